@@ -13,7 +13,7 @@ import os
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 WORD = 64
 _REFILL = 512
@@ -77,10 +77,14 @@ class Chance:
         numerator, denominator = self.factor.numerator, 2 * self.factor.denominator
         return low * numerator // denominator, -(-high * numerator // denominator)
 
+    @cached_property
+    def _first(self) -> tuple[int, int]:
+        return self.bounds(WORD)
+
     def flip(self) -> bool:
         """True with exactly this probability."""
         u = word()
-        low, high = _word_bounds(self)
+        low, high = self._first
         if u < low:
             return True
         if u >= high:
@@ -100,9 +104,7 @@ class Chance:
             bits += WORD
 
 
-@lru_cache(maxsize=65536)
-def _word_bounds(chance: Chance) -> tuple[int, int]:
-    return chance.bounds(WORD)
+ONE_OVER_E = Chance(Fraction(1), Fraction(1))
 
 
 @lru_cache(maxsize=1024)
@@ -141,7 +143,7 @@ def flip_exp(rate: Fraction) -> bool:
     """True with probability e^{-rate}: CKS20 Algorithm 1, for rates that are met once and not worth expanding in digits."""
     numerator, denominator = rate.numerator, rate.denominator
     for _ in range(numerator // denominator):
-        if not Chance(Fraction(1), Fraction(1)).flip():
+        if not ONE_OVER_E.flip():
             return False
     numerator %= denominator
     step = 1

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from tacit.checks import Number, TacitError, as_fraction, positive, probability
-from tacit.noise.coins import WORD, Chance, below, flip_exp, random_bits, word
+from tacit.noise.coins import ONE_OVER_E, WORD, Chance, below, flip_exp, random_bits, word
 from tacit.noise.law import Floats, NoiseLaw
 from tacit.noise.special import log_gamma_ratio
 
@@ -87,13 +87,12 @@ class DiscreteLaplace(NoiseLaw):
     def _draw_one(self) -> int:
         """CKS20 Algorithm 2: a geometric magnitude in units of the scale's numerator, divided down, with a sign."""
         numerator, denominator = Fraction(self.scale).as_integer_ratio()
-        unit = Chance(Fraction(1), Fraction(1))
         while True:
             remainder = below(numerator)
             if not flip_exp(Fraction(remainder, numerator)):
                 continue
             whole = 0
-            while unit.flip():
+            while ONE_OVER_E.flip():
                 whole += 1
             magnitude = (remainder + numerator * whole) // denominator
             negative = random_bits(1)

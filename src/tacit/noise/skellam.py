@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,18 +59,18 @@ class Skellam(NoiseLaw):
         return rng.poisson(half, size) - rng.poisson(half, size)
 
     def _draw_one(self) -> int:
+        parts, table = self._poisson
+        return sum(table.draw() - table.draw() for _ in range(parts))
+
+    @cached_property
+    def _poisson(self) -> tuple[int, PoissonTable]:
+        """A Poisson variable of half the variance in equal parts of mean at most 1,024: draws cost variance / 2,048."""
         half = Fraction(self.variance) / 2
-        return draw_poisson(half) - draw_poisson(half)
+        parts = -(-half // LARGEST_TABLE_MEAN)
+        return parts, poisson_table(half / parts)
 
 
 LARGEST_TABLE_MEAN = 1024
-
-
-def draw_poisson(mean: Fraction) -> int:
-    """An exact Poisson variable with a rational mean. A mean over 1,024 is drawn in parts: cost grows with mean / 1,024."""
-    parts = -(-mean // LARGEST_TABLE_MEAN)
-    table = poisson_table(mean / parts)
-    return sum(table.draw() for _ in range(parts))
 
 
 class PoissonTable:

@@ -1,0 +1,1 @@
+"""Learners: which option to try next, given what private estimates have shown."""

@@ -1,0 +1,1 @@
+"""Protocols for private sums: what a device sends, what an intermediary opens, what a server may conclude."""
