@@ -6,13 +6,11 @@ the live service drive the same objects. A learner knows nothing of protocols: o
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-
 
 
 class ErrorLike(Protocol):

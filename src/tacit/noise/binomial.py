@@ -86,7 +86,9 @@ class Binomial(NoiseLaw):
         bits = self.n * positive("share fraction", times)
         if bits.denominator != 1:
             raise refuse_power(
-                self, times, f"{self.n} bits do not divide that way; give everyone {math.ceil(bits)} or change the number of bits"
+                self,
+                times,
+                f"{self.n} bits do not divide that way; give everyone {math.ceil(bits)} or change the number of bits",
             )
         return Binomial(int(bits), self.p)
 

@@ -124,7 +124,7 @@ def entries(law: NoiseLaw) -> tuple[int, Floats]:
 def convolve(one: NoiseLaw, other: NoiseLaw) -> Table:
     """The law of the sum of two independent variables."""
     (start, p), (offset, q) = entries(one), entries(other)
-    return Table.of(start + offset, _product(p, q))
+    return Table.of(start + offset, product(p, q))
 
 
 def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
@@ -133,11 +133,11 @@ def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
     result_start, result = 0, np.ones(1)
     while True:
         if copies & 1:
-            result_start, result = result_start + start, _product(result, base)
+            result_start, result = result_start + start, product(result, base)
         copies >>= 1
         if not copies:
             return result_start, result
-        start, base = 2 * start, _product(base, base)
+        start, base = 2 * start, product(base, base)
 
 
 def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
@@ -183,7 +183,8 @@ def check_modulus(law: NoiseLaw, largest_sum: int, modulus: int, failure: float)
     return chance
 
 
-def _product(p: Floats, q: Floats) -> Floats:
+def product(p: Floats, q: Floats) -> Floats:
+    """The probabilities of a sum, from those of its two independent parts."""
     if len(p) * len(q) <= DIRECT_LIMIT:
         return np.convolve(p, q)
     if len(p) + len(q) > LARGEST_WINDOW:

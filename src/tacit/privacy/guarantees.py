@@ -110,8 +110,9 @@ class Guarantee(ABC):
 class PureDP(Guarantee):
     """P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
 
-    >>> print(PureDP(1.0))
-    (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the probability of anything by a factor of at most 2.72, without exception.
+    >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE
+    (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the probability of anything
+    by a factor of at most 2.72, without exception.
     """
 
     epsilon: float
@@ -169,7 +170,7 @@ class ApproximateDP(Guarantee):
     def __post_init__(self) -> None:
         if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, (int, float)) or not 0 <= self.epsilon < math.inf:
             raise TacitError(f"epsilon is {self.epsilon}; it must be a finite number of at least 0")
-        probability("delta", self.delta, "for a guarantee without exceptions use PureDP(epsilon)")
+        probability("delta", self.delta, "for a guarantee without exceptions use PureDP(epsilon), or --delta 0")
 
     @property
     def short(self) -> str:
@@ -331,18 +332,19 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
     first = items[0]
     if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
         raise TacitError("guarantees about different neighbours or views do not compose: state them for one view first, with .at()")
-    about = {"neighbours": first.neighbours, "view": first.view}
     if all(isinstance(item, PureDP) for item in items):
-        return PureDP(sum(item.epsilon for item in items if isinstance(item, PureDP)), **about)
+        total = sum(item.epsilon for item in items if isinstance(item, PureDP))
+        return PureDP(total, neighbours=first.neighbours, view=first.view)
     if any(isinstance(item, ApproximateDP) for item in items):
         return _compose_approximately(items)
     if all(math.isfinite(item.rho_bound()) for item in items):
-        return ConcentratedDP(sum(item.rho_bound() for item in items), **about)
+        return ConcentratedDP(sum(item.rho_bound() for item in items), neighbours=first.neighbours, view=first.view)
     curves = [item for item in items if isinstance(item, RenyiDP)]
     orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
     if not orders:
         raise TacitError("these Rényi curves share no order: state them at common orders, such as tacit.privacy.ORDERS")
-    return RenyiDP(tuple((order, sum(item.renyi(order) for item in items)) for order in orders), **about)
+    curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
+    return RenyiDP(curve, neighbours=first.neighbours, view=first.view)
 
 
 def _compose_approximately(items: list[Guarantee]) -> ApproximateDP:

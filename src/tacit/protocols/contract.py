@@ -104,5 +104,3 @@ class SumProtocol(ABC):
     @abstractmethod
     def simulate(self, level_counts: Integers, rng: np.random.Generator) -> Estimate:
         """An estimate with the law of `analyze(combine([randomize(x), ...]))`, given how many users hold each level 0..g."""
-
-
