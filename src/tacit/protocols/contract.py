@@ -130,6 +130,7 @@ class SumProtocol(ABC):
     minimum: int
     guarantee: Guarantee
     bits_per_user: float
+    wrapped: int = 0  # how many simulated batches were misread so far
 
     @abstractmethod
     def randomize(self, x: float) -> Any:

@@ -89,7 +89,10 @@ class SecureSum(SumProtocol):
         return Opened(int(array.sum()) % self.modulus, len(messages))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        return Opened((total + int(self._noise(reports).sample(rng))) % self.modulus, reports)
+        truth = total + int(self._noise(reports).sample(rng))
+        opened = Opened(truth % self.modulus, reports)
+        self.wrapped += self._sum(opened) != truth
+        return opened
 
     def _sum(self, opened: Opened) -> float:
         """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28 to 30)."""
