@@ -104,4 +104,4 @@ def instance_means(name: str, arms: int, seed: int) -> Floats:
     if name not in INSTANCES:
         raise TacitError(f"instance is {name!r}; it must be easy or hard, or give the means themselves")
     low, high = INSTANCES[name]
-    return low + (high - low) * np.random.RandomState(seed).random_sample(arms)  # noqa: NPY002
+    return low + (high - low) * np.random.RandomState(seed).random_sample(arms)
