@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tacit.checks import Number, integer, positive
 from tacit.noise.coins import exp_bounds, flip_exp
 from tacit.noise.inversion import Inversion
-from tacit.noise.laplace import DiscreteLaplace
+from tacit.noise.laplace import DiscreteLaplace, draw_laplace
 from tacit.noise.law import Floats, NoiseLaw, plain, refuse_power
 from tacit.noise.table import Table, convolution_power
 
@@ -131,9 +131,8 @@ class DiscreteGaussian(NoiseLaw):
             return self._inverted.draw()
         square = Fraction(self.sigma) ** 2
         scale = math.isqrt(square.numerator // square.denominator) + 1
-        proposal = DiscreteLaplace(scale)
         while True:
-            y = proposal.draw()
+            y = draw_laplace(scale, 1)
             if flip_exp((abs(y) - square / scale) ** 2 / (2 * square)):
                 return y
 

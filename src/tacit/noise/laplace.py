@@ -94,19 +94,24 @@ class DiscreteLaplace(NoiseLaw):
         return Chance(Fraction(1), 1 / Fraction(self.scale))
 
     def _draw_one(self) -> int:
-        """CKS20 Algorithm 2: a geometric magnitude in units of the scale's numerator, divided down, with a sign."""
-        numerator, denominator = Fraction(self.scale).as_integer_ratio()
-        while True:
-            remainder = below(numerator)
-            if not flip_exp(Fraction(remainder, numerator)):
-                continue
-            whole = 0
-            while ONE_OVER_E.flip():
-                whole += 1
-            magnitude = (remainder + numerator * whole) // denominator
-            negative = random_bits(1)
-            if magnitude or not negative:
-                return -magnitude if negative else magnitude
+        return draw_laplace(*Fraction(self.scale).as_integer_ratio())
+
+
+def draw_laplace(numerator: int, denominator: int) -> int:
+    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2): a geometric magnitude in units of the
+    numerator, divided down, with a sign; minus zero is thrown away.
+    """
+    while True:
+        remainder = below(numerator)
+        if not flip_exp(Fraction(remainder, numerator)):
+            continue
+        whole = 0
+        while ONE_OVER_E.flip():
+            whole += 1
+        magnitude = (remainder + numerator * whole) // denominator
+        negative = random_bits(1)
+        if magnitude or not negative:
+            return -magnitude if negative else magnitude
 
 
 @dataclass(frozen=True)
@@ -295,7 +300,7 @@ class PolyaDifference(NoiseLaw):
 
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return self._half._walk
+        return polya_walk(Fraction(self.r), self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)))
 
 
 @lru_cache(maxsize=8)
@@ -305,24 +310,27 @@ def polya_difference_table(r: float, rate: float, longest: int) -> Floats:
 
     The generating function ((1-β)² / ((1-βz)(1-β/z)))^r obeys a first-order differential equation, so neighbouring
     probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The law is the solution that vanishes at
-    infinity; its ratios p(k)/p(k-1) come from the backward recursion, which forgets its start by β² a step and has no
-    cancellation. The sum of all terms gives p(0).
+    infinity; its ratios p(k)/p(k-1) come from the backward recursion, which forgets its start by β² a step. They are
+    close to β, so it runs on the defects e(k) = 1 - p(k)/(β p(k-1)), which keeps the digits that a long product needs.
+    The sum of all terms gives p(0).
     """
-    beta = math.exp(-rate)
     start = longest + math.ceil(20 / rate) + 50
     if start > LONGEST_TABLE:
         raise TacitError(
             f"a Pólya difference with r = {r:g} and scale {1 / rate:g} needs a table of {start:,} terms, over "
             f"{LONGEST_TABLE:,}: use a smaller precision, or Skellam noise, which has closed forms at any size"
         )
-    ratios = np.empty(longest + 1)
-    square = 1 + beta * beta
-    ratio = beta
+    square = math.exp(-2 * rate)
+    constant = (1 - r) * -math.expm1(-2 * rate)
+    defects = np.empty(longest + 1)
+    defect = (1 - r) / (start + 1)
     for k in range(start, 0, -1):
-        ratio = beta * (k - 1 + r) / (square * k - beta * (k + 1 - r) * ratio)
+        excess = constant + square * (k + 1 - r) * defect
+        defect = excess / (k - 1 + r + excess)
         if k <= longest:
-            ratios[k] = ratio
-    logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[1:]))])
+            defects[k] = defect
+    logs = -rate * np.arange(longest + 1)
+    logs[1:] += np.cumsum(np.log1p(-defects[1:]))
     peak = logs.max()
     total = 2 * np.exp(logs[1:] - peak).sum() + math.exp(-peak)
     table: Floats = logs - peak - math.log(total)
