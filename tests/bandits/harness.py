@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,7 @@ def exact(users: int) -> ErrorLaw:
 def laplace(epsilon: float) -> Law:
     """Pure privacy through secure aggregation, precision ⌈ε√n⌉."""
 
+    @lru_cache(maxsize=4096)
     def law(users: int) -> ErrorLaw:
         precision = math.ceil(epsilon * math.sqrt(users))
         return ErrorLaw(users, precision, DiscreteLaplace(precision / epsilon))
@@ -63,7 +65,8 @@ def laplace(epsilon: float) -> Law:
 
 def fair_bits(bits: int) -> Law:
     """Approximate privacy through a shuffler, binary rewards."""
-    return lambda users: ErrorLaw(users, 1, Binomial(bits))
+    noise = Binomial(bits)
+    return lambda users: ErrorLaw(users, 1, noise)
 
 
 def estimate(batch: Batch, environment: Environment, law: Law, rng: np.random.Generator) -> Estimate:

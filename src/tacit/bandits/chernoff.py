@@ -16,37 +16,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from tacit.bandits.bounds import Bound
 from tacit.bandits.contract import EstimateLike
 from tacit.noise.cumulants import Cumulants, cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict
 
+STEEPEST = 30.0  # largest θh; where all rewards seen were 0 the best θ is infinite, and e^-30 is close enough
+
 
 @dataclass
 class Group:
-    """Batches of one weight and one noise law; only their number, users and total matter."""
+    """Batches of one size and noise law (exact sums: of any size); only their number, users and total matter."""
 
     weight: float
     precision: int
     noise: Any
+    size: int
     users: int = 0
     batches: int = 0
     total: float = 0.0
-    cumulants: Cumulants = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.cumulants = cumulants(self.noise)
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A bound on the mean at a level; `slope` bounds its growth with the level, `tilt` is the θ that gave it."""
-
-    value: float
-    slope: float = 0.0
-    tilt: float = 0.0
+        self.function: Cumulants | None = None if self.noise is None else cumulants(self.noise)
+        self.variance = 0.0 if self.function is None else self.function(0.0)[2] / self.precision**2
 
 
 class Evidence:
@@ -61,92 +56,92 @@ class Evidence:
         self.batches = 0
         self._forgotten = 0
         self._groups: list[Group] = []
+        self._terms: list[tuple[int, float, int, float, Cumulants | None]] = []
+        self._statistic = self._capacity = self._sampling = self._noise = 0.0
 
     def add(self, estimate: EstimateLike) -> None:
         """Take in one batch."""
-        error = estimate.error
-        users, variance = int(error.users), float(error.variance)
-        weight = 1 / (0.25 + variance / users)
-        groups = self._groups
-        if not (
-            groups
-            and groups[-1].weight == weight
-            and groups[-1].precision == error.precision
-            and groups[-1].noise == error.noise
-        ):
-            groups.append(Group(weight, int(error.precision), error.noise))
-        groups[-1].users += users
-        groups[-1].batches += 1
-        groups[-1].total += float(estimate.total)
+        error, groups = estimate.error, self._groups
+        users, precision, noise = int(error.users), int(error.precision), error.noise
+        last = groups[-1] if groups else None
+        if last is None or last.size != users or last.precision != precision or last.noise != noise:
+            weight = 1 / (0.25 + float(error.variance) / users)
+            if noise is not None or last is None or last.noise is not None:
+                last = Group(weight, precision, noise, users)
+                groups.append(last)
+        last.users += users
+        last.batches += 1
+        last.total += float(estimate.total)
         self.users += users
         self.batches += 1
         while self._forgotten + groups[0].users <= self.forget * self.users:
             self._forgotten += groups.pop(0).users
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        """What the bounds need again and again: ΣhS, Σhn, Σh²n, Σh²v, and per group (n, h, batches, h/precision, K)."""
+        self._statistic = self._capacity = self._sampling = self._noise = 0.0
+        for group in self._groups:
+            weight, users = group.weight, group.users
+            self._statistic += weight * group.total
+            self._capacity += weight * users
+            self._sampling += weight * weight * users
+            self._noise += weight * weight * group.batches * group.variance
+        self._terms = [(g.users, g.weight, g.batches, g.weight / g.precision, g.function) for g in self._groups]
 
     @property
     def mean(self) -> float:
         """The inverse-variance mean of the batch means; noise may put it outside [0, 1]."""
-        return sum(g.weight * g.total for g in self._groups) / sum(g.weight * g.users for g in self._groups)
+        return self._statistic / self._capacity
 
     @property
     def spread(self) -> tuple[float, float]:
         """(A, C) such that the mean has variance A·p(1-p) + C for rewards of mean p: sampling and privacy."""
-        scale = sum(g.weight * g.users for g in self._groups) ** 2
-        sampling = sum(g.weight**2 * g.users for g in self._groups)
-        noise = sum(g.weight**2 * g.batches * g.cumulants(0.0)[2] / g.precision**2 for g in self._groups)
-        return sampling / scale, noise / scale
+        return self._sampling / self._capacity**2, self._noise / self._capacity**2
 
     def upper(self, level: float, start: Bound | None = None) -> Bound:
-        """The largest mean that is not refuted at `level` from above."""
-        return self._solve(level, -1.0, sum(g.weight * g.total for g in self._groups), start)
+        """The largest mean that is not refuted at `level`; `start` is an earlier bound from the same batches."""
+        return self._solve(level, -1.0, self._statistic, start)
 
     def lower(self, level: float) -> Bound:
         """The least mean that is not refuted at `level`: the upper bound for 1 - reward, reflected."""
-        mirrored = self._solve(level, 1.0, sum(g.weight * (g.users - g.total) for g in self._groups), None)
-        return Bound(1 - mirrored.value, mirrored.slope, mirrored.tilt)
+        mirrored = self._solve(level, 1.0, self._capacity - self._statistic, None)
+        return Bound(1 - mirrored.value, -mirrored.slope, mirrored.tilt, level)
 
     def _solve(self, level: float, side: float, statistic: float, start: Bound | None) -> Bound:
         """The least root q of G(θ, q) = level over θ, G the exponent above: convex and rising in q, concave in θ.
 
         Newton in both at once. Whatever θ it stops at, its last step in q lands on the safe side for that θ (a Newton
-        step on a convex rising function ends at or above the root), so stopping early gives a wider bound, never a
-        wrong one.
+        step on a convex rising function ends at or above the root), so stopping early widens the bound, never breaks
+        it.
         """
-        capacity = sum(g.weight * g.users for g in self._groups)
-        if statistic >= capacity:
-            return Bound(1.0)
-        theta, q = (
-            (start.tilt, start.value)
-            if start is not None and start.tilt > 0
-            else self._guess(level, statistic, capacity)
-        )
+        mean = statistic / self._capacity
+        if mean >= 1:
+            return Bound(1.0, 0.0, 0.0, level)
+        if start is not None and start.tilt > 0:
+            theta, q = start.tilt * math.sqrt(level / start.level), min(start.at(level), 1.0)
+        else:
+            theta, q = self._guess(level, mean)
+        steepest = STEEPEST / max(group.weight for group in self._groups)
         for _ in range(100):
             g, g1, g2, gq, g1q = self._exponent(theta, q, side, statistic)
             if g == -math.inf:  # beyond the noise's moments
                 theta *= 0.6
                 continue
-            root = q + (level - g) / gq
-            moved = min(max(root, 0.0), 1.0)
-            step = -(g1 + g1q * (moved - q)) / g2
-            if abs(step) < 3e-3 * theta and abs(moved - q) <= 1e-5 * max(abs(moved - statistic / capacity), 1e-9):
-                return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta)
+            moved = min(max(q + (level - g) / gq, 0.0), 1.0)
+            step = min(-(g1 + g1q * (moved - q)) / g2, steepest - theta)
+            if abs(step) < 0.02 * theta and abs(moved - q) <= 1e-3 * max(abs(moved - mean), 1e-9):
+                return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
             theta = min(max(theta + step, theta / 4), 4 * theta)
             q = moved
-        while True:  # did not settle: keep θ, which is safe, and walk down to its root
-            g, _, _, gq, _ = self._exponent(theta, q, side, statistic)
-            if g == -math.inf:
-                return Bound(1.0)
-            moved = min(max(q + (level - g) / gq, 0.0), 1.0)
-            if abs(moved - q) < 1e-9:
-                return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta)
-            q = moved
+        return Bound(1.0, 0.0, 0.0, level)  # did not settle: claim nothing
 
-    def _guess(self, level: float, statistic: float, capacity: float) -> tuple[float, float]:
+    def _guess(self, level: float, mean: float) -> tuple[float, float]:
         """(θ, q) of the Gaussian bound."""
         a, c = self.spread
-        centre = min(max(statistic / capacity, 0.0), 1.0)
+        centre = min(max(mean, 0.0), 1.0)
         variance = a * max(centre * (1 - centre), min(0.25, level * a / 2)) + c
-        return math.sqrt(2 * level / variance) / capacity, min(centre + math.sqrt(2 * level * variance), 1.0)
+        return math.sqrt(2 * level / variance) / self._capacity, min(centre + math.sqrt(2 * level * variance), 1.0)
 
     def _exponent(
         self, theta: float, q: float, side: float, statistic: float
@@ -154,8 +149,8 @@ class Evidence:
         """G and its derivatives G_θ, G_θθ, G_q, G_θq; `side` is the sign with which the noise enters."""
         g, g1, g2, gq, g1q = -theta * statistic, -statistic, 0.0, 0.0, 0.0
         log1p, expm1 = math.log1p, math.expm1
-        for group in self._groups:
-            users, weight = group.users, group.weight
+        variance = q * (1 - q)
+        for users, weight, batches, scale, function in self._terms:
             c = -expm1(-theta * weight)
             d = 1 - q * c
             g -= users * log1p(-q * c)
@@ -164,28 +159,17 @@ class Evidence:
             g1 += part * q
             part /= d
             g1q += part
-            g2 -= part * q * (1 - q) * weight
-            if group.noise is not None:
-                scale = weight / group.precision
-                k, k1, k2 = group.cumulants(side * theta * scale)
-                g -= group.batches * k
-                g1 -= side * group.batches * scale * k1
-                g2 -= group.batches * scale * scale * k2
+            g2 -= part * variance * weight
+            if function is not None:
+                k, k1, k2 = function(side * theta * scale)
+                g -= batches * k
+                g1 -= side * batches * scale * k1
+                g2 -= batches * scale * scale * k2
         return g, g1, g2 or -math.inf, gq, g1q
 
     def to_dict(self) -> dict[str, Any]:
         """The groups as plain data."""
-        groups = [
-            {
-                "weight": g.weight,
-                "precision": g.precision,
-                "noise": None if g.noise is None else law_to_dict(g.noise),
-                "users": g.users,
-                "batches": g.batches,
-                "total": g.total,
-            }
-            for g in self._groups
-        ]
+        groups = [asdict(g) | {"noise": None if g.noise is None else law_to_dict(g.noise)} for g in self._groups]
         return {"users": self.users, "batches": self.batches, "forgotten": self._forgotten, "groups": groups}
 
     @classmethod
@@ -196,4 +180,5 @@ class Evidence:
         for entry in data["groups"]:
             noise = entry["noise"]
             evidence._groups.append(Group(**(entry | {"noise": None if noise is None else law_from_dict(noise)})))
+        evidence._sum_up()
         return evidence

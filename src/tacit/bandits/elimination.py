@@ -2,8 +2,8 @@
 
 Forgetting (CZ23 Algorithm 1) judges by the last batch alone; cumulative (TKMS21 Algorithms 1 and 2) by all batches.
 `paper` compares with the printed radii. `tight` compares Chernoff bounds of the exact error law
-(`tacit.bandits.chernoff`), with failure probability confidence/(b(b+1)) in round b, shared among the arms: the best
-arm is ever dropped with probability at most `confidence`.
+(`tacit.bandits.chernoff`), with failure probability confidence/(c(c+1)) in the c-th comparison, shared among the
+arms: the best arm is ever dropped with probability at most `confidence`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Elimination(Learner):
         self.confidence = confidence
         self.radius = radius
         self.round = 1
+        self._checks = 0
         self._active = list(range(self.arms))
         self._seen: set[int] = set()
         self._evidence = [Evidence() for _ in range(self.arms)]
@@ -45,8 +46,12 @@ class Elimination(Learner):
         """The radius that the paper prints, for an arm that is judged by this many users."""
 
     def _level(self) -> float:
-        """Each arm spends an equal part of confidence/(b(b+1)): the best on its upper bound, others on their lower."""
-        return math.log(self.arms * self.round * (self.round + 1) / float(self.confidence))
+        """Each arm spends an equal part of confidence/(c(c+1)): the best on its upper bound, others on their lower."""
+        return math.log(self.arms * self._checks * (self._checks + 1) / float(self.confidence))
+
+    def _due(self) -> bool:
+        """Whether arms are compared after this round."""
+        return True
 
     def _begin(self, arm: int) -> None:
         """Before a new estimate of the arm is taken in."""
@@ -65,6 +70,8 @@ class Elimination(Learner):
         return total / users if users else -math.inf
 
     def _plan(self) -> Iterable[tuple[int, int]]:
+        if self.radius == "tight" and len(self._active) == 1:
+            return [(self._active[0], self.horizon + 1)]  # nothing is left to learn: play on, open nothing
         size = self._size()
         return [(arm, size) for arm in self._active if arm not in self._seen]
 
@@ -77,7 +84,9 @@ class Elimination(Learner):
             self._evidence[arm].add(estimate)
         self._seen.add(arm)
         if len(self._seen) == len(self._active):
-            self._eliminate()
+            if len(self._active) > 1 and self._due():
+                self._checks += 1
+                self._eliminate()
             self._seen = set()
             self.round += 1
 
@@ -89,8 +98,6 @@ class Elimination(Learner):
         return mean - width, mean + width
 
     def _eliminate(self) -> None:
-        if len(self._active) == 1:
-            return
         bounds = {arm: self._bounds(arm) for arm in self._active}
         floor = max(lower for lower, _ in bounds.values())
         self._active = [arm for arm in self._active if bounds[arm][1] >= floor]
@@ -98,6 +105,7 @@ class Elimination(Learner):
     def _state(self) -> dict[str, Any]:
         return {
             "round": self.round,
+            "checks": self._checks,
             "active": self._active,
             "seen": sorted(self._seen),
             "sums": [list(pair) for pair in self._sums],
@@ -106,6 +114,7 @@ class Elimination(Learner):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.round = state["round"]
+        self._checks = state["checks"]
         self._active = list(state["active"])
         self._seen = set(state["seen"])
         self._sums = [(total, users) for total, users in state["sums"]]
@@ -158,7 +167,7 @@ class ForgettingElimination(Elimination):
 
     def _level(self) -> float:
         """As in general, but only active arms count: a new batch does not know how the others were dropped."""
-        return math.log(len(self._active) * self.round * (self.round + 1) / float(self.confidence))
+        return math.log(len(self._active) * self._checks * (self._checks + 1) / float(self.confidence))
 
     def _width(self, users: int) -> float:
         log = math.log(2 * len(self._active) * self.round**2 / float(self.confidence))
@@ -197,10 +206,25 @@ class CumulativeElimination(Elimination):
         super().__init__(arms, horizon, confidence, radius)
         self.batch = None if batch is None else integer("batch", batch, at_least=1)
         self.sigma = sigma
+        self._compared = 0
 
     def _size(self) -> int:
         return 2**self.round if self.batch is None else self.batch
 
+    def _due(self) -> bool:
+        """`tight` compares only once the rounds are a tenth more than at the last time: fewer chances to fail."""
+        if self.radius == "paper" or self.batch is None or 10 * self.round >= 11 * self._compared:
+            self._compared = self.round
+            return True
+        return False
+
     def _width(self, users: int) -> float:
         noise = 2 * math.sqrt(self.round) * self.sigma / users
         return (noise + 1 / math.sqrt(users)) * math.sqrt(2 * math.log(self.horizon))
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"compared": self._compared}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        self._compared = state["compared"]

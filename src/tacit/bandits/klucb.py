@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
 from typing import Any
 
-from tacit.bandits.chernoff import Bound, Evidence
+from tacit.bandits.bounds import NOTHING_KNOWN, Bound, leader
+from tacit.bandits.chernoff import Evidence
 from tacit.bandits.contract import Batch, EstimateLike, Learner
 from tacit.bandits.divergence import kl_upper
 from tacit.checks import Number, TacitError, as_fraction, integer, positive
@@ -64,8 +64,7 @@ class PrivateKLUCB(Learner):
         self.first_batch = None if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.growth = growth
         self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
-        self._bounds = [Bound(1.0)] * self.arms
-        self._levels = [-1.0] * self.arms
+        self._bounds = [NOTHING_KNOWN] * self.arms
 
     def best(self) -> int:
         """The arm that most users tried; of several the one with the largest estimate."""
@@ -77,7 +76,8 @@ class PrivateKLUCB(Learner):
         new = [arm for arm in range(self.arms) if not self._evidence[arm].users]
         if new:
             return [(arm, self._size(0)) for arm in new]
-        arm = self._choose(math.log(self.played))
+        level = math.log(self.played)
+        arm = leader(self._bounds, level, lambda arm: self._bound(arm, level))
         size = self._size(self._evidence[arm].users)
         if size > self.horizon - self.played:
             arm = self.best()  # nothing will be learned any more
@@ -89,23 +89,6 @@ class PrivateKLUCB(Learner):
         factor = 2.0 if users < SETTLED * self.noise_variance else float(self.growth)
         return max(1, math.ceil((factor - 1) * users))
 
-    def _choose(self, level: float) -> int:
-        """The arm with the largest index at `level`, brought up to date only where it could matter.
-
-        An index is concave in the level, so the tangent at an older level lies above it: whoever leads by these
-        tangents is recomputed, until the leader is up to date.
-        """
-        ceilings = [
-            bound.value + bound.slope * (level - at) for bound, at in zip(self._bounds, self._levels, strict=True)
-        ]
-        while True:
-            arm = max(range(self.arms), key=ceilings.__getitem__)
-            if self._levels[arm] == level:
-                return arm
-            self._bounds[arm] = self._bound(arm, level)
-            self._levels[arm] = level
-            ceilings[arm] = self._bounds[arm].value
-
     def _bound(self, arm: int, level: float) -> Bound:
         evidence = self._evidence[arm]
         if self.index == "chernoff":
@@ -114,24 +97,22 @@ class PrivateKLUCB(Learner):
         sampling, noise = evidence.spread
         shrunk = (mean + 2 * (sampling + 4 * noise)) / (1 + 4 * (sampling + 4 * noise))
         effective = 1 / (sampling + noise / (shrunk * (1 - shrunk)))
-        return Bound(*kl_upper(mean, level, effective))
+        value, slope = kl_upper(mean, level, effective)
+        return Bound(value, slope, 0.0, level)
 
     def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
         self._evidence[batch.arm].add(estimate)
-        self._bounds[batch.arm] = Bound(1.0)
-        self._levels[batch.arm] = -1.0
+        self._bounds[batch.arm] = NOTHING_KNOWN
 
     def _state(self) -> dict[str, Any]:
         return {
             "evidence": [evidence.to_dict() for evidence in self._evidence],
-            "bounds": [list(astuple(bound)) for bound in self._bounds],
-            "levels": list(self._levels),
+            "bounds": [list(bound) for bound in self._bounds],
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._evidence = [Evidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]]
         self._bounds = [Bound(*entry) for entry in state["bounds"]]
-        self._levels = list(state["levels"])
 
 
 FIRST = {"chernoff": 40.0, "variance": 20.0}  # users of a first batch, in standard deviations of its noise
