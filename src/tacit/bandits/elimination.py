@@ -134,6 +134,10 @@ class ForgettingElimination(Elimination):
         `tight`, or `paper` for √(ln(4|Φ|b²/p)/2l) + σ√ln(2|Φ|b²/p)/l + h·ln(2|Φ|b²/p)/l.
     sigma, h
         The tail of the protocol's noise, for `paper` only: (√2/ε, 1/ε) with Pólya shares.
+    per_user
+        Whether sigma is that of one user's noise and grows with √users (the local model), for `paper` only.
+    start
+        The first round; a later one skips batches that are too small for a protocol.
 
     >>> ForgettingElimination(arms=2, horizon=10, growth=4).propose()
     [Batch(number=0, arm=0, users=4, opened=True), Batch(number=1, arm=1, users=4, opened=True)]
@@ -150,6 +154,8 @@ class ForgettingElimination(Elimination):
         radius: str = "tight",
         sigma: float = 0.0,
         h: float = 0.0,
+        per_user: bool = False,
+        start: int = 1,
     ) -> None:
         super().__init__(arms, horizon, confidence, radius)
         if positive("growth", growth) <= 1:
@@ -157,6 +163,9 @@ class ForgettingElimination(Elimination):
         self.growth = growth
         self.sigma = sigma
         self.h = h
+        self.per_user = per_user
+        self.start = integer("start", start, at_least=1)
+        self.round = self.start
 
     def _size(self) -> int:
         return math.ceil(self.growth**self.round)
@@ -171,7 +180,8 @@ class ForgettingElimination(Elimination):
 
     def _width(self, users: int) -> float:
         log = math.log(2 * len(self._active) * self.round**2 / float(self.confidence))
-        return math.sqrt((log + math.log(2)) / (2 * users)) + self.sigma * math.sqrt(log) / users + self.h * log / users
+        sigma = self.sigma * math.sqrt(users) if self.per_user else self.sigma
+        return math.sqrt((log + math.log(2)) / (2 * users)) + sigma * math.sqrt(log) / users + self.h * log / users
 
 
 class CumulativeElimination(Elimination):
