@@ -146,13 +146,16 @@ class NoiseLaw(ABC):
         return left, right
 
     def _edge(self, centre: int, sign: int, end: float, log_floor: float) -> int:
-        reach = max(1, math.ceil(self.std))
-        while sign * (end - centre) > reach and self.log_pmf(centre + sign * reach) >= log_floor:
-            reach *= 2
-        low, high = 0, int(min(reach, sign * (end - centre)))
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.log_pmf(centre + sign * middle) >= log_floor else (low, middle - 1)
+        """The outermost point in one direction that reaches `log_floor`: a search by 32 points at a time."""
+        furthest = sign * (end - centre)
+        low, high = 0, max(1, math.ceil(self.std)) << 5
+        while high < furthest and self.log_pmf(centre + sign * high) >= log_floor:
+            low, high = high, high << 5
+        high = int(min(high, furthest + 1))  # `low` reaches the floor, `high` does not
+        while high - low > 1:
+            probes = np.unique(np.linspace(low, high, 34).astype(np.int64))[1:-1]
+            reached = int(np.count_nonzero(self.log_pmf(centre + sign * probes) >= log_floor))
+            low, high = (int(probes[reached - 1]) if reached else low), (int(probes[reached]) if reached < len(probes) else high)
         return centre + sign * low
 
     def _beyond(self, t: int, sign: int) -> float:
