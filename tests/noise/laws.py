@@ -84,11 +84,7 @@ def reference(law: NoiseLaw) -> Callable[[int], mp.mpf]:
         case DiscreteGaussian(sigma=sigma):
             return lambda k: -((k / exact(sigma)) ** 2) / 2 - _log_theta(Fraction(sigma))
         case Binomial(n=n, p=p):
-            return lambda k: (
-                mp.log(mp.binomial(n, k)) + k * mp.log(exact(p)) + (n - k) * mp.log(1 - exact(p))
-                if 0 <= k <= n
-                else -mp.inf
-            )
+            return lambda k: mp.log(mp.binomial(n, k)) + k * mp.log(exact(p)) + (n - k) * mp.log(1 - exact(p)) if 0 <= k <= n else -mp.inf
     raise AssertionError(law)
 
 

@@ -124,9 +124,7 @@ def test_a_modulus_too_small_is_refused() -> None:
     assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
 
 
-@pytest.mark.parametrize(
-    "probabilities", [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None], ids=repr
-)
+@pytest.mark.parametrize("probabilities", [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None], ids=repr)
 def test_a_table_that_is_no_law_is_refused(probabilities: Any) -> None:
     assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))
 

@@ -124,9 +124,7 @@ def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
 
 @pytest.mark.parametrize("law", [DiscreteLaplace(10), Skellam(1388), Binomial(62), Polya(0.5, 0.9)], ids=repr)
 def test_a_modulus_too_small_is_refused_and_the_recommended_one_accepted(law: NoiseLaw) -> None:
-    with pytest.raises(
-        ValueError, match=r"modulus 140 is too small for the noise: .* misread .*use at least \d+"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"modulus 140 is too small for the noise: .* misread .*use at least \d+") as caught:
         check_modulus(law, 130, 140, 1e-9)
     recommended = int(str(caught.value).rsplit(" ", 1)[1])
     assert check_modulus(law, 130, recommended, 1e-9) <= 1e-9

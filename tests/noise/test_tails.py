@@ -90,12 +90,8 @@ def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> 
         t = round(law.mean + step * law.std)
         cut = min(max(t + 1 - start, 0), len(pmf))
         above, below = math.fsum(pmf[cut:]), math.fsum(pmf[:cut])
-        assert law.tail(t) == pytest.approx(
-            above, rel=1e-12 if t >= law.mean else 0, abs=1e-300 if t >= law.mean else 1e-13
-        )
-        assert law.cdf(t) == pytest.approx(
-            below, rel=1e-12 if t < law.mean else 0, abs=1e-300 if t < law.mean else 1e-13
-        )
+        assert law.tail(t) == pytest.approx(above, rel=1e-12 if t >= law.mean else 0, abs=1e-300 if t >= law.mean else 1e-13)
+        assert law.cdf(t) == pytest.approx(below, rel=1e-12 if t < law.mean else 0, abs=1e-300 if t < law.mean else 1e-13)
         assert law.tail(t) + law.cdf(t) == pytest.approx(1, abs=1e-13)
 
 

@@ -143,9 +143,7 @@ class Evidence:
         variance = a * max(centre * (1 - centre), min(0.25, level * a / 2)) + c
         return math.sqrt(2 * level / variance) / self._capacity, min(centre + math.sqrt(2 * level * variance), 1.0)
 
-    def _exponent(
-        self, theta: float, q: float, side: float, statistic: float
-    ) -> tuple[float, float, float, float, float]:
+    def _exponent(self, theta: float, q: float, side: float, statistic: float) -> tuple[float, float, float, float, float]:
         """G and its derivatives G_θ, G_θθ, G_q, G_θq; `side` is the sign with which the noise enters."""
         g, g1, g2, gq, g1q = -theta * statistic, -statistic, 0.0, 0.0, 0.0
         log1p, expm1 = math.log1p, math.expm1

@@ -68,9 +68,7 @@ class PrivateKLUCB(Learner):
 
     def best(self) -> int:
         """The arm that most users tried; of several the one with the largest estimate."""
-        return max(
-            range(self.arms), key=lambda arm: (e.users, e.mean) if (e := self._evidence[arm]).users else (0, -math.inf)
-        )
+        return max(range(self.arms), key=lambda arm: (e.users, e.mean) if (e := self._evidence[arm]).users else (0, -math.inf))
 
     def _plan(self) -> Iterable[tuple[int, int]]:
         new = [arm for arm in range(self.arms) if not self._evidence[arm].users]

@@ -43,9 +43,7 @@ class DiscreteLaplace(NoiseLaw):
     scale: Number
 
     def __post_init__(self) -> None:
-        positive(
-            "scale", self.scale, "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon"
-        )
+        positive("scale", self.scale, "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon")
         object.__setattr__(self, "scale", plain(self.scale))
 
     @property
@@ -134,9 +132,7 @@ class Polya(NoiseLaw):
             probability("beta", self.beta, "for discrete Laplace noise of scale b it is e^(-1/b)")
             object.__setattr__(self, "beta", plain(self.beta))
         elif self.beta.factor == 0 or (self.beta.factor == 1 and self.beta.rate == 0):
-            raise TacitError(
-                f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it is e^(-1/b)"
-            )
+            raise TacitError(f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it is e^(-1/b)")
 
     @property
     def log_concave(self) -> bool:  # type: ignore[override]

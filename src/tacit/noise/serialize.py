@@ -43,9 +43,7 @@ def law_to_dict(law: Any) -> dict[str, Any]:
     """
     name = type(law).__name__
     if _LAWS.get(name) is not type(law) or not dataclasses.is_dataclass(law):
-        raise TacitError(
-            f"{law!r} is not a law that can be stored; known are {', '.join(sorted(_LAWS))}: use `register` first"
-        )
+        raise TacitError(f"{law!r} is not a law that can be stored; known are {', '.join(sorted(_LAWS))}: use `register` first")
     return {"law": name} | {field.name: _plain(getattr(law, field.name)) for field in dataclasses.fields(law)}
 
 

@@ -46,8 +46,7 @@ class Table(NoiseLaw):
             raise TacitError("a table needs a whole number to start at and a list of numbers that sum to 1") from None
         if values.ndim != 1 or not len(values) or np.any(values < 0) or not abs(values.sum() - 1) < 1e-9:
             raise TacitError(
-                f"the probabilities sum to {float(values.sum())!r}; a law needs a non-empty list of non-negative "
-                "numbers that sum to 1"
+                f"the probabilities sum to {float(values.sum())!r}; a law needs a non-empty list of non-negative numbers that sum to 1"
             )
         values.flags.writeable = False
         gapless = bool(np.all(np.diff(np.flatnonzero(values > 0)) == 1))
@@ -115,18 +114,12 @@ class Table(NoiseLaw):
         """From the first to the last entry that is not below e^`log_floor`."""
         with np.errstate(divide="ignore"):
             kept = np.flatnonzero(np.log(self.probabilities) >= log_floor)
-        return (
-            (self.start + int(kept[0]), self.start + int(kept[-1]))
-            if len(kept)
-            else (round(self.mean), round(self.mean))
-        )
+        return (self.start + int(kept[0]), self.start + int(kept[-1])) if len(kept) else (round(self.mean), round(self.mean))
 
     def power(self, times: Number) -> NoiseLaw:
         """The sum of whole copies."""
         if positive("share fraction", times).denominator != 1:
-            raise refuse_power(
-                self, times, "a table is summed in whole copies; use a law that divides, such as Skellam"
-            )
+            raise refuse_power(self, times, "a table is summed in whole copies; use a law that divides, such as Skellam")
         return Table.of(*convolution_power(self, integer("copies", times, at_least=1)))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
@@ -136,8 +129,7 @@ class Table(NoiseLaw):
 
     def _draw_one(self) -> int:
         raise TacitError(
-            "a table of rounded probabilities cannot be drawn from exactly: "
-            "draw the laws that it was summed from, and add them"
+            "a table of rounded probabilities cannot be drawn from exactly: draw the laws that it was summed from, and add them"
         )
 
 

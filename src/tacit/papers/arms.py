@@ -48,7 +48,9 @@ class Problem:
         integer("horizon", self.horizon, at_least=1)
         if self.horizon < self.arms:
             raise TacitError(f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or recruit more users")
-        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use ucb1, klucb, thompson or successive-elimination")
+        positive(
+            "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use ucb1, klucb, thompson or successive-elimination"
+        )
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
         probability("confidence", self.confidence, "the probability with which the best arm may be dropped, such as 0.1")
@@ -133,7 +135,9 @@ class Task:
         }
 
 
-def simulate(task: Task, *, runs: int, seed: int = 0, progress: bool = False, workers: int | None = None, log: Path | None = None) -> Result:
+def simulate(
+    task: Task, *, runs: int, seed: int = 0, progress: bool = False, workers: int | None = None, log: Path | None = None
+) -> Result:
     """Runs a task for `runs` seeds from `seed` on."""
     count = integer("runs", runs, at_least=1)
     assembly = assemble(task.name, replace(task.problem, binary=task.world(seed).binary))

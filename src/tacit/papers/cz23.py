@@ -20,7 +20,9 @@ from tacit.protocols.splitting import FEWEST_USERS
 PAPER = "CZ23"
 
 
-def _elimination(problem: Problem, sigma: float = 0.0, h: float = 0.0, *, per_user: bool = False, smallest: int = 1) -> ForgettingElimination:
+def _elimination(
+    problem: Problem, sigma: float = 0.0, h: float = 0.0, *, per_user: bool = False, smallest: int = 1
+) -> ForgettingElimination:
     start = 1
     while math.ceil(problem.growth**start) < smallest:
         start += 1

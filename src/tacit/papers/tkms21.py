@@ -36,7 +36,7 @@ def _arm_elimination(problem: Problem, *, fixed: bool) -> Assembly:
         raise TacitError("TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, which rounds to levels")
     if paper and problem.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use --setting tight, which is exact at every epsilon"
+            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use --setting tight, exact at every epsilon"
         )
     variance = float(calibrate("binomial", 1, target, method=problem.setting).law.variance)
     learner = CumulativeElimination(
