@@ -77,9 +77,7 @@ def enumerated_epsilon(parameters: PureShuffleParameters) -> mpmath.mpf:
 
 @pytest.mark.parametrize("parameters", TINY, ids=lambda p: f"{p.users}-users")
 @pytest.mark.parametrize("method", ["integers", "tilted"])
-def test_a_certificate_agrees_with_enumerating_everything(
-    parameters: PureShuffleParameters, method: certificates.Method
-) -> None:
+def test_a_certificate_agrees_with_enumerating_everything(parameters: PureShuffleParameters, method: certificates.Method) -> None:
     truth = Fraction(str(enumerated_epsilon(parameters)))
     bound = (integer_ratio if method == "integers" else tilted_ratio)(parameters, range(parameters.users))
     assert truth - Fraction(1, 10**14) <= bound <= truth + Fraction(1, 10**10)
@@ -270,9 +268,7 @@ def test_half_the_noise_fails(row: TableRow) -> None:
 
 def test_the_table_is_complete_and_proves_every_k() -> None:
     sizes = [2**power for power in range(11)]
-    assert [(row.target, row.users) for row in load_table()] == [
-        (target, users) for target in (Fraction(1, 2), 1, 2) for users in sizes
-    ]
+    assert [(row.target, row.users) for row in load_table()] == [(target, users) for target in (Fraction(1, 2), 1, 2) for users in sizes]
     for row in load_table():
         certificate = row.certificate
         assert certificate.kind == "every-k"

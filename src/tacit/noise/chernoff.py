@@ -7,13 +7,24 @@ is searched for; whatever s is found, the bound holds. Use the exact `tail` and 
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
-from tacit.noise.law import NoiseLaw
+
+class _Law(Protocol):
+    @property
+    def mean(self) -> float: ...
+
+    @property
+    def variance(self) -> float: ...
+
+    def log_mgf(self, s: npt.ArrayLike) -> npt.NDArray[np.float64]: ...
 
 
-def tail_bound(law: NoiseLaw, t: float) -> float:
+def tail_bound(law: _Law, t: float) -> float:
     """An upper bound on P[|X - mean| > t].
 
     >>> from tacit.noise import Skellam

@@ -11,10 +11,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
-from tacit.privacy import ApproximateDP, ConcentratedDP, Guarantee, PureDP, RenyiDP, View, calibrate, skellam_renyi
+from tacit.privacy import ApproximateDP, ConcentratedDP, Guarantee, PureDP, RenyiDP, View, calibrate, guaranteed_reports, skellam_renyi
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.pure import PureShuffle
 from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.splitting import SplitAndMix
 
@@ -131,8 +132,6 @@ def split_and_mix(users: int, epsilon: float, binary: bool, confidence: float | 
 @lru_cache(maxsize=CACHE)
 def shuffled_tight(users: int, target: ApproximateDP, binary: bool, dropout: float) -> SumProtocol:
     """Shuffled bits with the least noise for (ε, δ)."""
-    from tacit.privacy import guaranteed_reports
-
     g = tight_precision(users, target.epsilon, binary)
     bits, bias = shuffle_noise(guaranteed_reports(users, dropout), g, target, exact=False)
     return ShuffledBits(users, g, bits, bias, guarantee=target.at(view=View.SHUFFLED), dropout=dropout)
@@ -159,5 +158,5 @@ def exact(users: int, binary: bool) -> SumProtocol:
 
 @lru_cache(maxsize=CACHE)
 def pure_shuffle(users: int, epsilon: float) -> SumProtocol:
-    """Placeholder until certificates are merged."""
-    raise NotImplementedError
+    """Bits in certified groups behind a shuffler."""
+    return PureShuffle(users, epsilon)

@@ -16,6 +16,7 @@ from tacit.papers.arms import BUILDERS, Assembly, Problem
 from tacit.papers.catalogue import Entry, register
 from tacit.privacy import ApproximateDP, Guarantee, PureDP, View
 from tacit.protocols.contract import SumProtocol
+from tacit.protocols.pure import EVERY_GROUP
 
 TYPICAL = 4096  # users of the batch by which the noise of a protocol is judged in advance
 
@@ -44,7 +45,7 @@ def _protocols(problem: Problem) -> tuple[Callable[[int], SumProtocol], Guarante
             return partial(batches.local_laplace, epsilon=e, binary=binary, paper=False), PureDP(e, view=View.MESSAGE)
         case "shuffle":
             if not problem.delta:
-                return partial(batches.pure_shuffle, epsilon=e), batches.pure_shuffle(TYPICAL, epsilon=e).guarantee
+                return partial(batches.pure_shuffle, epsilon=e), batches.pure_shuffle(EVERY_GROUP, epsilon=e).guarantee
             target = ApproximateDP(e, problem.delta, view=View.SHUFFLED)
             return partial(batches.shuffled_tight, target=target, binary=binary, dropout=problem.dropout), target
     return partial(batches.polya_tight, epsilon=e, binary=binary, dropout=problem.dropout), PureDP(e)

@@ -78,9 +78,7 @@ class Certificate:
                 f"{head}, when {', '.join(map(str, self.ks_checked))} of the other {others} users hold a one. "
                 "Other data sets were not checked, so this is not yet a proof of differential privacy."
             )
-        return (
-            f"{proven} If fewer messages arrive, the number of bits itself is seen and this certificate says nothing."
-        )
+        return f"{proven} If fewer messages arrive, the number of bits itself is seen and this certificate says nothing."
 
 
 @dataclass(frozen=True)
@@ -145,9 +143,7 @@ def certify(parameters: PureShuffleParameters, kind: Kind | None = None, method:
         )
     users = parameters.users
     kind = kind or ("every-k" if users <= LARGEST_EVERY_K else "extreme-k")
-    method = method or (
-        "integers" if users <= LARGEST_INTEGERS and parameters.bits <= LARGEST_INTEGER_BITS else "tilted"
-    )
+    method = method or ("integers" if users <= LARGEST_INTEGERS and parameters.bits <= LARGEST_INTEGER_BITS else "tilted")
     ks = _ks(users, kind)
     worst = (integer_ratio if method == "integers" else tilted_ratio)(parameters, ks)
     return Certificate(round_up(worst, 9), kind, parameters, ks, method)
@@ -211,8 +207,7 @@ def lookup(users: int, epsilon: float | Fraction) -> TableRow:
     if users not in rows:
         first, second, third, *_, largest = sorted(rows)
         raise TacitError(
-            f"users is {users}; certified batches are of {first}, {second}, {third}, ..., {largest}: "
-            f"cut it with groups({users}, {epsilon})"
+            f"users is {users}; certified batches are of {first}, {second}, {third}, ..., {largest}: cut it with groups({users}, {epsilon})"
         )
     return rows[users]
 
@@ -269,10 +264,7 @@ def _data_file() -> Path:
 def _regenerate(console: Console) -> None:
     """Searches the parameters of every row again and rewrites the data file."""
     wanted = list(itertools.product(TABLE_TARGETS, TABLE_USERS))
-    rows = [
-        TableRow(target, search(users, target))
-        for target, users in track(wanted, description="searching", console=console)
-    ]
+    rows = [TableRow(target, search(users, target)) for target, users in track(wanted, description="searching", console=console)]
     content = {
         "about": "Certified parameters of the pure shuffle; epsilon is what is proven, rounded up.",
         "regenerate": "python -m tacit.protocols.certificates --regenerate",
@@ -320,12 +312,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tacit.protocols.certificates", description=main.__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", action="store_true", help="prove every committed row again")
-    action.add_argument(
-        "--regenerate", action="store_true", help="search all parameters, rewrite the table, then check it"
-    )
-    parser.add_argument(
-        "--largest", type=int, default=TABLE_USERS[-1], help="check only rows of at most this many users"
-    )
+    action.add_argument("--regenerate", action="store_true", help="search all parameters, rewrite the table, then check it")
+    parser.add_argument("--largest", type=int, default=TABLE_USERS[-1], help="check only rows of at most this many users")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     console = Console(stderr=True)

@@ -329,9 +329,7 @@ def _tilts(law: list[float], users: int) -> list[float]:
 def _log_upper(ratio: Fraction, factor: Any = 1) -> Fraction:
     """An upper bound on log(ratio * factor), exact as a fraction."""
     with flint().ctx.workprec(BALL_BITS):
-        mantissa, exponent = (
-            (flint().arb(flint().fmpq(ratio.numerator, ratio.denominator)) * factor).log().upper().man_exp()
-        )
+        mantissa, exponent = (flint().arb(flint().fmpq(ratio.numerator, ratio.denominator)) * factor).log().upper().man_exp()
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 

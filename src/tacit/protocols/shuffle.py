@@ -1,7 +1,7 @@
 """Bits through a shuffler: what the server sees is how many are ones.
 
 Each user sends the level as ones out of g bits, plus noise bits of a common bias; a shuffler mixes all bits of all users. TKMS21
-Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7 the general one. Calibration is exact, on the law of the number of ones.
+Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7 the general one. Calibration is exact, on the number of ones.
 """
 
 from __future__ import annotations
