@@ -143,7 +143,7 @@ def simulate(
     assembly = assemble(task.name, replace(task.problem, binary=task.world(seed).binary))
     done = sweep(task, range(seed, seed + count), label=task.name, progress=progress, workers=workers, path=log)
     configuration = {
-        **asdict(task.problem),
+        **{name: value for name, value in asdict(task.problem).items() if name != "binary"},
         "rewards": task.rewards,
         "instance": None if task.means else task.instance,
         "means": task.means,

@@ -168,8 +168,8 @@ class PureShuffle(SumProtocol):
         if list(arrived) != self._sizes:
             short = next(i for i, (a, size) in enumerate(zip(arrived, self._sizes, strict=True)) if a != size)
             raise TacitError(
-                f"group {short} has {arrived[short]} of its {self._sizes[short]} reports; nothing was opened: the certificate is for complete "
-                "groups only"
+                f"group {short} has {arrived[short]} of its {self._sizes[short]} reports; nothing was opened: the certificate "
+                "is for complete groups only"
             )
         return Opened(sum(sum(message.bits) for message in messages) - self._expected, len(messages))
 

@@ -13,6 +13,8 @@ from typing import Any
 from tacit.checks import TacitError
 from tacit.simulation.results import Result
 
+SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is learned there
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -39,7 +41,7 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, time_average: bool = Tru
     plt = pyplot()
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(5.2 * columns, 3.9 * rows), layout="constrained", squeeze=False)
+    figure, grid = plt.subplots(rows, columns, figsize=(max(7.5, 5.2 * columns), max(4.8, 3.9 * rows)), layout="constrained", squeeze=False)
     colours = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(label for panel in panels for label in panel.results))}
     for axes, panel in zip(grid.flat, panels, strict=False):
         for label, result in panel.results.items():
@@ -49,8 +51,9 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, time_average: bool = Tru
             axes.plot(rounds, mean * scale, color=colours[label], label=label)
             axes.fill_between(rounds, (mean - sem) * scale, (mean + sem) * scale, color=colours[label], alpha=0.2, linewidth=0)
         axes.set_xscale("log")
+        axes.set_xlim(left=max(result.horizon for result in panel.results.values()) * SHOWN)
         if not time_average:
-            axes.set_yscale("symlog", linthresh=1)
+            axes.set_yscale("log")
         axes.set_title(panel.title, fontsize=11)
         axes.set_xlabel("users")
         axes.set_ylabel("regret per user" if time_average else "cumulative regret")
