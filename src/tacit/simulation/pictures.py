@@ -54,6 +54,7 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, time_average: bool = Tru
         axes.set_xlim(left=max(result.horizon for result in panel.results.values()) * SHOWN)
         if not time_average:
             axes.set_yscale("log")
+            axes.set_ylim(bottom=1)
         axes.set_title(panel.title, fontsize=11)
         axes.set_xlabel("users")
         axes.set_ylabel("regret per user" if time_average else "cumulative regret")
