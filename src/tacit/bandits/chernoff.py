@@ -130,7 +130,7 @@ class Evidence:
                 continue
             moved = min(max(q + (level - g) / gq, 0.0), 1.0)
             step = min(-(g1 + g1q * (moved - q)) / g2, steepest - theta)
-            if abs(step) < 0.02 * theta and abs(moved - q) <= 1e-3 * max(abs(moved - mean), 1e-9):
+            if abs(step) < 0.02 * theta and abs(moved - q) <= 1e-3 * min(abs(moved - mean), 1 - moved) + 1e-12:
                 return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
             theta = min(max(theta + step, theta / 4), 4 * theta)
             q = moved
