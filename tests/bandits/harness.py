@@ -39,9 +39,7 @@ class Environment:
         if self.rewards == "bernoulli":
             return float(rng.binomial(users, mean))
         if self.rewards == "beta":
-            return self._sum(
-                users, lambda n: rng.beta(2 * mean, 2 * (1 - mean), n), mean, math.sqrt(mean * (1 - mean) / 3), rng
-            )
+            return self._sum(users, lambda n: rng.beta(2 * mean, 2 * (1 - mean), n), mean, math.sqrt(mean * (1 - mean) / 3), rng)
         return self._sum(users, lambda n: np.clip(rng.normal(mean, 0.1, n), 0.0, 1.0), mean, 0.1, rng)
 
     def _sum(

@@ -15,14 +15,15 @@ from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, 
 
 from tacit.bandits import Batch, Evidence, PrivateKLUCB
 from tacit.bandits.divergence import kl, kl_upper
-from tacit.noise import DiscreteGaussian, Skellam
+from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
 from tacit.protocols.contract import ErrorLaw, Estimate
 
+SKELLAM: NoiseLaw = Skellam(800)
 LAWS: dict[str, Law] = {
     "exact": exact,
     "laplace": laplace(0.4),
     "bits": fair_bits(62),
-    "skellam": lambda users: ErrorLaw(users, 10, Skellam(800)),
+    "skellam": lambda users: ErrorLaw(users, 10, SKELLAM),
     "gaussian": lambda users: ErrorLaw(users, 5, DiscreteGaussian(15)),
 }
 
@@ -47,9 +48,7 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
 
     grid = np.linspace(-12, 4, 60)
     best = grid[np.argmin([negative(x) for x in grid])]
-    return -float(
-        minimize_scalar(negative, bounds=(best - 0.4, best + 0.4), method="bounded", options={"xatol": 1e-9}).fun
-    )
+    return -float(minimize_scalar(negative, bounds=(best - 0.4, best + 0.4), method="bounded", options={"xatol": 1e-9}).fun)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -145,10 +144,7 @@ def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: 
 def test_index_is_not_needlessly_wide() -> None:
     """For Bernoulli rewards it fails as often as Chernoff bounds do: a few times less than stated, not more."""
     rng, environment, level = np.random.default_rng(17), Environment(np.array([0.5, 0.5])), math.log(20)
-    failures = sum(
-        collect([estimate(Batch(0, 0, 400), environment, LAWS["laplace"], rng)]).upper(level).value < 0.5
-        for _ in range(4_000)
-    )
+    failures = sum(collect([estimate(Batch(0, 0, 400), environment, LAWS["laplace"], rng)]).upper(level).value < 0.5 for _ in range(4_000))
     assert failures > 4_000 * math.exp(-level) / 12
 
 

@@ -27,9 +27,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {  # beyond the defaults: what must b
     "PrivateKLUCB": [{"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}],
 }
 NAMES = sorted(name for name, learner in Learner.learners.items() if not inspect.isabstract(learner))
-CASES = [
-    pytest.param(name, options, id=f"{name}-{i}") for name in NAMES for i, options in enumerate(OPTIONS.get(name, [{}]))
-]
+CASES = [pytest.param(name, options, id=f"{name}-{i}") for name in NAMES for i, options in enumerate(OPTIONS.get(name, [{}]))]
 MEANS = np.array([0.3, 0.75, 0.5])
 ENVIRONMENTS = {rewards: Environment(MEANS, rewards) for rewards in ("bernoulli", "beta", "gaussian")}
 LAWS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}

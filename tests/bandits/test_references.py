@@ -47,9 +47,7 @@ def test_thompson_depends_on_its_seed_alone() -> None:
 def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
     environment = Environment(np.array([0.05, 0.1, 0.05, 0.05]))
     regret = {
-        learner.__name__: np.mean(
-            [play(learner(4, 20_000), environment, exact, np.random.default_rng(s)) for s in range(5)]
-        )
+        learner.__name__: np.mean([play(learner(4, 20_000), environment, exact, np.random.default_rng(s)) for s in range(5)])
         for learner in (UCB1, KLUCB, Thompson)
     }
     assert regret["Thompson"] < regret["KLUCB"] < regret["UCB1"] < 20_000 * 0.0375
@@ -75,9 +73,7 @@ def test_doubling_recommends_what_the_last_period_found_until_the_new_one_knows_
     while learner.period < 1:
         for batch in learner.propose():
             if batch.opened:
-                learner.observe(
-                    batch, Estimate(batch.users * [0.1, 0.2, 0.9][batch.arm], ErrorLaw(batch.users, 1, None))
-                )
+                learner.observe(batch, Estimate(batch.users * [0.1, 0.2, 0.9][batch.arm], ErrorLaw(batch.users, 1, None)))
             else:
                 learner.skip(batch)
     assert learner.best() == 2

@@ -93,9 +93,7 @@ class Learner(ABC):
         self.arms = integer("arms", arms, at_least=2, remedy="a bandit chooses among two or more")
         self.horizon = integer("horizon", horizon, at_least=1)
         if self.horizon < self.arms:
-            raise TacitError(
-                f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or recruit more users"
-            )
+            raise TacitError(f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or recruit more users")
         self.played = 0
         self._number = 0
         self._pending: dict[int, Batch] = {}
@@ -145,14 +143,10 @@ class Learner(ABC):
         """Learn from the opened estimate of a proposed batch."""
         self._check(batch)
         if not batch.opened:
-            raise TacitError(
-                f"batch {batch.number} was cut short by the horizon and must not be opened: call skip(batch)"
-            )
+            raise TacitError(f"batch {batch.number} was cut short by the horizon and must not be opened: call skip(batch)")
         reported = estimate.error.users
         if not 0 < reported <= batch.users:
-            raise TacitError(
-                f"the estimate of batch {batch.number} holds {reported} users; it must hold 1 to {batch.users}"
-            )
+            raise TacitError(f"the estimate of batch {batch.number} holds {reported} users; it must hold 1 to {batch.users}")
         if not -1e300 < estimate.total < 1e300:
             raise TacitError(f"the estimate of batch {batch.number} is {estimate.total}; it must be a finite number")
         self._done(batch)
@@ -170,9 +164,7 @@ class Learner(ABC):
         if self._pending.get(batch.number) == batch:
             return
         if 0 <= batch.number < self._number and batch.number not in self._pending:
-            raise TacitError(
-                f"batch {batch.number} was already observed or skipped; each counts once: call propose() for new ones"
-            )
+            raise TacitError(f"batch {batch.number} was already observed or skipped; each counts once: call propose() for new ones")
         raise TacitError(f"{batch} was not proposed by this learner: observe only what propose() returned")
 
     def _done(self, batch: Batch) -> None:

@@ -34,9 +34,7 @@ class Doubling(Learner):
     [4, 4]
     """
 
-    def __init__(
-        self, arms: int, horizon: int, learner: str, options: Mapping[str, Any] | None = None, start: int = 1024
-    ) -> None:
+    def __init__(self, arms: int, horizon: int, learner: str, options: Mapping[str, Any] | None = None, start: int = 1024) -> None:
         super().__init__(arms, horizon)
         if learner not in Learner.learners or learner == type(self).__name__:
             raise TacitError(f"the learner {learner!r} is unknown; known are {', '.join(sorted(Learner.learners))}")
