@@ -25,6 +25,7 @@ from tacit.privacy.vectors import l2_guarantee, linf_loss
 Kind = Literal["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
+LARGEST_EPSILON = 500
 KINDS: tuple[Kind, ...] = ("discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial")
 
 
@@ -99,6 +100,8 @@ def calibrate(
     count = None if users is None else integer("users", users, at_least=1, remedy="the noise is shared among one or more people")
     if isinstance(target, ApproximateDP):
         positive("epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use --trust none")
+    if not isinstance(target, ConcentratedDP) and target.epsilon > LARGEST_EPSILON:
+        raise TacitError(f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: use a smaller epsilon")
     if isinstance(target, PureDP) and kind not in ("discrete-laplace", "binomial"):
         raise TacitError(f"{kind} noise has no guarantee without exceptions: give a delta, or use discrete-laplace noise")
     if kind != "binomial" and (bits is not None or bias is not None):
@@ -125,7 +128,12 @@ def calibrate(
 def _sensitivity(kind: Kind, norm: Norm, value: Number) -> Number:
     remedy = "the most that one person can move the sum"
     if kind == "gaussian" or norm == "l2":
-        return float(positive("sensitivity", value, remedy))
+        bound = positive("sensitivity", value, remedy)
+        if kind != "gaussian" and bound < 1:
+            raise TacitError(
+                f"sensitivity is {value}; a vector of integers moves by at least 1 or not at all: scale the query to integers first"
+            )
+        return float(bound)
     return integer("sensitivity", value, at_least=1, remedy=remedy + "; scale the query to integers first")
 
 
@@ -172,7 +180,9 @@ class _Problem:
 
     def _loss(self, law: NoiseLaw, delta: float) -> PrivacyLoss:
         """The exact loss, resolved as far as δ needs."""
-        return privacy_loss(law, math.floor(self.sensitivity), log_floor=math.log(delta) - 30 if delta else LOG_TINY)
+        # what lies outside the window counts as lost; its mass is about the floor's probability times the standard deviation
+        floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
+        return privacy_loss(law, math.floor(self.sensitivity), log_floor=max(floor, LOG_TINY))
 
     def _rho(self, law: NoiseLaw | Gaussian) -> float:
         norm = float(self.sensitivity) * (math.sqrt(self.dimension) if self.norm == "linf" else 1.0)
@@ -259,20 +269,22 @@ def _binomial(problem: _Problem, users: int | None, bits: int | None, bias: Numb
     p = probability("bias", bias) if bias is not None else Fraction(1, 2)
     moved = problem.dimension if problem.norm == "linf" else 1
     guess = max(1, round((float(problem.sensitivity) * problem.spread) ** 2 * moved / float(p * (1 - p))))
+    everyone = users or 1
+
+    def needed() -> int:
+        """Bits per user, all of bias p; more bits never hurt: they can be added after the fact."""
+        return least_integer(lambda b: problem.met_by(Binomial(everyone * b, p)), max(1, guess // everyone))
+
     if users is None or bias is not None:
-        # more bits never hurt: they can be added after the fact
-        total = least_integer(lambda n: problem.met_by(Binomial(n, p)), guess)
-        per_user = None if users is None else -(-total // users)
-        return _binomial_answer(problem, total if per_user is None else per_user * (users or 1), p, users, per_user)
+        per_user = needed()
+        return _binomial_answer(problem, everyone * per_user, p, users, None if users is None else per_user)
     if bits is None:
-        total = least_integer(lambda n: problem.met_by(Binomial(n)), guess)
-        per_user = -(-total // users)
+        per_user = needed()
     else:
         per_user = integer("bits", bits, at_least=1)
         if not problem.met_by(Binomial(users * per_user)):
-            needed = least_integer(lambda n: problem.met_by(Binomial(n)), guess)
             raise TacitError(
-                f"{per_user} noise bits from each of {users} users are too few even when they are fair: use at least {-(-needed // users)}"
+                f"{per_user} noise bits from each of {users} users are too few even when they are fair: use at least {needed()}"
             )
     trials = users * per_user
     return _binomial_answer(problem, trials, Fraction(_least_bias(problem, trials)), users, per_user)

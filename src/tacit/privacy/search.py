@@ -17,7 +17,7 @@ def least(holds: Callable[[float], bool], guess: float) -> float:
     1.414214
     """
     low = high = guess
-    factor = 1.02
+    factor = 1.002
     while not holds(high):
         low, high, factor = high, high * factor, factor * factor
         if high > 1e300:
