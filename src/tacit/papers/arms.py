@@ -54,6 +54,9 @@ class Problem:
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
         probability("confidence", self.confidence, "the probability with which the best arm may be dropped, such as 0.1")
+        probability("dropout", self.dropout, "the fraction of users who may drop out of a batch", zero=True)
+        if self.dropout and self.setting == "paper":
+            raise TacitError("the papers' protocols assume that everyone reports: use --setting tight with --dropout")
         if self.setting not in ("paper", "tight"):
             raise TacitError(f"setting is {self.setting!r}; it must be paper or tight")
         if self.trust not in ("secagg", "shuffle", "central", "local"):
