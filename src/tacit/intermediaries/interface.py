@@ -1,0 +1,110 @@
+"""What every intermediary has in common: it takes messages, closes, and hands over one view or refuses.
+
+An intermediary is the S of a protocol P = (R, S, A): it stands between the people who report and the analyzer who learns,
+and hides who said what. Everything here is a state machine without input or output: bytes come in, bytes go out, and whoever
+drives it (a test, a simulation, a live service) carries the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tacit.checks import TacitError, integer
+
+Source = Callable[[int], bytes]
+"""Where random bytes come from. It is always the operating system, except where test vectors need the same bytes twice."""
+
+SYSTEM: Source = os.urandom
+
+IDENTITY_SIZE = 16
+"""Bytes of the random name that a round carries in every message and in every key derivation."""
+
+ViewT_co = TypeVar("ViewT_co", covariant=True)
+
+
+class Refusal(TacitError):
+    """A message, or a whole round, that is not accepted; nothing was opened because of it."""
+
+
+class Intermediary(Protocol[ViewT_co]):
+    """The one interface behind which masking, splitting and mixing stand.
+
+    Messages are taken one at a time; `close` ends the current stage and says what to send to whom; after the last stage `view`
+    hands over what the analyzer may learn. Each of the three raises `Refusal` instead of doing anything halfway: a refused
+    message leaves the state as it was, a refused `close` ends the round and forgets everything in it.
+    """
+
+    def take(self, message: bytes) -> None:
+        """Accept one message of the current stage, or raise `Refusal` and stay as before."""
+
+    def close(self) -> Mapping[bytes, bytes]:
+        """End the current stage; returns what to send, by address. Too few messages: `Refusal`, and the round is over."""
+
+    def view(self) -> ViewT_co:
+        """What the intermediary hands over, once every stage is closed."""
+
+
+@dataclass(frozen=True)
+class SumView:
+    """What a sum intermediary hands over: the sums modulo m, one per number of a report, and how many reports are in them."""
+
+    numbers: tuple[int, ...]
+    reports: int
+
+
+def new_identity(source: Source = SYSTEM) -> bytes:
+    """A fresh random name for a round."""
+    return source(IDENTITY_SIZE)
+
+
+def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int, int]:
+    """The number of reports a round is opened for and the number below which nothing is opened.
+
+    `minimum` counts all reports that arrive. Where up to c of them may come from people who left out their noise, a guarantee
+    that needs h honest reports needs a minimum of h + c.
+
+    >>> check_counts(64, 57)
+    (64, 57)
+    >>> check_counts(40, 57)
+    Traceback (most recent call last):
+    tacit.checks.TacitError: minimum is 57 but the round is for 40 reports; open the round for at least 57 reports
+    """
+    whole = integer("reports", reports, at_least=least)
+    fewest = integer("minimum", minimum, at_least=least)
+    if whole >= 1 << 32:
+        raise TacitError(f"reports is {whole}; a round holds fewer than 2^32 reports: split it into several rounds")
+    if fewest > whole:
+        raise TacitError(
+            f"minimum is {fewest} but the round is for {whole} reports; open the round for at least {fewest} reports"
+        )
+    return whole, fewest
+
+
+def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
+    """Raise `Refusal` when fewer than `minimum` arrived.
+
+    >>> check_minimum(40, 57)
+    Traceback (most recent call last):
+    tacit.intermediaries.interface.Refusal: 40 reports is below the minimum of 57; nothing was opened. 17 more, or a new round.
+    """
+    if arrived < minimum:
+        raise Refusal(
+            f"{arrived} {what} is below the minimum of {minimum}; nothing was opened. "
+            f"{minimum - arrived} more, or a new round."
+        )
+
+
+def uniform(bound: int, source: Source = SYSTEM) -> int:
+    """A uniformly random integer in 0..bound-1, by rejection, so without any bias."""
+    if source is SYSTEM:
+        return secrets.randbelow(bound)
+    bits = (bound - 1).bit_length()
+    size = max(1, (bits + 7) // 8)
+    while True:
+        value = int.from_bytes(source(size), "big") >> (8 * size - bits)
+        if value < bound:
+            return value
