@@ -1,8 +1,8 @@
 """Keys that two parties of one round share, and the channel that carries messages under them.
 
 X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to both public keys, and
-ChaCha20-Poly1305 seals each message. A party's key lives for one round only, so a nonce may simply name the kind of message:
-each kind is sealed at most once in each direction, which the channel enforces.
+ChaCha20-Poly1305 seals each message. A party's key lives for one round only, so a nonce may simply name the kind of
+message: each kind is sealed at most once in each direction, which the channel enforces.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Channel:
     Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s.
     """
 
-    def __init__(self, own: X25519PrivateKey, initiator: bytes, responder: bytes, context: bytes, *, starts: bool) -> None:
+    def __init__(
+        self, own: X25519PrivateKey, initiator: bytes, responder: bytes, context: bytes, *, starts: bool
+    ) -> None:
         secret = agree(own, responder if starts else initiator)
         keys = derive(secret, context, b"tacit channel v1" + initiator + responder, 2 * KEY_SIZE)
         first, second = ChaCha20Poly1305(keys[:KEY_SIZE]), ChaCha20Poly1305(keys[KEY_SIZE:])
@@ -70,7 +72,9 @@ class Channel:
         try:
             return self._inward.decrypt(_nonce(kind), sealed, front)
         except InvalidTag:
-            raise Refusal(f"the {kind.name} message is not authentic: it was altered, or sealed with another key") from None
+            raise Refusal(
+                f"the {kind.name} message is not authentic: it was altered, or sealed with another key"
+            ) from None
 
 
 def _nonce(kind: Kind) -> bytes:

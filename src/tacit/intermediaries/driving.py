@@ -1,7 +1,7 @@
 """Whole rounds in one process, through the same bytes that a live service would carry.
 
-These functions play every role of a round over a list of reports and return the view. They are for tests and simulations: in
-life each role runs on its own machine.
+These functions play every role of a round over a list of reports and return the view. They are for tests and
+simulations: in life each role runs on its own machine.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.graph import Neighbourhood
 from tacit.intermediaries.interface import Refusal, SumView
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
+from tacit.intermediaries.mixing import Analyzer, MixingKeys, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.sealing import Sealing
+from tacit.intermediaries.splitting import Collector, ServerKeys, SplittingRound, SplittingServer, split
 
 Report = int | Sequence[int]
 
@@ -49,7 +53,7 @@ def run_masking(
     for client in clients.values():
         server.take(client.join())
     setups = server.close()
-    for place, client in _staying(clients, gone.share):
+    for _, client in _staying(clients, gone.share):
         server.take(client.share(setups[client.address]))
     inboxes = server.close()
     for place, client in _staying(clients, gone.mask, inboxes):
@@ -81,3 +85,63 @@ def _staying(
 
 def _lists(reports: Sequence[Report]) -> list[list[int]]:
     return [[report] if isinstance(report, int) else list(report) for report in reports]
+
+
+def run_splitting(
+    reports: Sequence[Report],
+    modulus: int,
+    minimum: int,
+    sealing: Sealing = Sealing.X25519,
+    lost: tuple[Collection[int], Collection[int]] = ((), ()),
+) -> SumView:
+    """The sum of all reports of which both halves arrived; `lost` says whose half does not reach server 0 and server 1.
+
+    >>> run_splitting([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
+    SumView(numbers=(4,), reports=2)
+    """
+    values = _lists(reports)
+    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
+    collecting = new_key()
+    publics = (keys[0].public(), keys[1].public())
+    opened = SplittingRound.open(
+        len(values), minimum, modulus, publics, public_bytes(collecting), len(values[0]), sealing
+    )
+    announced = SplittingRound.decode(opened.encode())
+    servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
+    collector = Collector(announced, collecting)
+    for place, report in enumerate(values):
+        for server, half, gone in zip(servers, split(announced, report), lost, strict=True):
+            if place not in gone:
+                server.take(half)
+    lists = [server.close() for server in servers]
+    for server, incoming in zip(servers, reversed(lists), strict=True):
+        server.take(incoming[announced.line(server.role)])
+    for server in servers:
+        collector.take(server.close()[announced.collector])
+    collector.close()
+    return collector.view()
+
+
+def run_mixing(
+    reports: Sequence[Sequence[bytes]],
+    minimum: int,
+    sealing: Sealing = Sealing.X25519,
+    lost: Collection[int] = (),
+) -> MixView:
+    """All messages of all reports that arrived, in random order.
+
+    >>> sorted(run_mixing([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
+    [b'0', b'1', b'1']
+    """
+    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
+    size, messages = len(reports[0][0]), len(reports[0])
+    opened = MixingRound.open(len(reports), minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
+    announced = MixingRound.decode(opened.encode())
+    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    for place, report in enumerate(reports):
+        if place not in lost:
+            shuffler.take(wrap(announced, report))
+    for batch in shuffler.close().values():
+        analyzer.take(batch)
+    analyzer.close()
+    return analyzer.view()

@@ -1,8 +1,8 @@
-"""Who masks with whom: a random k-regular graph, and how large k and the threshold t must be (Bell et al. 2020, Section 3).
+"""Who masks with whom: a random k-regular graph, and how large k and the threshold t must be (Bell et al. 2020).
 
-The graph is a ring whose places are dealt at random; each client is joined to the k nearest on the ring. So the neighbours of a
-client are a uniformly random k-set of the others, and how many of them drop out or are corrupt has a hypergeometric law.
-`neighbourhood` sums that law's tails with exact integers; it uses no asymptotic constant.
+The graph is a ring whose places are dealt at random; each client is joined to the k nearest on the ring. So the
+neighbours of a client are a uniformly random k-set of the others, and how many of them drop out or are corrupt has a
+hypergeometric law. `neighbourhood` sums that law's tails with exact integers; it uses no asymptotic constant.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Shuffle = Callable[[list[int]], None]
 class Neighbourhood:
     """Each client has `degree` neighbours, `threshold` of which can open what it shared with them.
 
-    More than half of the neighbours are needed, so that no two disjoint groups of them can be told different things about
-    the client and each open one of its two secrets.
+    More than half of the neighbours are needed, so that no two disjoint groups of them can be told different things
+    about the client and each open one of its two secrets.
     """
 
     degree: int
@@ -39,14 +39,14 @@ class Neighbourhood:
             raise TacitError(f"degree is {self.degree}; it must be below 65536")
         if not self.degree < 2 * self.threshold <= 2 * self.degree:
             raise TacitError(
-                f"threshold is {self.threshold} of {self.degree} neighbours; it must be more than half of them and at most all"
+                f"threshold is {self.threshold} of {self.degree} neighbours; it must be over half of them, at most all"
             )
 
     def fit(self, clients: int) -> Neighbourhood:
         """The same neighbourhood among those who came, never with weaker secrecy.
 
-        Too few clients for the degree: all are neighbours. A regular graph of odd degree needs an even number of clients:
-        otherwise degree and threshold grow by one.
+        Too few clients for the degree: all are neighbours. A regular graph of odd degree needs an even number of
+        clients: otherwise degree and threshold grow by one.
 
         >>> Neighbourhood(21, 11).fit(999)
         Neighbourhood(degree=22, threshold=12)
@@ -88,11 +88,12 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
 def neighbourhood(
     clients: int, dropout: Number = 0.1, corrupt: Number = 0.1, security: int = 40, completion: int = 30
 ) -> Neighbourhood:
-    """The smallest neighbourhood that keeps its promises among `clients`, up to floor(dropout·n) and floor(corrupt·n) of them bad.
+    """The smallest neighbourhood that keeps its promises while floor(dropout·n) leave and floor(corrupt·n) are corrupt.
 
-    Except with probability 2^-security over the graph: no client has so many corrupt neighbours that they and a server which
-    splits the honest ones could open both of its secrets (2t > k + corrupt neighbours), and the honest clients that stay are
-    connected, so that only their sum is revealed. Except with probability 2^-completion: every client keeps t neighbours.
+    Except with probability 2^-security over the graph: no client has so many corrupt neighbours that they and a
+    server which splits the honest ones could open both of its secrets (2t > k + corrupt neighbours), and the honest
+    clients that stay are connected, so that only their sum is revealed. Except with probability 2^-completion: every
+    client keeps t neighbours.
 
     >>> neighbourhood(1000)
     Neighbourhood(degree=115, threshold=79)
@@ -113,7 +114,6 @@ def _neighbourhood(n: int, gone: int, bad: int, security: int, completion: int) 
     for degree in range(1, min(n, 1 << 16)):
         if degree % 2 and n % 2 and degree < n - 1:
             continue
-        # The corrupt are drawn from at least n - 1 - gone others: fewer come when some drop out before the graph is dealt.
         split = disconnection(n, degree, gone + bad)
         if split > leak:
             continue
@@ -121,12 +121,12 @@ def _neighbourhood(n: int, gone: int, bad: int, security: int, completion: int) 
         threshold = degree - missing
         if 2 * threshold <= degree:
             continue
-        pool = max(n - 1 - gone, degree)
+        pool = max(n - 1 - gone, degree)  # the others, when all who leave do so before the graph is dealt
         if n * tail(pool, min(bad, pool), degree, 2 * threshold - degree) + split <= leak:
             return Neighbourhood(degree, threshold)
     raise TacitError(
         f"no neighbourhood among {n} clients tolerates {gone} dropouts and {bad} corrupt clients; "
-        f"two dropouts and one corrupt client per neighbour cannot exceed the neighbours: tolerate fewer, or take more clients"
+        f"twice the dropouts plus the corrupt must stay well below the clients: tolerate fewer, or take more clients"
     )
 
 
@@ -157,9 +157,10 @@ def quantile(population: int, marked: int, draws: int, level: Fraction) -> int:
 def disconnection(clients: int, degree: int, removed: int) -> Fraction:
     """A bound on P[the ring falls apart] when a set of `removed` clients, chosen apart from the graph, goes.
 
-    Two that stay and follow each other on the ring are neighbours unless h = floor(degree/2) or more between them went. So the
-    ring falls apart only where at least two disjoint runs of h went, and each of the at most n(n-1)/2 pairs of runs has the
-    hypergeometric probability that 2h given places all went. A complete graph does not fall apart.
+    Two that stay and follow each other on the ring are neighbours unless h = floor(degree/2) or more between them
+    went. So the ring falls apart only where at least two disjoint runs of h went, and each of the at most n(n-1)/2
+    pairs of runs has the hypergeometric probability that 2h given places all went. A complete graph does not fall
+    apart.
     """
     half = degree // 2
     if degree >= clients - 1:

@@ -1,8 +1,8 @@
 """What every intermediary has in common: it takes messages, closes, and hands over one view or refuses.
 
-An intermediary is the S of a protocol P = (R, S, A): it stands between the people who report and the analyzer who learns,
-and hides who said what. Everything here is a state machine without input or output: bytes come in, bytes go out, and whoever
-drives it (a test, a simulation, a live service) carries the bytes.
+An intermediary is the S of a protocol P = (R, S, A): it stands between the people who report and the analyzer who
+learns, and hides who said what. Everything here is a state machine without input or output: bytes come in, bytes go
+out, and whoever drives it (a test, a simulation, a live service) carries the bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from tacit.checks import TacitError, integer
 
 Source = Callable[[int], bytes]
-"""Where random bytes come from. It is always the operating system, except where test vectors need the same bytes twice."""
+"""Where random bytes come from: the operating system, except where test vectors need the same bytes twice."""
 
 SYSTEM: Source = os.urandom
 
@@ -26,31 +26,34 @@ IDENTITY_SIZE = 16
 ViewT_co = TypeVar("ViewT_co", covariant=True)
 
 
-class Refusal(TacitError):
+class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
     """A message, or a whole round, that is not accepted; nothing was opened because of it."""
 
 
-class Intermediary(Protocol[ViewT_co]):
-    """The one interface behind which masking, splitting and mixing stand.
+class Relay(Protocol):
+    """A party that takes messages, one at a time, and at the end of a stage says what to send to whom.
 
-    Messages are taken one at a time; `close` ends the current stage and says what to send to whom; after the last stage `view`
-    hands over what the analyzer may learn. Each of the three raises `Refusal` instead of doing anything halfway: a refused
-    message leaves the state as it was, a refused `close` ends the round and forgets everything in it.
+    It raises `Refusal` instead of doing anything halfway: a refused message leaves the state as it was, a refused
+    `close` ends the round and forgets everything in it.
     """
 
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage, or raise `Refusal` and stay as before."""
 
     def close(self) -> Mapping[bytes, bytes]:
-        """End the current stage; returns what to send, by address. Too few messages: `Refusal`, and the round is over."""
+        """End the current stage; returns what to send, by address. Too few messages: `Refusal`, the round is over."""
+
+
+class Intermediary(Relay, Protocol[ViewT_co]):
+    """The party at the end of the middle: after its last stage it hands over what may be learnt, and only that."""
 
     def view(self) -> ViewT_co:
-        """What the intermediary hands over, once every stage is closed."""
+        """The view, once every stage is closed; a `Refusal` if the round was not opened."""
 
 
 @dataclass(frozen=True)
 class SumView:
-    """What a sum intermediary hands over: the sums modulo m, one per number of a report, and how many reports are in them."""
+    """What a sum intermediary hands over: the sums modulo m, one per number of a report, and the count of reports."""
 
     numbers: tuple[int, ...]
     reports: int
@@ -64,8 +67,8 @@ def new_identity(source: Source = SYSTEM) -> bytes:
 def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int, int]:
     """The number of reports a round is opened for and the number below which nothing is opened.
 
-    `minimum` counts all reports that arrive. Where up to c of them may come from people who left out their noise, a guarantee
-    that needs h honest reports needs a minimum of h + c.
+    `minimum` counts all reports that arrive. Where up to c of them may come from people who left out their noise, a
+    guarantee that needs h honest reports needs a minimum of h + c.
 
     >>> check_counts(64, 57)
     (64, 57)
@@ -89,12 +92,11 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
 
     >>> check_minimum(40, 57)
     Traceback (most recent call last):
-    tacit.intermediaries.interface.Refusal: 40 reports is below the minimum of 57; nothing was opened. 17 more, or a new round.
+    tacit.intermediaries.interface.Refusal: 40 reports: the minimum is 57; nothing was opened. 17 more, or a new round.
     """
     if arrived < minimum:
         raise Refusal(
-            f"{arrived} {what} is below the minimum of {minimum}; nothing was opened. "
-            f"{minimum - arrived} more, or a new round."
+            f"{arrived} {what}: the minimum is {minimum}; nothing was opened. {minimum - arrived} more, or a new round."
         )
 
 

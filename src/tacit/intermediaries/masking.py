@@ -1,12 +1,13 @@
 """Masking: secure aggregation with one server, after Bell et al. 2020 (Algorithm 2).
 
-Each client adds to its numbers one mask for every neighbour, which cancels in the sum, and one mask of its own, whose seed it
-shares among its neighbours. The server learns the sum of those who stayed and nothing else, as long as it follows the protocol
-and not too many clients lend it their secrets. Here is what both sides agree on: the round, the keys of a pair of neighbours
-and the layout of the bodies; `masking_client` and `masking_server` are the two sides.
+Each client adds to its numbers one mask for every neighbour, which cancels in the sum, and one mask of its own, whose
+seed it shares among its neighbours. The server learns the sum of those who stayed and nothing else, as long as it
+follows the protocol and not too many clients lend it their secrets. Here is what both sides agree on: the round, the
+keys of a pair of neighbours and the layout of the bodies; `masking_client` and `masking_server` are the two sides.
 
-A round has four stages: join (keys), share (encrypted shares for the neighbours), mask (the masked numbers) and reveal (for
-each neighbour that stayed, the share of its own mask; for each that left, the share of its masking key; never both).
+A round has four stages: join (keys), share (encrypted shares for the neighbours), mask (the masked numbers) and
+reveal (for each neighbour that stayed, the share of its own mask; for each that left, the share of its masking key;
+never both).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cached_property
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tacit.checks import TacitError, integer
+from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, agree, derive
 from tacit.intermediaries.graph import Neighbourhood
 from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal, check_counts
@@ -27,7 +28,10 @@ from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
     body,
+    check_length,
     check_modulus,
+    described,
+    front,
     header,
     identity_of,
     pack_modulus,
@@ -56,8 +60,8 @@ _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 class MaskingRound:
     """What everyone knows about a round: made by the server, checked and obeyed by every client.
 
-    `length` numbers per report are added up modulo `modulus`; nothing is opened for fewer than `minimum` of at most `reports`
-    clients.
+    `length` numbers per report are added up modulo `modulus`; nothing is opened for fewer than `minimum` of at most
+    `reports` clients.
     """
 
     identity: bytes
@@ -71,9 +75,7 @@ class MaskingRound:
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum, least=2)
         check_modulus(self.modulus)
-        integer("length", self.length, at_least=1)
-        if self.length >= 1 << 24:
-            raise TacitError(f"length is {self.length}; a report holds fewer than 2^24 numbers")
+        check_length(self.length, self.modulus)
         if len(self.identity) != IDENTITY_SIZE or len(self.server) != KEY_SIZE:
             raise TacitError(f"a round has an identity of {IDENTITY_SIZE} bytes and a server key of {KEY_SIZE}")
 
@@ -93,20 +95,13 @@ class MaskingRound:
     def decode(cls, message: bytes) -> MaskingRound:
         """The round that a message announces."""
         data = body(message, Kind.MASKING_ROUND)
-        if len(data) < _HEAD.size:
-            raise Refusal(f"the round's description ends after {len(data)} bytes")
-        reports, minimum, length, degree, threshold, server = _HEAD.unpack(data[: _HEAD.size])
+        reports, minimum, length, degree, threshold, server = _HEAD.unpack(front(data, _HEAD.size, "the description"))
         modulus, rest = take_modulus(data[_HEAD.size :])
         if rest:
             raise Refusal(f"the round's description has {len(rest)} bytes too many")
-        try:
-            return cls(
-                identity_of(message), reports, minimum, modulus, length, Neighbourhood(degree, threshold), server
-            )
-        except Refusal:
-            raise
-        except TacitError as problem:
-            raise Refusal(f"the round's description makes no sense: {problem}") from None
+        with described():
+            among = Neighbourhood(degree, threshold)
+            return cls(identity_of(message), reports, minimum, modulus, length, among, server)
 
     @cached_property
     def context(self) -> bytes:
@@ -115,7 +110,7 @@ class MaskingRound:
 
 
 def route_key(own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes) -> bytes:
-    """The key under which two neighbours seal parcels for each other; each is named by its number and encryption key."""
+    """The key under which two neighbours seal parcels for each other; each is named by number and encryption key."""
     return derive(agree(own, other[1]), context, _pair(b"tacit masking route v1", me, other))
 
 
@@ -130,7 +125,7 @@ def parcel_nonce(sender: int, receiver: int) -> bytes:
 
 
 def commitment(context: bytes, number: int, seed: bytes) -> bytes:
-    """What binds a client to the seed of its own mask, so that wrong shares are noticed instead of giving a wrong sum."""
+    """What binds a client to the seed of its own mask, so that wrong shares are noticed and give no wrong sum."""
     return hashlib.sha256(b"tacit masking seed v1" + context + number.to_bytes(4, "big") + seed).digest()
 
 

@@ -1,7 +1,8 @@
 """The client's side of masking: what one person's device computes, and what it refuses to do for the server.
 
-The device never sends anything that depends on its numbers except under masks, and it reveals for each neighbour at most one
-of the two shares that it holds. It answers each stage once; a repeated request gets the same bytes, a different one a refusal.
+The device never sends anything that depends on its numbers except under masks, and it reveals for each neighbour at
+most one of the two shares that it holds. It answers each stage once; a repeated request gets the same bytes, a
+different one a refusal.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tacit.intermediaries.masking import (
     route_key,
 )
 from tacit.intermediaries.shamir import SHARE_SIZE
-from tacit.intermediaries.wire import HEADER_SIZE, Kind, body, check_numbers, header, pack_numbers, records
+from tacit.intermediaries.wire import HEADER_SIZE, Kind, body, check_numbers, front, header, pack_numbers, records
 
 
 class MaskingClient:
@@ -94,7 +95,8 @@ class MaskingClient:
         self._after(Kind.SHARES, Kind.MASKED)
         parcels = self._read_inbox(self._open(Kind.INBOX, inbox))
         me, context = (self._number, self._masking_public), self.round.context
-        added, taken = [self._seed], []
+        added: list[bytes] = [self._seed]
+        taken: list[bytes] = []
         for number in parcels:
             seed = mask_seed(self._masking_key, me, (number, self._neighbours[number][1]), context)
             (added if self._number < number else taken).append(seed)
@@ -124,12 +126,10 @@ class MaskingClient:
         return answer
 
     def _learn_neighbours(self, data: bytes) -> None:
-        if len(data) < SETUP_HEAD.size:
-            raise Refusal(f"the SETUP ends after {len(data)} bytes")
-        number, joined, degree = SETUP_HEAD.unpack(data[: SETUP_HEAD.size])
+        number, joined, degree = SETUP_HEAD.unpack(front(data, SETUP_HEAD.size, "the SETUP"))
         if not self.round.minimum <= joined <= self.round.reports:
             raise Refusal(
-                f"{joined} clients are said to have joined; this round is for {self.round.minimum} to {self.round.reports}"
+                f"{joined} clients are said to have joined; expected are {self.round.minimum} to {self.round.reports}"
             )
         fitted = self.round.neighbourhood.fit(joined)
         if degree != fitted.degree or number >= joined:
@@ -154,9 +154,7 @@ class MaskingClient:
         return dict(parcels)
 
     def _read_request(self, data: bytes) -> set[int]:
-        if len(data) < REQUEST_HEAD.size:
-            raise Refusal(f"the REQUEST ends after {len(data)} bytes")
-        survivors, staying, leaving = REQUEST_HEAD.unpack(data[: REQUEST_HEAD.size])
+        survivors, staying, leaving = REQUEST_HEAD.unpack(front(data, REQUEST_HEAD.size, "the REQUEST"))
         entries = records(data[REQUEST_HEAD.size :], 4, staying + leaving, "the list of neighbours to reveal")
         listed = [int.from_bytes(entry, "big") for entry in entries]
         stayed, left = listed[:staying], listed[staying:]

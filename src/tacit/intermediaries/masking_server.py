@@ -1,7 +1,7 @@
 """The server's side of masking: it deals the graph, carries parcels, and opens the sum of those who stayed, or nothing.
 
-The server holds public keys, sealed parcels and masked numbers. Only in the last stage do shares reach it, and only when every
-secret that the sum needs can be put together does it put together any.
+The server holds public keys, sealed parcels and masked numbers. Only in the last stage do shares reach it, and only
+when every secret that the sum needs can be put together does it put together any.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class MaskingServer:
 
     >>> server = MaskingServer.open(reports=64, minimum=57, modulus=1000)
     >>> server.stage.name, server.round.neighbourhood
-    ('JOINING', Neighbourhood(degree=21, threshold=14))
+    ('JOINING', Neighbourhood(degree=19, threshold=13))
     """
 
     def __init__(self, announced: MaskingRound, key: X25519PrivateKey, shuffle: Shuffle | None = None) -> None:
@@ -102,7 +102,9 @@ class MaskingServer:
         return cls(announced, key, shuffle)
 
     def __repr__(self) -> str:
-        return f"MaskingServer(round={self.round.identity.hex()}, stage={self.stage.name}, clients={len(self._clients)})"
+        return (
+            f"MaskingServer(round={self.round.identity.hex()}, stage={self.stage.name}, clients={len(self._clients)})"
+        )
 
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage from one client."""
@@ -184,7 +186,9 @@ class MaskingServer:
         if not client.masked:
             raise Refusal(f"client {client.number} sent no masked numbers; it is no longer in this round")
         owners = [number for number in client.neighbours if self._clients[number].parcels]
-        entries = [REVEAL_ENTRY.unpack(entry) for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")]
+        entries = [
+            REVEAL_ENTRY.unpack(entry) for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")
+        ]
         for owner, (number, there, share) in zip(owners, entries, strict=True):
             if number != owner or there not in (0, 1) or not shamir.is_share(share):
                 raise Refusal(f"the REVEAL of client {client.number} does not answer what was asked")
@@ -195,7 +199,7 @@ class MaskingServer:
         client.answered = True
 
     def _deal_graph(self) -> dict[bytes, bytes]:
-        check_minimum(len(self._clients), self.round.minimum, "clients joined, which")
+        check_minimum(len(self._clients), self.round.minimum, "clients joined")
         fitted = self.round.neighbourhood.fit(len(self._clients))
         self._threshold = fitted.threshold
         for client, neighbours in zip(
@@ -213,7 +217,7 @@ class MaskingServer:
 
     def _carry_parcels(self) -> dict[bytes, bytes]:
         sharing = [client for client in self._clients if client.parcels]
-        check_minimum(len(sharing), self.round.minimum, "clients shared their secrets, which")
+        check_minimum(len(sharing), self.round.minimum, "clients shared their secrets")
         self.stage = Stage.MASKING
         outgoing = {}
         for client in sharing:

@@ -1,7 +1,8 @@
 """Masks: from a 32-byte seed to numbers that are uniform modulo any m, and sums of such masks.
 
-The keystream of ChaCha20 (key: the seed, counter and nonce zero) is read as words of w bytes, w the least multiple of 8 with
-m <= 2^(8w). A word at or above the largest multiple of m is skipped, every other is reduced modulo m: exactly uniform.
+The keystream of ChaCha20 (key: the seed, counter and nonce zero) is read as words of w bytes, w the least multiple of
+8 with m <= 2^(8w). A word at or above the largest multiple of m is skipped, every other is reduced modulo m: exactly
+uniform.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sealing a message to one recipient with HPKE (RFC 9180), and the recipients' keys.
 
-Two suites: X25519, and X25519 joined with ML-KEM-768, which stays closed to whoever records today and owns a quantum computer
-tomorrow. Both use HKDF-SHA256 and ChaCha20-Poly1305. HPKE says nothing about who sealed a message, only who can open it.
+Two suites: X25519, and X25519 joined with ML-KEM-768, which stays closed to whoever records today and owns a quantum
+computer tomorrow. Both use HKDF-SHA256 and ChaCha20-Poly1305. HPKE says nothing about who sealed a message, only who
+can open it.
 """
 
 from __future__ import annotations

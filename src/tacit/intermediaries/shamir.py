@@ -1,7 +1,8 @@
 """A 32-byte secret in shares, any `threshold` of which give it back and fewer say nothing (Shamir 1979).
 
-The field is the integers modulo 2^256 + 297, the first prime above 2^256, so that every 32-byte secret is a field element
-and no secret has to be drawn with bias to fit. Share number x is the polynomial's value at x, for x = 1, 2, ...
+The field is the integers modulo 2^256 + 297, the first prime above 2^256, so that every 32-byte secret is a field
+element and no secret has to be drawn with bias to fit. Share number x is the polynomial's value at x, for x = 1, 2,
+...
 """
 
 from __future__ import annotations

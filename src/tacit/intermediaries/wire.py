@@ -1,14 +1,14 @@
 """The bytes on the wire: one header for every message, and readers that accept exactly one spelling.
 
-A message is `header | body`; the header is the magic `ta`, the version, the kind of the message and the identity of its round.
-Integers are big-endian. A body has the length that its kind and its round prescribe, never one byte more or less; anything
-else raises `Refusal`. The layout of every body is in docs/wire-formats.md.
+A message is `header | body`; the header is the magic `ta`, the version, the kind of the message and the identity of
+its round. Integers are big-endian. A body has the length that its kind and its round prescribe, never one byte more
+or less; anything else raises `Refusal`. The layout of every body is in docs/wire-formats.md.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 
 from tacit.checks import TacitError, integer
@@ -20,6 +20,9 @@ HEADER_SIZE = len(MAGIC) + 2 + IDENTITY_SIZE
 
 MODULUS_LIMIT = 1 << 2040
 """Moduli stay below this, so that their length in bytes fits into one byte."""
+
+SIZE_LIMIT = 1 << 30
+"""No message gets this long, so that every one can be sealed in one piece."""
 
 
 class Kind(IntEnum):
@@ -40,6 +43,17 @@ class Kind(IntEnum):
     MIXING_ROUND = 0x30
     WRAPPED = 0x31
     BATCH = 0x32
+
+
+@contextmanager
+def described() -> Iterator[None]:
+    """Inside, a value that makes no sense came in a message: a `Refusal`, not a mistake of the caller."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except TacitError as problem:
+        raise Refusal(f"the round's description makes no sense: {problem}") from None
 
 
 def header(kind: Kind, identity: bytes) -> bytes:
@@ -72,11 +86,11 @@ def identity_of(message: bytes) -> bytes:
     return message[4:HEADER_SIZE]
 
 
-def unpack(layout: struct.Struct, data: bytes, what: str) -> tuple[object, ...]:
-    """The fields of `data`, which must have exactly the length of the layout."""
-    if len(data) != layout.size:
-        raise Refusal(f"{what} has {len(data)} bytes; expected are {layout.size}")
-    return layout.unpack(data)
+def front(data: bytes, size: int, what: str) -> bytes:
+    """The first `size` bytes of `data`, which must have them."""
+    if len(data) < size:
+        raise Refusal(f"{what} ends after {len(data)} bytes; it begins with {size}")
+    return data[:size]
 
 
 def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
@@ -95,6 +109,14 @@ def check_modulus(modulus: object) -> int:
     number = integer("modulus", modulus, at_least=2)
     if number >= MODULUS_LIMIT:
         raise TacitError(f"modulus has {number.bit_length()} bits; at most 2040 are supported")
+    return number
+
+
+def check_length(length: object, modulus: int) -> int:
+    """How many numbers a report holds: at least one, and together less than 1 GiB, so that one message carries them."""
+    number = integer("length", length, at_least=1)
+    if number * number_size(modulus) >= SIZE_LIMIT:
+        raise TacitError(f"length is {number}; a report must stay below {SIZE_LIMIT} bytes: use several rounds")
     return number
 
 
