@@ -11,7 +11,7 @@ docs/security.md, the bytes are in docs/wire-formats.md.
 (18,)
 """
 
-from tacit.intermediaries.driving import Dropouts, run_masking, run_mixing, run_splitting
+from tacit.intermediaries.driving import Dropouts, MaskingSession, run_masking, run_mixing, run_splitting
 from tacit.intermediaries.graph import Neighbourhood, neighbourhood
 from tacit.intermediaries.interface import Intermediary, Refusal, Relay, SumView
 from tacit.intermediaries.masking import MaskingRound
@@ -29,6 +29,7 @@ __all__ = [
     "MaskingClient",
     "MaskingRound",
     "MaskingServer",
+    "MaskingSession",
     "MixView",
     "MixingKeys",
     "MixingRound",

@@ -6,7 +6,7 @@ simulations: in life each role runs on its own machine.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tacit.intermediaries.agreement import new_key, public_bytes
@@ -32,6 +32,46 @@ class Dropouts:
     reveal: Collection[int] = ()
 
 
+class MaskingSession:
+    """A round of masking with its server and all clients, one stage at a time."""
+
+    def __init__(self, server: MaskingServer, reports: Sequence[Report]) -> None:
+        self.server = server
+        self.reports = _lists(reports)
+        announced = MaskingRound.decode(server.round.encode())
+        self.clients = [MaskingClient(announced) for _ in self.reports]
+        self.outgoing: Mapping[bytes, bytes] = {}
+
+    def join(self, without: Collection[int] = ()) -> None:
+        """Everyone but those `without` joins; the server deals the graph."""
+        for place, client in enumerate(self.clients):
+            if place not in without:
+                self.server.take(client.join())
+        self.outgoing = self.server.close()
+
+    def share(self, without: Collection[int] = ()) -> None:
+        """Those who joined share their secrets with their neighbours."""
+        self._step(lambda client, _, message: client.share(message), without)
+
+    def mask(self, without: Collection[int] = ()) -> None:
+        """Those who shared send their masked numbers."""
+        self._step(lambda client, place, message: client.mask(message, self.reports[place]), without)
+
+    def reveal(self, without: Collection[int] = ()) -> None:
+        """Those who sent numbers reveal what the server asks for, and it opens the sum."""
+        self._step(lambda client, _, message: client.reveal(message), without)
+
+    def _step(self, answer: Callable[[MaskingClient, int, bytes], bytes], without: Collection[int]) -> None:
+        for place, client in enumerate(self.clients):
+            if place not in without and client.address in self.outgoing:
+                try:
+                    message = answer(client, place, self.outgoing[client.address])
+                except Refusal:
+                    continue  # the client found too few neighbours left and leaves the round by itself
+                self.server.take(message)
+        self.outgoing = self.server.close()
+
+
 def run_masking(
     reports: Sequence[Report],
     modulus: int,
@@ -45,46 +85,13 @@ def run_masking(
     SumView(numbers=(7,), reports=3)
     """
     gone = dropouts or Dropouts()
-    values = _lists(reports)
-    length = len(values[0])
-    server = MaskingServer.open(len(values), minimum, modulus, length, among)
-    announced = MaskingRound.decode(server.round.encode())
-    clients = {place: MaskingClient(announced) for place in range(len(values)) if place not in gone.join}
-    for client in clients.values():
-        server.take(client.join())
-    setups = server.close()
-    for _, client in _staying(clients, gone.share):
-        server.take(client.share(setups[client.address]))
-    inboxes = server.close()
-    for place, client in _staying(clients, gone.mask, inboxes):
-        try:
-            masked = client.mask(inboxes[client.address], values[place])
-        except Refusal:
-            continue  # too few of its neighbours shared: it leaves the round by itself
-        server.take(masked)
-    requests = server.close()
-    for _, client in _staying(clients, gone.reveal, requests):
-        try:
-            revealed = client.reveal(requests[client.address])
-        except Refusal:
-            continue
-        server.take(revealed)
-    server.close()
-    return server.view()
-
-
-def _staying(
-    clients: Mapping[int, MaskingClient], gone: Collection[int], addressed: Mapping[bytes, bytes] | None = None
-) -> list[tuple[int, MaskingClient]]:
-    return [
-        (place, client)
-        for place, client in clients.items()
-        if place not in gone and (addressed is None or client.address in addressed)
-    ]
-
-
-def _lists(reports: Sequence[Report]) -> list[list[int]]:
-    return [[report] if isinstance(report, int) else list(report) for report in reports]
+    length = len(_lists(reports[:1])[0])
+    session = MaskingSession(MaskingServer.open(len(reports), minimum, modulus, length, among), reports)
+    session.join(gone.join)
+    session.share(gone.share)
+    session.mask(gone.mask)
+    session.reveal(gone.reveal)
+    return session.server.view()
 
 
 def run_splitting(
@@ -145,3 +152,7 @@ def run_mixing(
         analyzer.take(batch)
     analyzer.close()
     return analyzer.view()
+
+
+def _lists(reports: Sequence[Report]) -> list[list[int]]:
+    return [[report] if isinstance(report, int) else list(report) for report in reports]

@@ -69,7 +69,7 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
 
     `shuffle` deals the places on the ring; without one it is the operating system's generator that does.
 
-    >>> regular_graph(5, 2, shuffle=lambda places: None)
+    >>> regular_graph(5, 2, shuffle=lambda _: None)
     [[1, 4], [0, 2], [1, 3], [2, 4], [0, 3]]
     """
     if not 1 <= degree < clients or (degree % 2 and clients % 2):
