@@ -1,4 +1,4 @@
-"""What a lying server asks for and does not get, what lying clients cannot hide, and the one lie that is not prevented."""
+"""What a lying server asks for and does not get, what lying clients cannot hide, and one lie that is not prevented."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
     """Not prevented, and docs/security.md says so: the server must be trusted to ask everyone about the same survivors.
 
     It tells enough neighbours of each of the victim's neighbours that those left, and the victim's neighbours that the
-    victim stayed. Every request passes every check, no client is asked for both shares of anyone, and the number comes out.
+    victim stayed. Every request passes every check, nobody is asked for both shares of anyone, the number comes out.
     """
     secret, modulus, n, k, t = 123, 1000, 30, 8, 5
     server = MaskingServer.open(n, n, modulus, among=Neighbourhood(k, t), shuffle=lambda _: None)
@@ -285,7 +285,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
         return shamir.combine(positions, [shares[position] for position in positions])
 
     seeds = [opened(0, left=False)]
-    added = []
+    added: list[bytes] = []
     for other in neighbours[0]:
         key = X25519PrivateKey.from_private_bytes(opened(other, left=True))
         me, victim = (other, server._clients[other].masking), (0, server._clients[0].masking)
@@ -295,7 +295,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
 
 
 def _lies(neighbours: list[list[int]], targets: list[int], needed: int, each: int) -> dict[int, list[int]]:
-    """Whom to call gone to whom, so that every target is called gone `needed` times and nobody hears of more than `each`."""
+    """Whom to call gone to whom: every target is called gone `needed` times, nobody hears it of more than `each`."""
     n = len(neighbours)
     source, sink = 2 * n, 2 * n + 1
     capacity = np.zeros((2 * n + 2, 2 * n + 2), dtype=np.int32)
