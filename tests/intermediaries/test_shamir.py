@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.intermediaries import Refusal
+from tacit.intermediaries.interface import uniform
 from tacit.intermediaries.shamir import PRIME, combine, is_share, lagrange, split
 
 
@@ -51,3 +54,13 @@ def test_only_the_one_spelling_of_a_field_element_is_a_share() -> None:
     assert is_share((PRIME - 1).to_bytes(33, "big"))
     assert not is_share(PRIME.to_bytes(33, "big"))
     assert not is_share(bytes(32))
+
+
+def test_words_that_would_favour_some_numbers_are_drawn_again() -> None:
+    # For a bound of 3 a word has 9 bytes; the largest, 2^72 - 1, lies above the largest multiple of 3 and is skipped.
+    drawn = iter([b"\xff" * 9 + bytes(9), bytes(8) + b"\x05"])
+    assert uniform(3, 2, lambda _: next(drawn)) == [0, 2]
+
+
+def test_uniform_numbers_are_uniform(assert_uniform: Callable[[Iterable[object], int], None]) -> None:
+    assert_uniform(uniform(13, 8000), 13)

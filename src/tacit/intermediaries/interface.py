@@ -8,7 +8,6 @@ out, and whoever drives it (a test, a simulation, a live service) carries the by
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -100,13 +99,13 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
         )
 
 
-def uniform(bound: int, source: Source = SYSTEM) -> int:
-    """A uniformly random integer in 0..bound-1, by rejection, so without any bias."""
-    if source is SYSTEM:
-        return secrets.randbelow(bound)
-    bits = (bound - 1).bit_length()
-    size = max(1, (bits + 7) // 8)
-    while True:
-        value = int.from_bytes(source(size), "big") >> (8 * size - bits)
-        if value < bound:
-            return value
+def uniform(bound: int, count: int, source: Source = SYSTEM) -> list[int]:
+    """`count` independent integers, each uniform in 0..bound-1: words that would favour some are drawn again."""
+    size = (bound.bit_length() + 7) // 8 + 8
+    limit = (1 << 8 * size) - (1 << 8 * size) % bound
+    numbers: list[int] = []
+    while len(numbers) < count:
+        drawn = source(size * (count - len(numbers)))
+        words = [int.from_bytes(drawn[start : start + size], "big") for start in range(0, len(drawn), size)]
+        numbers += [word % bound for word in words if word < limit]
+    return numbers

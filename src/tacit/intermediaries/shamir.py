@@ -25,7 +25,7 @@ def split(secret: bytes, threshold: int, count: int, source: Source = SYSTEM) ->
     b'ssssssssssssssssssssssssssssssss'
     """
     constant = int.from_bytes(secret, "big")
-    coefficients = [uniform(PRIME, source) for _ in range(threshold - 1)]
+    coefficients = uniform(PRIME, threshold - 1, source)
     shares = []
     for position in range(1, count + 1):
         value = 0
