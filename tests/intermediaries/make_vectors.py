@@ -138,7 +138,7 @@ def splitting(sealing: Sealing) -> dict[str, Any]:
     announced = SplittingRound.open(
         4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round")
     )
-    servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
+    servers = [SplittingServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
     collector = Collector(announced, collecting)
     values = [[1, 2], [30, 40], [500, 600]]
     halves = [split(announced, value, source(f"report {place}")) for place, value in enumerate(values)]

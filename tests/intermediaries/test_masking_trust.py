@@ -47,7 +47,6 @@ def session_until(stage: str) -> MaskingSession:
 def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> bytes:
     """What the server could send if it lied: properly sealed on its channel, with any content."""
     server, client = session.server, session.server._clients[place]
-    client.channel._sent.discard(kind)
     return server._seal(client, kind, content)
 
 
@@ -108,7 +107,7 @@ def test_a_client_reveals_exactly_one_kind_of_share_for_each_neighbour() -> None
     }
     channel = session.server._clients[0].channel
     answer = owners[0].reveal(request(session, 0, [1, 2, 3, 4, 5, 6], [7]))
-    content = channel.open(Kind.REVEAL, answer[:52], answer[52:])
+    content = channel.open(answer[:52], answer[52:])
     for number, there, share in REVEAL_ENTRY.iter_unpack(content):
         own, masking = held[number][:33], held[number][33:]
         assert there == 1
@@ -187,11 +186,10 @@ def test_parcels_that_a_neighbour_spoilt_are_left_out_and_the_sum_is_exact() -> 
     for place, client in enumerate(session.clients):
         message = client.share(session.outgoing[client.address])
         if place == 0:
-            content = bytearray(session.server._clients[0].channel.open(Kind.SHARES, message[:52], message[52:]))
+            content = bytearray(session.server._clients[0].channel.open(message[:52], message[52:]))
             for start in (32, 32 + PARCEL_SIZE):  # for neighbours 1 and 2
                 content[start] ^= 1
-            client._channel._sent.discard(Kind.SHARES)
-            message = client._channel.seal(Kind.SHARES, message[:52], bytes(content))
+            message = client._channel.seal(message[:52], bytes(content))
         session.server.take(message)
     session.outgoing = session.server.close()
     session.mask()
@@ -206,10 +204,9 @@ def test_wrong_shares_are_noticed_and_nothing_is_opened(left: list[int]) -> None
     for client in session.clients[: N - len(left)]:
         message = client.reveal(session.outgoing[client.address])
         if client is session.clients[1]:
-            content = bytearray(session.server._clients[1].channel.open(Kind.REVEAL, message[:52], message[52:]))
+            content = bytearray(session.server._clients[1].channel.open(message[:52], message[52:]))
             content[-1 if left else REVEAL_ENTRY.size - 1] ^= 1
-            client._channel._sent.discard(Kind.REVEAL)
-            message = client._channel.seal(Kind.REVEAL, message[:52], bytes(content))
+            message = client._channel.seal(message[:52], bytes(content))
         session.server.take(message)
     with pytest.raises(Refusal, match=r"someone revealed a wrong share|do not belong together"):
         session.server.close()
@@ -222,7 +219,7 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
     client = session.clients[0]
     message = client.reveal(session.outgoing[client.address])
     channel = session.server._clients[0].channel
-    content = channel.open(Kind.REVEAL, message[:52], message[52:])
+    content = channel.open(message[:52], message[52:])
     swapped = (
         content[REVEAL_ENTRY.size : 2 * REVEAL_ENTRY.size]
         + content[: REVEAL_ENTRY.size]
@@ -238,9 +235,8 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
         content + content[: REVEAL_ENTRY.size],
         b"",
     ):
-        client._channel._sent.discard(Kind.REVEAL)
         with pytest.raises(Refusal):
-            session.server.take(client._channel.seal(Kind.REVEAL, message[:52], spoilt))
+            session.server.take(client._channel.seal(message[:52], spoilt))
     session.server.take(message)
 
 
@@ -251,10 +247,19 @@ def test_a_client_with_a_key_of_small_order_cannot_join() -> None:
         server.take(join[:20] + LOW_ORDER + join[52:])
 
 
-def test_no_kind_is_sealed_twice_under_one_nonce() -> None:
-    session = session_until("join")
-    with pytest.raises(Refusal, match="reuse its nonce"):
-        session.clients[0]._channel.seal(Kind.JOIN, b"", b"")
+def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None:
+    server = MaskingServer.open(4, 3, 100)
+    first = MaskingClient(server.round)
+    server.take(first.join())
+    for masking, reason in (
+        (first._masking_public, "every key"),
+        (first.address, "every key"),
+        (LOW_ORDER, "small order"),
+    ):
+        client = MaskingClient(server.round)
+        client._masking_public = masking
+        with pytest.raises(Refusal, match=reason):
+            server.take(client.join())
 
 
 def test_a_server_that_tells_different_clients_different_stories_can_isolate_one() -> None:
@@ -275,7 +280,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
     for place, gone in lies.items():
         stayed = [number for number in neighbours[place] if number not in gone]
         answer = session.clients[place].reveal(request(session, place, stayed, gone, n))
-        content = server._clients[place].channel.open(Kind.REVEAL, answer[:52], answer[52:])
+        content = server._clients[place].channel.open(answer[:52], answer[52:])
         revealed[place] = {number: share for number, _, share in REVEAL_ENTRY.iter_unpack(content)}
 
     def opened(owner: int, left: bool) -> bytes:

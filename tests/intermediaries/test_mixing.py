@@ -166,7 +166,7 @@ def test_batches_that_make_no_sense_are_refused() -> None:
     for content in (b"", bytes(5), (3).to_bytes(4, "big") + sealed[:-1], (9).to_bytes(4, "big") + sealed * 3):
         line = Channel(KEYS[0].line, announced.shuffler[:32], announced.analyzer[:32], announced.context, starts=True)
         with pytest.raises(Refusal):
-            analyzer.take(line.seal(Kind.BATCH, header(Kind.BATCH, announced.identity), content))
+            analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
     with pytest.raises(Refusal, match="arrived before"):

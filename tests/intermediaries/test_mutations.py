@@ -191,9 +191,8 @@ def test_what_is_not_a_message_is_refused(nothing: object) -> None:
 def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt: bytes) -> bytes:
     """A message whose content was spoilt before it was sealed: what a malicious client could send."""
     kind = Kind(message[3])
-    party._channel._sent.discard(kind)
     assert peer.stage.value == kind
-    return party._channel.seal(kind, message[:FRONT_SIZE], spoilt)
+    return party._channel.seal(message[:FRONT_SIZE], spoilt)
 
 
 def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: Mutate) -> None:
@@ -214,7 +213,7 @@ def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: M
                     message = answer(client, session.outgoing[client.address])
                     if name == stage and place == 0:
                         channel = session.server._by_address[client.address].channel
-                        content = channel.open(Kind(message[3]), message[:FRONT_SIZE], message[FRONT_SIZE:])
+                        content = channel.open(message[:FRONT_SIZE], message[FRONT_SIZE:])
                         for spoilt in mutate(rng, content, [], 20):
                             forged = _resealed(client, session.server, message, spoilt)
                             with contextlib.suppress(Refusal):
@@ -246,11 +245,10 @@ def test_sealed_nonsense_from_the_server_is_answered_or_refused_and_nothing_else
             getattr(session, name)()
         client = session.clients[0]
         known, message = session.server._by_address[client.address], session.outgoing[client.address]
-        kind, front = Kind(message[3]), message[:FRONT_SIZE]
-        content = client._channel.open(kind, front, message[FRONT_SIZE:])
+        front = message[:FRONT_SIZE]
+        content = client._channel.open(front, message[FRONT_SIZE:])
         for spoilt in mutate(rng, content, [], 50):
-            known.channel._sent.discard(kind)
-            forged = known.channel.seal(kind, front, spoilt)
+            forged = known.channel.seal(front, spoilt)
             with contextlib.suppress(Refusal):
                 client.mask(forged, [1]) if stage == "mask" else getattr(client, stage)(forged)
                 break

@@ -204,7 +204,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
     tags = sorted(servers[0]._halves)
     first, second = (server.close() for server in servers)
     peer = Channel(KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True)
-    lie = peer.seal(Kind.PRESENT, header(Kind.PRESENT, announced.identity) + b"\x00", b"".join(tags[:3]))
+    lie = peer.seal(header(Kind.PRESENT, announced.identity) + b"\x00", b"".join(tags[:3]))
     servers[1].take(lie)
     servers[0].take(second[announced.line(0)])
     assert first
@@ -225,7 +225,7 @@ def test_lists_that_repeat_or_exceed_the_round_are_refused() -> None:
     for content in (tags[0] * 3, b"".join(reversed(tags)), b"".join(bytes((i,)) * 16 for i in range(6)), b"odd"):
         peer = Channel(KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True)
         with pytest.raises(Refusal):
-            servers[1].take(peer.seal(Kind.PRESENT, header(Kind.PRESENT, announced.identity) + b"\x00", content))
+            servers[1].take(peer.seal(header(Kind.PRESENT, announced.identity) + b"\x00", content))
 
 
 def test_one_partial_sum_opens_nothing() -> None:

@@ -69,7 +69,8 @@ def test_the_splitting_vectors_open_to_what_they_say(sealing: Sealing) -> None:
     announced = SplittingRound.decode(bytes.fromhex(known["round"]))
     assert announced.context.hex() == known["context"]
     collecting = X25519PrivateKey.from_private_bytes(bytes.fromhex(known["collector"]))
-    servers = [SplittingServer(announced, role, ServerKeys(*key(sealing, known["servers"][role]))) for role in (0, 1)]
+    keys = [ServerKeys(*key(sealing, private)) for private in known["servers"]]
+    servers = [SplittingServer(announced, role, keys[role], MAKE["source"](f"nonces {role}")) for role in (0, 1)]
     for place, report in enumerate(known["halves"]):
         for role in (0, 1):
             if (place, role) != (2, 1):

@@ -1,8 +1,8 @@
 """Keys that two parties of one round share, and the channel that carries messages under them.
 
-X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to both public keys, and
-ChaCha20-Poly1305 seals each message. A party's key lives for one round only, so a nonce may simply name the kind of
-message: each kind is sealed at most once in each direction, which the channel enforces.
+X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to both public keys, one
+per direction, and ChaCha20-Poly1305 seals each message under a random nonce. What kind of message it is, and of which
+round, stands in the clear in front and is authenticated with it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
-from tacit.intermediaries.wire import Kind
 
 KEY_SIZE = 32
+NONCE_SIZE = 12
 TAG_SIZE = 16
 
 _SHA256 = hashes.SHA256()
@@ -48,34 +48,36 @@ def derive(secret: bytes, context: bytes, info: bytes, size: int = KEY_SIZE) -> 
 class Channel:
     """An authenticated, encrypted line between two parties of one round.
 
-    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s.
+    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s. `source` is for test
+    vectors only.
     """
 
     def __init__(
-        self, own: X25519PrivateKey, initiator: bytes, responder: bytes, context: bytes, *, starts: bool
+        self,
+        own: X25519PrivateKey,
+        initiator: bytes,
+        responder: bytes,
+        context: bytes,
+        *,
+        starts: bool,
+        source: Source = SYSTEM,
     ) -> None:
         secret = agree(own, responder if starts else initiator)
         keys = derive(secret, context, b"tacit channel v1" + initiator + responder, 2 * KEY_SIZE)
         first, second = ChaCha20Poly1305(keys[:KEY_SIZE]), ChaCha20Poly1305(keys[KEY_SIZE:])
         self._outward, self._inward = (first, second) if starts else (second, first)
-        self._sent: set[Kind] = set()
+        self._source = source
 
-    def seal(self, kind: Kind, front: bytes, content: bytes) -> bytes:
-        """`front` in the clear and `content` sealed, both authenticated; once per kind."""
-        if kind in self._sent:
-            raise Refusal(f"a {kind.name} was already sealed on this channel; a second one would reuse its nonce")
-        self._sent.add(kind)
-        return front + self._outward.encrypt(_nonce(kind), content, front)
+    def seal(self, front: bytes, content: bytes) -> bytes:
+        """`front` in the clear, then a nonce and `content` sealed; all of it authenticated."""
+        nonce = self._source(NONCE_SIZE)
+        return front + nonce + self._outward.encrypt(nonce, content, front)
 
-    def open(self, kind: Kind, front: bytes, sealed: bytes) -> bytes:
+    def open(self, front: bytes, sealed: bytes) -> bytes:
         """The content that the other end sealed under the same `front`."""
+        if len(sealed) < NONCE_SIZE + TAG_SIZE:
+            raise Refusal(f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has {len(sealed)}")
         try:
-            return self._inward.decrypt(_nonce(kind), sealed, front)
+            return self._inward.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], front)
         except InvalidTag:
-            raise Refusal(
-                f"the {kind.name} message is not authentic: it was altered, or sealed with another key"
-            ) from None
-
-
-def _nonce(kind: Kind) -> bytes:
-    return bytes(11) + bytes((kind,))
+            raise Refusal("the message is not authentic: it was altered, or sealed with another key") from None

@@ -46,7 +46,9 @@ class MaskingClient:
         self._masking_key = new_key(source)
         self.address = public_bytes(self._key)
         self._masking_public = public_bytes(self._masking_key)
-        self._channel = Channel(self._key, self.address, announced.server, announced.context, starts=True)
+        self._channel = Channel(
+            self._key, self.address, announced.server, announced.context, starts=True, source=source
+        )
         self._answers: dict[Kind, tuple[bytes, bytes]] = {}
         self._number = 0
         self._neighbours: dict[int, tuple[bytes, bytes]] = {}
@@ -195,10 +197,10 @@ class MaskingClient:
         data = body(message, kind, self.round.identity)
         if data[: len(self.address)] != self.address:
             raise Refusal(f"the {kind.name} is addressed to another client")
-        return self._channel.open(kind, bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
+        return self._channel.open(bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
 
     def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
-        answer = self._channel.seal(kind, header(kind, self.round.identity) + self.address, content)
+        answer = self._channel.seal(header(kind, self.round.identity) + self.address, content)
         self._answers[kind] = (bytes(asked), answer)
         return answer
 

@@ -13,7 +13,7 @@ from enum import Enum
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.intermediaries import masks, shamir
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel, agree, new_key, public_bytes
 from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood, regular_graph
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, check_minimum, new_identity
 from tacit.intermediaries.masking import (
@@ -71,13 +71,17 @@ class MaskingServer:
     ('JOINING', Neighbourhood(degree=19, threshold=13))
     """
 
-    def __init__(self, announced: MaskingRound, key: X25519PrivateKey, shuffle: Shuffle | None = None) -> None:
+    def __init__(
+        self, announced: MaskingRound, key: X25519PrivateKey, source: Source = SYSTEM, shuffle: Shuffle | None = None
+    ) -> None:
         self.round = announced
         self.stage = Stage.JOINING
         self._key = key
+        self._source = source
         self._shuffle = shuffle
         self._clients: list[_Client] = []
         self._by_address: dict[bytes, _Client] = {}
+        self._known_keys: set[bytes] = set()
         self._threshold = 0
         self._view: SumView | None = None
 
@@ -99,7 +103,7 @@ class MaskingServer:
         chosen = among or neighbourhood(reports)
         key = new_key(source)
         announced = MaskingRound(new_identity(source), reports, minimum, modulus, length, chosen, public_bytes(key))
-        return cls(announced, key, shuffle)
+        return cls(announced, key, source, shuffle)
 
     def __repr__(self) -> str:
         return (
@@ -154,14 +158,18 @@ class MaskingServer:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
         if len(address) != ADDRESS_SIZE or address in self._by_address:
             raise Refusal("this client has joined already, or its JOIN is too short")
-        channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
-        masking = channel.open(Kind.JOIN, bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
+        channel = Channel(self._key, address, self.round.server, self.round.context, starts=False, source=self._source)
+        masking = channel.open(bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
         if len(masking) != KEY_SIZE:
             raise Refusal(f"the JOIN holds a masking key of {len(masking)} bytes; expected are {KEY_SIZE}")
+        if masking == address or not self._known_keys.isdisjoint((address, masking)):
+            raise Refusal("a key of this client is also another's, or used twice; every key must be fresh")
+        agree(self._key, masking)  # a key of small order would make every neighbour leave
         number = len(self._clients)
         client = _Client(number, address, masking, channel, SETUP_ENTRY.pack(number, address, masking))
         self._clients.append(client)
         self._by_address[address] = client
+        self._known_keys |= {address, masking}
 
     def _take_shares(self, message: bytes) -> None:
         client, content = self._open(Kind.SHARES, message)
@@ -289,16 +297,17 @@ class MaskingServer:
         client = self._by_address.get(data[:ADDRESS_SIZE])
         if client is None:
             raise Refusal(f"the {kind.name} comes from a client that has not joined this round")
-        return client, client.channel.open(kind, bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
+        return client, client.channel.open(bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
 
     def _seal(self, client: _Client, kind: Kind, content: bytes) -> bytes:
-        return client.channel.seal(kind, header(kind, self.round.identity) + client.address, content)
+        return client.channel.seal(header(kind, self.round.identity) + client.address, content)
 
     def _end(self, stage: Stage) -> None:
         """Whether opened or refused, nothing that came from a client is kept."""
         self.stage = stage
         self._clients = []
         self._by_address = {}
+        self._known_keys = set()
         if hasattr(self, "_key"):
             del self._key
 

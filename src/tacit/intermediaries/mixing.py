@@ -212,7 +212,7 @@ class Shuffler:
         secrets.SystemRandom().shuffle(batch)
         content = _BATCH_HEAD.pack(reports) + b"".join(batch)
         line = self.round.analyzer[:KEY_SIZE]
-        return {line: self._line.seal(Kind.BATCH, header(Kind.BATCH, self.round.identity), content)}
+        return {line: self._line.seal(header(Kind.BATCH, self.round.identity), content)}
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Analyzer:
         if self._batch is not None or self._over:
             raise Refusal("the batch of this round has arrived before, or the round is over")
         data = body(message, Kind.BATCH, self.round.identity)
-        content = self._line.open(Kind.BATCH, bytes(message[:HEADER_SIZE]), data)
+        content = self._line.open(bytes(message[:HEADER_SIZE]), data)
         (reports,) = _BATCH_HEAD.unpack(front(content, _BATCH_HEAD.size, "the batch"))
         if reports > self.round.reports:
             raise Refusal(f"the batch has {reports} reports; the round was opened for {self.round.reports}")

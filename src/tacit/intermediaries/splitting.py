@@ -187,19 +187,23 @@ def split(announced: SplittingRound, values: Sequence[int], source: Source = SYS
 class SplittingServer:
     """One of the two servers in one round.
 
+    One object per round, never a second one for the same round: two sums over different reports would tell them apart.
     It takes halves until `close`, which returns the list of what it has for the other server; then it takes the
-    other's list, and the second `close` returns its partial sum for the collector and forgets everything.
+    other's list, and the second `close` returns its partial sum for the collector and forgets everything. `source` is
+    for test vectors only.
     """
 
-    def __init__(self, announced: SplittingRound, role: int, keys: ServerKeys) -> None:
+    def __init__(self, announced: SplittingRound, role: int, keys: ServerKeys, source: Source = SYSTEM) -> None:
         if role not in (0, 1) or announced.servers[role] != keys.public():
             raise TacitError(f"these keys are not those of server {role} of the round")
         self.round = announced
         self.role = role
         self._key = keys.sealing
         ends = (announced.line(0), announced.line(1))
-        self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0)
-        self._collector = Channel(keys.line, ends[role], announced.collector, announced.context, starts=True)
+        self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0, source=source)
+        self._collector = Channel(
+            keys.line, ends[role], announced.collector, announced.context, starts=True, source=source
+        )
         self._halves: dict[bytes, list[int]] = {}
         self._common: list[bytes] | None = None
         self._stage: Kind | None = Kind.HALF
@@ -271,7 +275,7 @@ class SplittingServer:
         self._common = [tag for tag in listed if tag in self._halves]
 
     def _seal(self, channel: Channel, kind: Kind, content: bytes) -> bytes:
-        return channel.seal(kind, header(kind, self.round.identity) + bytes((self.role,)), content)
+        return channel.seal(header(kind, self.round.identity) + bytes((self.role,)), content)
 
     def _end(self) -> None:
         self._stage = None
@@ -334,4 +338,4 @@ def _half_info(context: bytes, role: int, name: bytes) -> bytes:
 def _open(channel: Channel, kind: Kind, message: bytes, identity: bytes) -> bytes:
     data = body(message, kind, identity)
     start = HEADER_SIZE + 1
-    return channel.open(kind, bytes(message[:start]), data[1:])
+    return channel.open(bytes(message[:start]), data[1:])

@@ -83,7 +83,7 @@ def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
 
 def identity_of(message: bytes) -> bytes:
     """The round that an already checked message names."""
-    return message[4:HEADER_SIZE]
+    return bytes(message[4:HEADER_SIZE])
 
 
 def front(data: bytes, size: int, what: str) -> bytes:
@@ -172,4 +172,6 @@ def _whole(value: object) -> int:
     try:
         return value.__index__()  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
-        raise TacitError(f"a report holds {value!r}; it must hold whole numbers: encode the value first") from None
+        raise TacitError(
+            f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the value first"
+        ) from None
