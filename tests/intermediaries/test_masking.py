@@ -45,14 +45,14 @@ def _ideal(values: list[list[int]], modulus: int, gone: Dropouts) -> tuple[int, 
     return tuple(sum(column) % modulus for column in zip(*staying, strict=True))
 
 
-@settings(deadline=None, max_examples=40)
-@given(rounds(most=40))
+@settings(deadline=None, max_examples=30)
+@given(rounds(most=200))
 def test_masking_gives_the_exact_sum_or_refuses(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> None:
     _check_round(case)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=300)
 @given(rounds(most=200))
 def test_masking_gives_the_exact_sum_or_refuses_for_many(
     case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
