@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -16,6 +15,7 @@ from tacit.checks import TacitError
 from tacit.intermediaries import Refusal
 from tacit.intermediaries.graph import (
     Neighbourhood,
+    connected,
     disconnection,
     neighbourhood,
     quantile,
@@ -67,24 +67,12 @@ def test_quantile_is_the_least_with_a_small_enough_tail(population: int, data: s
     assert found == 0 or tail(population, marked, draws, found) > level
 
 
-def _connected(graph: list[list[int]], staying: set[int]) -> bool:
-    if not staying:
-        return True
-    reached, queue = set(), deque([next(iter(staying))])
-    while queue:
-        client = queue.popleft()
-        if client not in reached:
-            reached.add(client)
-            queue.extend(other for other in graph[client] if other in staying)
-    return reached == staying
-
-
 @pytest.mark.parametrize(("clients", "degree"), [(8, 2), (8, 3), (8, 4), (9, 4), (10, 5), (10, 6)])
 def test_disconnection_bounds_the_exact_probability(clients: int, degree: int) -> None:
     graph = regular_graph(clients, degree, shuffle=lambda _: None)
     for removed in range(clients - 1):
         sets = list(itertools.combinations(range(clients), removed))
-        broken = sum(not _connected(graph, set(range(clients)) - set(gone)) for gone in sets)
+        broken = sum(not connected(graph, set(range(clients)) - set(gone)) for gone in sets)
         assert Fraction(broken, len(sets)) <= disconnection(clients, degree, removed)
 
 

@@ -31,7 +31,7 @@ def rounds(draw: st.DrawFn, most: int) -> tuple[list[list[int]], int, Neighbourh
     clients = draw(st.integers(2, most))
     modulus = draw(MODULI)
     length = draw(st.sampled_from([1, 1, 1, 3, 9]))
-    degree = draw(st.integers(1, min(clients - 1, 11)))
+    degree = draw(st.integers(min(2, clients - 1), min(clients - 1, 11)))
     threshold = draw(st.integers(degree // 2 + 1, degree))
     rng = random.Random(draw(st.integers(0, 2**32)))
     values = [[rng.randrange(-modulus, 2 * modulus) for _ in range(length)] for _ in range(clients)]
@@ -124,6 +124,23 @@ def test_fewer_than_the_minimum_open_nothing(stage: str) -> None:
     assert run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3]})).reports == 9
     with pytest.raises(Refusal, match="the minimum is 9; nothing was opened"):
         run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3, 4]}))
+
+
+def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
+    """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum of their own."""
+    server = MaskingServer.open(8, 4, 100, among=Neighbourhood(2, 2), shuffle=lambda _: None)
+    session = MaskingSession(server, list(range(8)))
+    session.join()
+    session.share()
+    with pytest.raises(Refusal, match="fall apart into groups"):
+        session.mask(without=[0, 4])
+    assert server.stage is Stage.REFUSED
+
+
+def test_pairs_are_not_a_neighbourhood() -> None:
+    with pytest.raises(TacitError, match="makes pairs"):
+        MaskingServer.open(4, 4, 100, among=Neighbourhood(1, 1))
+    assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
 
 
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:

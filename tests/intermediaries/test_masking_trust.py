@@ -226,11 +226,13 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
         + content[2 * REVEAL_ENTRY.size :]
     )
     too_large = content[:5] + b"\xff" * 33 + content[REVEAL_ENTRY.size :]
+    absent_but_there = content[:4] + b"\x00" + content[5:]
     odd_flag = content[:4] + b"\x02" + content[5:]
     for spoilt in (
         swapped,
         too_large,
         odd_flag,
+        absent_but_there,
         content[: -REVEAL_ENTRY.size],
         content + content[: REVEAL_ENTRY.size],
         b"",

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -169,6 +170,22 @@ def disconnection(clients: int, degree: int, removed: int) -> Fraction:
         return Fraction(1)
     pairs = clients * (clients - 1) // 2
     return min(Fraction(1), pairs * Fraction(math.perm(removed, 2 * half), math.perm(clients, 2 * half)))
+
+
+def connected(neighbours: Sequence[Sequence[int]], staying: AbstractSet[int]) -> bool:
+    """Whether those who stay hang together in the graph: then their masks cancel only in the sum of all of them.
+
+    >>> ring = regular_graph(6, 2, shuffle=lambda _: None)
+    >>> connected(ring, {0, 1, 2}), connected(ring, {0, 1, 3, 4})
+    (True, False)
+    """
+    left = set(staying)
+    frontier = [left.pop()] if left else []
+    while frontier:
+        reached = left.intersection(neighbours[frontier.pop()])
+        left -= reached
+        frontier += reached
+    return not left
 
 
 def seeded_shuffle(seed: int) -> Shuffle:

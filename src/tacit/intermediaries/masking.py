@@ -76,6 +76,8 @@ class MaskingRound:
         check_counts(self.reports, self.minimum, least=2)
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
+        if self.neighbourhood.degree == 1 and self.reports > 2:
+            raise TacitError("one neighbour each makes pairs, whose separate sums would show; take at least 2")
         if len(self.identity) != IDENTITY_SIZE or len(self.server) != KEY_SIZE:
             raise TacitError(f"a round has an identity of {IDENTITY_SIZE} bytes and a server key of {KEY_SIZE}")
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import KEY_SIZE, Channel, agree, new_key, public_bytes
-from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood, regular_graph
+from tacit.intermediaries.graph import Neighbourhood, Shuffle, connected, neighbourhood, regular_graph
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, check_minimum, new_identity
 from tacit.intermediaries.masking import (
     ADDRESS_SIZE,
@@ -198,7 +198,7 @@ class MaskingServer:
             REVEAL_ENTRY.unpack(entry) for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")
         ]
         for owner, (number, there, share) in zip(owners, entries, strict=True):
-            if number != owner or there not in (0, 1) or not shamir.is_share(share):
+            if number != owner or not (shamir.is_share(share) if there == 1 else there == 0 and not any(share)):
                 raise Refusal(f"the REVEAL of client {client.number} does not answer what was asked")
         for number, there, share in entries:
             if there:
@@ -239,6 +239,11 @@ class MaskingServer:
     def _request_shares(self) -> dict[bytes, bytes]:
         staying = [client for client in self._clients if client.masked]
         check_minimum(len(staying), self.round.minimum)
+        if not connected([client.neighbours for client in self._clients], {client.number for client in staying}):
+            raise Refusal(
+                "those who stayed fall apart into groups without common masks, whose separate sums would show; "
+                "nothing was opened. Open a new round, with more neighbours."
+            )
         self.stage = Stage.REVEALING
         outgoing = {}
         for client in staying:
@@ -308,8 +313,7 @@ class MaskingServer:
         self._clients = []
         self._by_address = {}
         self._known_keys = set()
-        if hasattr(self, "_key"):
-            del self._key
+        self.__dict__.pop("_key", None)
 
 
 def _wrong_shares(client: _Client) -> Refusal:
