@@ -7,6 +7,7 @@ SecAgg+ primitives run on the same number of neighbours, threshold and dropout.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import random
@@ -144,7 +145,7 @@ def flower(clients: int, shares: int, threshold: int) -> float:
                 inbox[other].append(symmetric_encryption.encrypt(routes[me, other], plain))
         total = 0
         for me in range(clients):
-            for place, other in enumerate(sorted(other for other in range(clients) if (other, me) in routes)):
+            for place, other in enumerate(sorted(other for other in around[me] if other != me)):
                 plain = symmetric_encryption.decrypt(routes[me, other], inbox[me][place])
                 source, _, share, masking_share = share_keys_plaintext_separate(plain)
                 held[me][source] = (share, masking_share)
@@ -174,6 +175,9 @@ def flower(clients: int, shares: int, threshold: int) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flower-clients", type=int, default=40, help="clients in the round of flwr's primitives")
+    arguments = parser.parse_args()
     ours = masking(1000, 21, 11)
     rows = [
         row("masking-21-11", ours, "clients/s"),
@@ -186,7 +190,7 @@ def main() -> None:
     speed, memory = shuffling(2000)
     rows += [row("mixing-shuffler", speed, "messages/s"), row("mixing-memory", memory, "bytes/message")]
     if find_spec("flwr"):
-        theirs = flower(40, 21, 11)
+        theirs = flower(arguments.flower_clients, 21, 11)
         rows += [row("flower-21-11", theirs, "clients/s"), row("masking-over-flower-21-11", ours / theirs, "times")]
     json.dump({"rows": rows, "machine": machine()}, sys.stdout, indent=1)
     sys.stdout.write("\n")

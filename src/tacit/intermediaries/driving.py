@@ -6,9 +6,10 @@ simulations: in life each role runs on its own machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tacit.checks import TacitError
 from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.graph import Neighbourhood
 from tacit.intermediaries.interface import Refusal, SumView
@@ -140,6 +141,7 @@ def run_mixing(
     >>> sorted(run_mixing([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
     [b'0', b'1', b'1']
     """
+    _check_any(reports)
     keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
     size, messages = len(reports[0][0]), len(reports[0])
     opened = MixingRound.open(len(reports), minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
@@ -155,4 +157,10 @@ def run_mixing(
 
 
 def _lists(reports: Sequence[Report]) -> list[list[int]]:
-    return [[report] if isinstance(report, int) else list(report) for report in reports]
+    _check_any(reports)
+    return [list(report) if isinstance(report, Iterable) else [report] for report in reports]
+
+
+def _check_any(reports: Sequence[object]) -> None:
+    if not len(reports):
+        raise TacitError("there are no reports; a round needs at least one")
