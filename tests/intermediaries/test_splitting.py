@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 from itertools import product
 
@@ -116,8 +117,26 @@ def test_nobody_can_put_another_half_in_place_of_one() -> None:
 
 
 def _with_id(announced: SplittingRound, name: bytes) -> bytes:
-    fixed = [name, bytes(16), bytes(32)]
-    return split(announced, [77], source=lambda size: fixed.pop(0)[:size])[1]
+    fixed = iter([name, bytes(32), bytes(16), bytes(16)])
+    return split(announced, [77], source=lambda _: next(fixed))[1]
+
+
+def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None:
+    """It knows the id, its own word and the digest of the other's word, but not the other's word."""
+    announced, servers, _ = parties(reports=9)
+    for value in (10, 20, 30):
+        honest = split(announced, [value])
+        name = honest[1][21:37]
+        known = KEYS[1].sealing.open(honest[1][37:], b"tacit splitting half v1" + announced.context + b"\x01" + name)
+        own, other = known[:16], hashlib.sha256(b"tacit splitting word v1" + known[:16]).digest()[:16]
+        info = b"tacit splitting half v1" + announced.context + b"\x00" + name
+        for guess in (own, known[16:32], bytes(16)):
+            forged = announced.recipients[0].seal(guess + other + b"\x05", info)
+            assert len(forged) == len(honest[0]) - 37
+            servers[0].take(announced_header(announced) + b"\x00" + name + forged)
+        servers[1].take(honest[1])
+    assert (len(servers[0]._halves), len(servers[1]._halves)) == (9, 3)
+    assert servers[0]._halves.keys().isdisjoint(servers[1]._halves)
 
 
 def test_halves_for_the_other_server_round_or_key_are_refused() -> None:
@@ -145,7 +164,7 @@ def test_a_sealed_number_at_or_above_the_modulus_is_refused() -> None:
     recipient, name = announced.recipients[0], bytes(16)
     info = b"tacit splitting half v1" + announced.context + b"\x00" + name
     for number, fine in ((199, True), (200, False), (255, False)):
-        sealed = recipient.seal(number.to_bytes(16, "big") + bytes((number,)), info)
+        sealed = recipient.seal(number.to_bytes(32, "big") + bytes((number,)), info)
         message = announced_header(announced) + b"\x00" + name + sealed
         if fine:
             servers[0].take(message)

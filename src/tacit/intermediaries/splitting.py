@@ -51,10 +51,12 @@ from tacit.intermediaries.wire import (
 )
 
 ID_SIZE = 16
-LINK_SIZE = 16
+WORD_SIZE = 16
+DIGEST_SIZE = 16
 TAG_SIZE = 16
 
 _HEAD = struct.Struct(f">IIIB{KEY_SIZE}s")
+_LINK_SIZE = WORD_SIZE + DIGEST_SIZE
 _PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 
 
@@ -155,7 +157,7 @@ class SplittingRound:
     def half_size(self) -> int:
         """Bytes of one half of a report on the wire."""
         numbers = self.length * number_size(self.modulus)
-        return HEADER_SIZE + 1 + ID_SIZE + self.sealing.overhead + LINK_SIZE + numbers
+        return HEADER_SIZE + 1 + ID_SIZE + self.sealing.overhead + WORD_SIZE + DIGEST_SIZE + numbers
 
     def line(self, number: int) -> bytes:
         """The public key of a server's line."""
@@ -169,16 +171,17 @@ class SplittingRound:
 def split(announced: SplittingRound, values: Sequence[int], source: Source = SYSTEM) -> tuple[bytes, bytes]:
     """One person's report: the half for server 0 and the half for server 1. `source` is for test vectors only.
 
-    The halves carry the same random id in the clear and the same random link inside, so nobody who sees only the id
-    can put another half in place of one.
+    The halves carry the same random id in the clear. Inside, each carries a random word of its own and the digest of
+    the other's word: nobody who does not know a half's word, not even the other server, can put another in its place.
     """
     numbers = check_numbers(values, announced.modulus, announced.length)
-    name, link, seed = source(ID_SIZE), source(LINK_SIZE), source(masks.SEED_SIZE)
+    name, seed = source(ID_SIZE), source(masks.SEED_SIZE)
+    words = (source(WORD_SIZE), source(WORD_SIZE))
     first = masks.total([seed], [], announced.modulus, announced.length)
     second = [(number - part) % announced.modulus for number, part in zip(numbers, first, strict=True)]
     halves = []
     for role, (recipient, part) in enumerate(zip(announced.recipients, (first, second), strict=True)):
-        content = link + pack_numbers(part, announced.modulus)
+        content = words[role] + _digest(words[1 - role]) + pack_numbers(part, announced.modulus)
         sealed = recipient.seal(content, _half_info(announced.context, role, name))
         halves.append(header(Kind.HALF, announced.identity) + bytes((role,)) + name + sealed)
     return halves[0], halves[1]
@@ -255,14 +258,14 @@ class SplittingServer:
             raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
         name = data[1 : 1 + ID_SIZE]
         content = self._key.open(data[1 + ID_SIZE :], _half_info(self.round.context, self.role, name))
-        tag = hashlib.sha256(b"tacit splitting tag v1" + self.round.context + name + content[:LINK_SIZE]).digest()[
-            :TAG_SIZE
-        ]
+        word, other, numbers = content[:WORD_SIZE], content[WORD_SIZE:_LINK_SIZE], content[_LINK_SIZE:]
+        digests = (_digest(word), other) if self.role == 0 else (other, _digest(word))
+        tag = _tag(self.round.context, name, digests)
         if tag in self._halves:
             raise Refusal("this half has arrived before; it counts once")
         if len(self._halves) >= self.round.reports:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
-        self._halves[tag] = unpack_numbers(content[LINK_SIZE:], self.round.modulus, self.round.length, "a half")
+        self._halves[tag] = unpack_numbers(numbers, self.round.modulus, self.round.length, "a half")
 
     def _take_list(self, message: bytes) -> None:
         if self._common is not None:
@@ -333,6 +336,15 @@ class Collector:
 
 def _half_info(context: bytes, role: int, name: bytes) -> bytes:
     return b"tacit splitting half v1" + context + bytes((role,)) + name
+
+
+def _digest(word: bytes) -> bytes:
+    return hashlib.sha256(b"tacit splitting word v1" + word).digest()[:DIGEST_SIZE]
+
+
+def _tag(context: bytes, name: bytes, digests: tuple[bytes, bytes]) -> bytes:
+    """What both servers call the same report; only who knows a half's word can make a half with the same tag."""
+    return hashlib.sha256(b"tacit splitting tag v1" + context + name + b"".join(digests)).digest()[:TAG_SIZE]
 
 
 def _open(channel: Channel, kind: Kind, message: bytes, identity: bytes) -> bytes:
