@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import random
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from machine import machine
+from machine import Row, emit
 from tacit.intermediaries import (
     Dropouts,
     MixingKeys,
@@ -31,7 +29,6 @@ from tacit.intermediaries import (
     wrap,
 )
 
-Row = dict[str, str | float]
 MODULUS = 1_000_003
 DROPOUT = 0.05
 
@@ -192,8 +189,7 @@ def main() -> None:
     if find_spec("flwr"):
         theirs = flower(arguments.flower_clients, 21, 11)
         rows += [row("flower-21-11", theirs, "clients/s"), row("masking-over-flower-21-11", ours / theirs, "times")]
-    json.dump({"rows": rows, "machine": machine()}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    emit(rows)
 
 
 if __name__ == "__main__":

@@ -74,9 +74,7 @@ def primitives() -> dict[str, Any]:
             "shared": agree(first, pair[1][1]).hex(),
             "route": route_key(first, pair[0], pair[1], context).hex(),
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
-            "channel": derive(
-                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64
-            ).hex(),
+            "channel": derive(agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64).hex(),
         },
     }
 
@@ -114,10 +112,7 @@ def masking() -> dict[str, Any]:
     wire["request"] = [request.hex() if request else None for request in asked]
     step(
         "reveal",
-        [
-            client.reveal(request) if request and client is not clients[5] else None
-            for client, request in zip(clients, asked, strict=True)
-        ],
+        [client.reveal(request) if request and client is not clients[5] else None for client, request in zip(clients, asked, strict=True)],
     )
     return {
         "round": server.round.encode().hex(),
@@ -135,9 +130,7 @@ def splitting(sealing: Sealing) -> dict[str, Any]:
     keys = tuple(ServerKeys.new(sealing, source(f"server {role}")) for role in (0, 1))
     collecting = new_key(source("collector"))
     publics = (keys[0].public(), keys[1].public())
-    announced = SplittingRound.open(
-        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round")
-    )
+    announced = SplittingRound.open(4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round"))
     servers = [SplittingServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
     collector = Collector(announced, collecting)
     values = [[1, 2], [30, 40], [500, 600]]

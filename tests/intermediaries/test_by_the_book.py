@@ -107,9 +107,7 @@ def test_masked_numbers_are_what_the_page_says() -> None:
             pairwise = mask(book.pair(b"tacit masking mask v1", book.masking, me, other), 2)
             expected = [a + sign * b for a, b in zip(expected, pairwise, strict=True)]
         content = book.open("masked", me, from_client=True)
-        assert [int.from_bytes(content[:3], "big"), int.from_bytes(content[3:], "big")] == [
-            x % MODULUS for x in expected
-        ]
+        assert [int.from_bytes(content[:3], "big"), int.from_bytes(content[3:], "big")] == [x % MODULUS for x in expected]
 
 
 def test_parcels_and_reveals_are_what_the_page_says() -> None:

@@ -78,9 +78,7 @@ def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 14), st.data())
-def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_minimum(
-    clients: int, data: st.DataObject
-) -> None:
+def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_minimum(clients: int, data: st.DataObject) -> None:
     threshold = data.draw(st.integers((clients - 1) // 2 + 1, clients - 1))
     minimum = data.draw(st.integers(2, clients))
     fates = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 4, 4, 4]), min_size=clients, max_size=clients))
@@ -105,9 +103,7 @@ def test_dropout_at_every_stage_is_survived_down_to_the_threshold(stage: str) ->
     among = Neighbourhood(clients - 1, threshold)
     most = clients - 1 - threshold
     survived = Dropouts(**{stage: range(most)})
-    expected = sum(range(clients if stage == "reveal" else most, clients)) + (
-        sum(range(clients)) if stage == "reveal" else 0
-    )
+    expected = sum(range(clients if stage == "reveal" else most, clients)) + (sum(range(clients)) if stage == "reveal" else 0)
     assert run_masking(values, 1000, 2, among, survived).numbers == (expected,)
     with pytest.raises(Refusal):
         run_masking(values, 1000, 2, among, Dropouts(**{stage: range(most + 1)}))

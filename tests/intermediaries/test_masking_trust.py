@@ -50,9 +50,7 @@ def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> by
     return server._seal(client, kind, content)
 
 
-def request(
-    session: MaskingSession, place: int, stayed: Iterable[int], left: Iterable[int], survivors: int = N
-) -> bytes:
+def request(session: MaskingSession, place: int, stayed: Iterable[int], left: Iterable[int], survivors: int = N) -> bytes:
     stayed, left = list(stayed), list(left)
     numbers = b"".join(number.to_bytes(4, "big") for number in [*stayed, *left])
     return forge(session, place, Kind.REQUEST, REQUEST_HEAD.pack(survivors, len(stayed), len(left)) + numbers)
@@ -101,10 +99,7 @@ def test_a_second_request_with_other_lists_is_refused() -> None:
 def test_a_client_reveals_exactly_one_kind_of_share_for_each_neighbour() -> None:
     session = session_until("mask")
     owners = session.clients
-    held = {
-        place: owners[0]._ciphers[place].decrypt(_nonce(place, 0), owners[0]._parcels[place], None)
-        for place in range(1, N)
-    }
+    held = {place: owners[0]._ciphers[place].decrypt(_nonce(place, 0), owners[0]._parcels[place], None) for place in range(1, N)}
     channel = session.server._clients[0].channel
     answer = owners[0].reveal(request(session, 0, [1, 2, 3, 4, 5, 6], [7]))
     content = channel.open(answer[:52], answer[52:])
@@ -130,9 +125,7 @@ def test_telling_two_groups_of_neighbours_different_fates_never_opens_both_secre
                 assert 2 * threshold > degree
 
 
-def setup(
-    session: MaskingSession, place: int, number: int, joined: int, entries: list[tuple[int, bytes, bytes]]
-) -> bytes:
+def setup(session: MaskingSession, place: int, number: int, joined: int, entries: list[tuple[int, bytes, bytes]]) -> bytes:
     content = SETUP_HEAD.pack(number, joined, len(entries)) + b"".join(SETUP_ENTRY.pack(*entry) for entry in entries)
     return forge(session, place, Kind.SETUP, content)
 
@@ -220,11 +213,7 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
     message = client.reveal(session.outgoing[client.address])
     channel = session.server._clients[0].channel
     content = channel.open(message[:52], message[52:])
-    swapped = (
-        content[REVEAL_ENTRY.size : 2 * REVEAL_ENTRY.size]
-        + content[: REVEAL_ENTRY.size]
-        + content[2 * REVEAL_ENTRY.size :]
-    )
+    swapped = content[REVEAL_ENTRY.size : 2 * REVEAL_ENTRY.size] + content[: REVEAL_ENTRY.size] + content[2 * REVEAL_ENTRY.size :]
     too_large = content[:5] + b"\xff" * 33 + content[REVEAL_ENTRY.size :]
     absent_but_there = content[:4] + b"\x00" + content[5:]
     odd_flag = content[:4] + b"\x02" + content[5:]

@@ -28,9 +28,7 @@ from tacit.intermediaries.wire import Kind, header
 KEYS = (MixingKeys.new(), MixingKeys.new())
 
 
-def parties(
-    reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
-) -> tuple[MixingRound, Shuffler, Analyzer]:
+def parties(reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1) -> tuple[MixingRound, Shuffler, Analyzer]:
     announced = MixingRound.open(reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages)
     return announced, Shuffler(announced, KEYS[0]), Analyzer(announced, KEYS[1])
 
@@ -44,9 +42,7 @@ def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
-def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(
-    reports: int, messages: int, size: int, seed: int
-) -> None:
+def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(reports: int, messages: int, size: int, seed: int) -> None:
     rng = random.Random(seed)
     sent = [[rng.choice((bytes(size), rng.randbytes(size))) for _ in range(messages)] for _ in range(reports)]
     lost = {place for place in range(reports) if rng.random() < 0.2}

@@ -52,9 +52,7 @@ def fixed(label: str) -> Source:
 
 def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     """A round of three in which everything is fixed but the randomness of client 0."""
-    server = MaskingServer.open(
-        3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None
-    )
+    server = MaskingServer.open(3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None)
     victim = MaskingClient(server.round)
     clients = [victim, *(MaskingClient(server.round, fixed(f"client {place}")) for place in (1, 2))]
     for client in clients:
@@ -78,9 +76,7 @@ def test_one_honest_neighbour_is_enough_to_hide_a_number(assert_uniform: Uniform
     for _ in range(640):
         server, victim = masked_by_victim(5)
         me, context = (0, victim._masking_public), server.round.context
-        seeds = [
-            mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context) for place in (1, 2)
-        ]
+        seeds = [mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context) for place in (1, 2)]
         known = masks.total([victim._seed, seeds[0]], [], MODULUS, 1)[0]
         everything = masks.total([victim._seed, *seeds], [], MODULUS, 1)[0]
         masked = server._clients[0].masked[0]
@@ -96,9 +92,7 @@ KEYS = (ServerKeys.new(), ServerKeys.new())
 
 @pytest.mark.parametrize("role", [0, 1])
 @pytest.mark.parametrize("value", [0, 5, 7])
-def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(
-    role: int, value: int, assert_uniform: Uniform
-) -> None:
+def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(role: int, value: int, assert_uniform: Uniform) -> None:
     publics = (KEYS[0].public(), KEYS[1].public())
     announced = SplittingRound.open(800, 1, MODULUS, publics, public_bytes(new_key()))
     server = SplittingServer(announced, role, KEYS[role])

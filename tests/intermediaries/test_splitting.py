@@ -57,9 +57,7 @@ def finish(announced: SplittingRound, servers: list[SplittingServer], collector:
     st.sampled_from([1, 1, 4, 11]),
     st.integers(0, 2**32),
 )
-def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(
-    reports: int, modulus: int, length: int, seed: int
-) -> None:
+def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(reports: int, modulus: int, length: int, seed: int) -> None:
     rng = random.Random(seed)
     values = [[rng.randrange(-modulus, 2 * modulus) for _ in range(length)] for _ in range(reports)]
     lost = tuple({place for place in range(reports) if rng.random() < 0.2} for _ in range(2))

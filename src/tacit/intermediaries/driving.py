@@ -111,9 +111,7 @@ def run_splitting(
     keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     collecting = new_key()
     publics = (keys[0].public(), keys[1].public())
-    opened = SplittingRound.open(
-        len(values), minimum, modulus, publics, public_bytes(collecting), len(values[0]), sealing
-    )
+    opened = SplittingRound.open(len(values), minimum, modulus, publics, public_bytes(collecting), len(values[0]), sealing)
     announced = SplittingRound.decode(opened.encode())
     servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)

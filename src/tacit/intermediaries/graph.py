@@ -39,9 +39,7 @@ class Neighbourhood:
         if self.degree >= 1 << 16:
             raise TacitError(f"degree is {self.degree}; it must be below 65536")
         if not self.degree < 2 * self.threshold <= 2 * self.degree:
-            raise TacitError(
-                f"threshold is {self.threshold} of {self.degree} neighbours; it must be over half of them, at most all"
-            )
+            raise TacitError(f"threshold is {self.threshold} of {self.degree} neighbours; it must be over half of them, at most all")
 
     def fit(self, clients: int) -> Neighbourhood:
         """The same neighbourhood among those who came, never with weaker secrecy.
@@ -86,9 +84,7 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
     return neighbours
 
 
-def neighbourhood(
-    clients: int, dropout: Number = 0.1, corrupt: Number = 0.1, security: int = 40, completion: int = 30
-) -> Neighbourhood:
+def neighbourhood(clients: int, dropout: Number = 0.1, corrupt: Number = 0.1, security: int = 40, completion: int = 30) -> Neighbourhood:
     """The smallest neighbourhood that keeps its promises while floor(dropout·n) leave and floor(corrupt·n) are corrupt.
 
     Except with probability 2^-security over the graph: no client has so many corrupt neighbours that they and a
@@ -104,9 +100,7 @@ def neighbourhood(
     n = integer("clients", clients, at_least=2)
     gone = math.floor(probability("dropout", dropout, zero=True) * n)
     bad = math.floor(probability("corrupt", corrupt, zero=True) * n)
-    return _neighbourhood(
-        n, gone, bad, integer("security", security, at_least=1), integer("completion", completion, at_least=1)
-    )
+    return _neighbourhood(n, gone, bad, integer("security", security, at_least=1), integer("completion", completion, at_least=1))
 
 
 @lru_cache(maxsize=256)
@@ -137,10 +131,7 @@ def tail(population: int, marked: int, draws: int, least: int) -> Fraction:
     >>> tail(population=10, marked=3, draws=2, least=2)
     Fraction(1, 15)
     """
-    ways = sum(
-        math.comb(marked, hit) * math.comb(population - marked, draws - hit)
-        for hit in range(max(least, 0), min(marked, draws) + 1)
-    )
+    ways = sum(math.comb(marked, hit) * math.comb(population - marked, draws - hit) for hit in range(max(least, 0), min(marked, draws) + 1))
     return Fraction(ways, math.comb(population, draws))
 
 

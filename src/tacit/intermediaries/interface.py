@@ -80,9 +80,7 @@ def check_counts(reports: object, minimum: object, least: int = 1) -> tuple[int,
     if whole >= 1 << 32:
         raise TacitError(f"reports is {whole}; a round holds fewer than 2^32 reports: split it into several rounds")
     if fewest > whole:
-        raise TacitError(
-            f"minimum is {fewest} but the round is for {whole} reports; open the round for at least {fewest} reports"
-        )
+        raise TacitError(f"minimum is {fewest} but the round is for {whole} reports; open the round for at least {fewest} reports")
     return whole, fewest
 
 
@@ -94,9 +92,7 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
     tacit.intermediaries.interface.Refusal: 40 reports: the minimum is 57; nothing was opened. 17 more, or a new round.
     """
     if arrived < minimum:
-        raise Refusal(
-            f"{arrived} {what}: the minimum is {minimum}; nothing was opened. {minimum - arrived} more, or a new round."
-        )
+        raise Refusal(f"{arrived} {what}: the minimum is {minimum}; nothing was opened. {minimum - arrived} more, or a new round.")
 
 
 def uniform(bound: int, count: int, source: Source = SYSTEM) -> list[int]:

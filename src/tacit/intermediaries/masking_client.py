@@ -46,9 +46,7 @@ class MaskingClient:
         self._masking_key = new_key(source)
         self.address = public_bytes(self._key)
         self._masking_public = public_bytes(self._masking_key)
-        self._channel = Channel(
-            self._key, self.address, announced.server, announced.context, starts=True, source=source
-        )
+        self._channel = Channel(self._key, self.address, announced.server, announced.context, starts=True, source=source)
         self._answers: dict[Kind, tuple[bytes, bytes]] = {}
         self._number = 0
         self._neighbours: dict[int, tuple[bytes, bytes]] = {}
@@ -130,9 +128,7 @@ class MaskingClient:
     def _learn_neighbours(self, data: bytes) -> None:
         number, joined, degree = SETUP_HEAD.unpack(front(data, SETUP_HEAD.size, "the SETUP"))
         if not self.round.minimum <= joined <= self.round.reports:
-            raise Refusal(
-                f"{joined} clients are said to have joined; expected are {self.round.minimum} to {self.round.reports}"
-            )
+            raise Refusal(f"{joined} clients are said to have joined; expected are {self.round.minimum} to {self.round.reports}")
         fitted = self.round.neighbourhood.fit(joined)
         if degree != fitted.degree or number >= joined:
             raise Refusal(f"client {number} was given {degree} neighbours; {fitted.degree} of {joined} were announced")
@@ -150,8 +146,7 @@ class MaskingClient:
         self._check_neighbours([number for number, _ in parcels])
         if len(parcels) < self._threshold:
             raise Refusal(
-                f"only {len(parcels)} neighbours shared their secrets; {self._threshold} are needed. "
-                f"Nothing was sent: leave this round."
+                f"only {len(parcels)} neighbours shared their secrets; {self._threshold} are needed. Nothing was sent: leave this round."
             )
         return dict(parcels)
 

@@ -71,9 +71,7 @@ class MaskingServer:
     ('JOINING', Neighbourhood(degree=19, threshold=13))
     """
 
-    def __init__(
-        self, announced: MaskingRound, key: X25519PrivateKey, source: Source = SYSTEM, shuffle: Shuffle | None = None
-    ) -> None:
+    def __init__(self, announced: MaskingRound, key: X25519PrivateKey, source: Source = SYSTEM, shuffle: Shuffle | None = None) -> None:
         self.round = announced
         self.stage = Stage.JOINING
         self._key = key
@@ -106,9 +104,7 @@ class MaskingServer:
         return cls(announced, key, source, shuffle)
 
     def __repr__(self) -> str:
-        return (
-            f"MaskingServer(round={self.round.identity.hex()}, stage={self.stage.name}, clients={len(self._clients)})"
-        )
+        return f"MaskingServer(round={self.round.identity.hex()}, stage={self.stage.name}, clients={len(self._clients)})"
 
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage from one client."""
@@ -194,9 +190,7 @@ class MaskingServer:
         if not client.masked:
             raise Refusal(f"client {client.number} sent no masked numbers; it is no longer in this round")
         owners = [number for number in client.neighbours if self._clients[number].parcels]
-        entries = [
-            REVEAL_ENTRY.unpack(entry) for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")
-        ]
+        entries = [REVEAL_ENTRY.unpack(entry) for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")]
         for owner, (number, there, share) in zip(owners, entries, strict=True):
             if number != owner or not (shamir.is_share(share) if there == 1 else there == 0 and not any(share)):
                 raise Refusal(f"the REVEAL of client {client.number} does not answer what was asked")
@@ -210,9 +204,7 @@ class MaskingServer:
         check_minimum(len(self._clients), self.round.minimum, "clients joined")
         fitted = self.round.neighbourhood.fit(len(self._clients))
         self._threshold = fitted.threshold
-        for client, neighbours in zip(
-            self._clients, regular_graph(len(self._clients), fitted.degree, self._shuffle), strict=True
-        ):
+        for client, neighbours in zip(self._clients, regular_graph(len(self._clients), fitted.degree, self._shuffle), strict=True):
             client.neighbours = neighbours
             client.place_of = {number: place for place, number in enumerate(neighbours, start=1)}
         self.stage = Stage.SHARING
@@ -230,9 +222,7 @@ class MaskingServer:
         outgoing = {}
         for client in sharing:
             senders = [self._clients[number] for number in client.neighbours]
-            content = b"".join(
-                [INBOX_ENTRY.pack(sender.number, sender.parcels[client.number]) for sender in senders if sender.parcels]
-            )
+            content = b"".join([INBOX_ENTRY.pack(sender.number, sender.parcels[client.number]) for sender in senders if sender.parcels])
             outgoing[client.address] = self._seal(client, Kind.INBOX, content)
         return outgoing
 
@@ -257,11 +247,7 @@ class MaskingServer:
     def _unmask(self) -> SumView:
         stayed = [client for client in self._clients if client.masked]
         present = {client.number for client in stayed}
-        left = [
-            client
-            for client in self._clients
-            if client.parcels and not client.masked and not present.isdisjoint(client.neighbours)
-        ]
+        left = [client for client in self._clients if client.parcels and not client.masked and not present.isdisjoint(client.neighbours)]
         for client in stayed + left:
             if len(client.held) < self._threshold:
                 raise Refusal(

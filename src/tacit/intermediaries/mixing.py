@@ -154,9 +154,7 @@ def wrap(announced: MixingRound, messages: Sequence[bytes], source: Source = SYS
     for test vectors only.
     """
     if len(messages) != announced.messages or any(len(message) != announced.size for message in messages):
-        raise TacitError(
-            f"a report of this round is {announced.messages} messages of {announced.size} bytes each: pad shorter ones"
-        )
+        raise TacitError(f"a report of this round is {announced.messages} messages of {announced.size} bytes each: pad shorter ones")
     shuffler, analyzer = announced.recipients
     info = _inner_info(announced.context)
     inner = b"".join([analyzer.seal(source(ID_SIZE) + message, info) for message in messages])
@@ -253,9 +251,7 @@ class Analyzer:
         (reports,) = _BATCH_HEAD.unpack(front(content, _BATCH_HEAD.size, "the batch"))
         if reports > self.round.reports:
             raise Refusal(f"the batch has {reports} reports; the round was opened for {self.round.reports}")
-        sealed = records(
-            content[_BATCH_HEAD.size :], self.round.sealed_size, reports * self.round.messages, "the batch"
-        )
+        sealed = records(content[_BATCH_HEAD.size :], self.round.sealed_size, reports * self.round.messages, "the batch")
         self._batch = (reports, sealed)
 
     def close(self) -> Mapping[bytes, bytes]:

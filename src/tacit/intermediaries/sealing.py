@@ -88,9 +88,7 @@ class PrivateKey:
         try:
             return _SUITES[self.sealing].decrypt(sealed, key, info)
         except (InvalidTag, ValueError):
-            raise Refusal(
-                "a sealed message does not open: it was altered, or sealed to another key or for another round"
-            ) from None
+            raise Refusal("a sealed message does not open: it was altered, or sealed to another key or for another round") from None
 
 
 @dataclass(frozen=True)
@@ -109,9 +107,7 @@ class Recipient:
         if sealing is Sealing.X25519:
             return cls(sealing, classical)
         try:
-            return cls(
-                sealing, MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(public[:-KEY_SIZE]), classical)
-            )
+            return cls(sealing, MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(public[:-KEY_SIZE]), classical))
         except ValueError:
             raise Refusal("a public key is malformed") from None
 

@@ -122,9 +122,7 @@ class SplittingRound:
     def encode(self) -> bytes:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.length, self.sealing, self.collector)
-        return (
-            header(Kind.SPLITTING_ROUND, self.identity) + fields + b"".join(self.servers) + pack_modulus(self.modulus)
-        )
+        return header(Kind.SPLITTING_ROUND, self.identity) + fields + b"".join(self.servers) + pack_modulus(self.modulus)
 
     @classmethod
     def decode(cls, message: bytes) -> SplittingRound:
@@ -204,9 +202,7 @@ class SplittingServer:
         self._key = keys.sealing
         ends = (announced.line(0), announced.line(1))
         self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0, source=source)
-        self._collector = Channel(
-            keys.line, ends[role], announced.collector, announced.context, starts=True, source=source
-        )
+        self._collector = Channel(keys.line, ends[role], announced.collector, announced.context, starts=True, source=source)
         self._halves: dict[bytes, list[int]] = {}
         self._common: list[bytes] | None = None
         self._stage: Kind | None = Kind.HALF
@@ -229,17 +225,12 @@ class SplittingServer:
             if self._stage is Kind.HALF:
                 check_minimum(len(self._halves), self.round.minimum)
                 self._stage = Kind.PRESENT
-                return {
-                    self.round.line(1 - self.role): self._seal(self._peer, Kind.PRESENT, b"".join(sorted(self._halves)))
-                }
+                return {self.round.line(1 - self.role): self._seal(self._peer, Kind.PRESENT, b"".join(sorted(self._halves)))}
             if self._stage is Kind.PRESENT:
                 common = self._common or []
                 check_minimum(len(common), self.round.minimum, "reports at both servers")
                 content = _PARTIAL_HEAD.pack(len(common), hashlib.sha256(b"".join(common)).digest())
-                sums = [
-                    sum(column) % self.round.modulus
-                    for column in zip(*map(self._halves.__getitem__, common), strict=True)
-                ]
+                sums = [sum(column) % self.round.modulus for column in zip(*map(self._halves.__getitem__, common), strict=True)]
                 content += pack_numbers(sums, self.round.modulus)
                 self._end()
                 return {self.round.collector: self._seal(self._collector, Kind.PARTIAL, content)}
@@ -251,9 +242,7 @@ class SplittingServer:
     def _take_half(self, message: bytes) -> None:
         data = body(message, Kind.HALF, self.round.identity)
         if len(data) + HEADER_SIZE != self.round.half_size:
-            raise Refusal(
-                f"a half of a report has {self.round.half_size} bytes here; this has {len(data) + HEADER_SIZE}"
-            )
+            raise Refusal(f"a half of a report has {self.round.half_size} bytes here; this has {len(data) + HEADER_SIZE}")
         if data[0] != self.role:
             raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
         name = data[1 : 1 + ID_SIZE]
@@ -293,9 +282,7 @@ class Collector:
         if announced.collector != public_bytes(key):
             raise TacitError("this key is not the collector's of the round")
         self.round = announced
-        self._channels = [
-            Channel(key, announced.line(role), announced.collector, announced.context, starts=False) for role in (0, 1)
-        ]
+        self._channels = [Channel(key, announced.line(role), announced.collector, announced.context, starts=False) for role in (0, 1)]
         self._partials: dict[int, tuple[bytes, list[int]]] = {}
         self._view: SumView | None = None
         self._over = False

@@ -172,6 +172,4 @@ def _whole(value: object) -> int:
     try:
         return value.__index__()  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
-        raise TacitError(
-            f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the value first"
-        ) from None
+        raise TacitError(f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the value first") from None

@@ -1,0 +1,122 @@
+"""Replay of recorded rewards: a table with one column per arm, drawn from with replacement.
+
+`Replay` takes any rewards in [0, 1]. `read_mslr` makes one out of the MSLR-WEB10K learning-to-rank data (CZ23 Section 7): query-document
+pairs are clustered by their features, a cluster is an arm, relevance labels 0 to 4 are rewards. The data set is Microsoft's; see
+`docs/data.md` for where to get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.cluster.vq import kmeans2
+
+from tacit.checks import TacitError, integer
+from tacit.environments.contract import Environment, Floats
+from tacit.protocols.contract import Levels
+
+FEATURES = 136
+LARGEST_LABEL = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Replay(Environment):
+    """Rewards drawn with replacement from each arm's recorded ones.
+
+    >>> replay = Replay.of([[0, 1, 1, 1], [0.5, 0.5]])
+    >>> replay.means, replay.binary
+    (array([0.75, 0.5 ]), False)
+    """
+
+    values: tuple[Floats, ...]
+    weights: tuple[Floats, ...]
+    clipped: int = 0
+
+    @cached_property
+    def means(self) -> Floats:
+        """The recorded means."""
+        return np.array([float(v @ w) for v, w in zip(self.values, self.weights, strict=True)])
+
+    @cached_property
+    def binary(self) -> bool:  # type: ignore[override]
+        """Whether every recorded reward is 0 or 1."""
+        return all(np.all((v == 0) | (v == 1)) for v in self.values)
+
+    @classmethod
+    def of(cls, columns: Sequence[npt.ArrayLike], *, clip: bool = False) -> Replay:
+        """An environment from one list of rewards per arm. With `clip`, rewards outside [0, 1] are clipped and counted; else refused."""
+        if len(columns) < 2:
+            raise TacitError(f"the table has {len(columns)} arm(s); a bandit needs two or more columns of rewards")
+        arrays = [np.asarray(column, dtype=float) for column in columns]
+        outside = 0
+        for arm, array in enumerate(arrays):
+            if array.ndim != 1 or not len(array) or not np.all(np.isfinite(array)):
+                raise TacitError(f"arm {arm} needs a non-empty list of finite rewards")
+            wrong = (array < 0) | (array > 1)
+            if wrong.any() and not clip:
+                raise TacitError(
+                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as {array[wrong][0]:g}: rescale them, "
+                    "or clip them with clip=True"
+                )
+            outside += int(wrong.sum())
+        tables = [np.unique(np.clip(array, 0.0, 1.0), return_counts=True) for array in arrays]
+        return cls(tuple(values for values, _ in tables), tuple(counts / counts.sum() for _, counts in tables), outside)
+
+    def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
+        """Recorded rewards, with replacement."""
+        return rng.choice(self.values[arm], size=users, p=self.weights[arm])
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
+        """One multinomial draw over the distinct rewards, one binomial for the rounding of each."""
+        counts = rng.multinomial(users, self.weights[arm])
+        scaled = self.values[arm] * precision
+        lower = np.floor(scaled).astype(np.int64)
+        up = rng.binomial(counts, scaled - lower)
+        return Levels(np.concatenate([lower, np.minimum(lower + 1, precision)]), np.concatenate([counts - up, up]))
+
+
+def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:
+    """(label, query, features) of each line of an official fold file: `rel qid:… 1:… … 136:…`."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.split("#", 1)[0].split()
+            if not text:
+                continue
+            try:
+                label = int(text[0])
+                query = int(text[1].removeprefix("qid:"))
+                features = np.zeros(FEATURES)
+                for item in text[2:]:
+                    index, value = item.split(":", 1)
+                    features[int(index) - 1] = float(value)
+            except (ValueError, IndexError) as error:
+                raise TacitError(
+                    f"{path.name} line {number} is not of the form 'rel qid:… 1:… … {FEATURES}:…': is it an MSLR-WEB10K fold file?"
+                ) from error
+            if not 0 <= label <= LARGEST_LABEL:
+                raise TacitError(f"{path.name} line {number} has relevance {label}; labels are 0 to {LARGEST_LABEL}")
+            yield label, query, features
+
+
+def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
+    """MSLR-WEB10K as a bandit: K-means clusters of the features are arms, labels divided by 4 are rewards."""
+    if not path.exists():
+        raise TacitError(
+            f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give the path of a fold file, such as Fold1/train.txt"
+        )
+    count = integer("arms", arms, at_least=2)
+    rows = list(read_mslr_rows(path))
+    if len(rows) < count:
+        raise TacitError(f"{path.name} has {len(rows)} rows, fewer than {count} arms: use fewer arms or a larger file")
+    labels = np.array([label for label, _, _ in rows], dtype=float) / LARGEST_LABEL
+    features = np.array([row for _, _, row in rows])
+    spread = features.std(axis=0)
+    scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    _, cluster = kmeans2(scaled, count, iter=20, minit="++", seed=np.random.default_rng(seed), missing="warn")
+    columns = [labels[cluster == arm] for arm in range(count)]
+    return Replay.of([column for column in columns if len(column)])

@@ -1,0 +1,408 @@
+"""Discrete Laplace noise and the Pólya shares that it divides into.
+
+A discrete Laplace variable is a difference of two geometric ones; a geometric variable is infinitely divisible into
+Pólya (negative binomial) shares. So n people who each add a difference of two Pólya(1/n) variables add discrete Laplace
+noise together, and nobody is trusted with all of it. See CZ23 Fact 1; Goryczka & Xiong 2015, Theorem 5.1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from tacit.checks import Number, TacitError, as_fraction, positive, probability
+from tacit.noise.coins import ONE_OVER_E, WORD, Chance, below, flip_exp, random_bits, word
+from tacit.noise.law import Floats, NoiseLaw, plain
+from tacit.noise.special import deviance, log_gamma_ratio, stirling_error
+
+LONGEST_TABLE = 20_000_000
+MOST_THRESHOLDS = 1 << 16
+SADDLE_FROM = 16.0
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(NoiseLaw):
+    """P[X = k] proportional to e^{-|k| / scale}, on the integers.
+
+    Adding it to an integer query of sensitivity s is (s / scale, 0)-differentially private.
+
+    >>> DiscreteLaplace(scale=2.0).quantile(0.95)
+    5
+    >>> DiscreteLaplace(10).share(100)
+    PolyaDifference(r=Fraction(1, 100), beta=Chance(factor=Fraction(1, 1), rate=Fraction(1, 10)))
+    """
+
+    scale: Number
+
+    def __post_init__(self) -> None:
+        positive("scale", self.scale, "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon")
+        object.__setattr__(self, "scale", plain(self.scale))
+
+    @property
+    def mean(self) -> float:
+        """Zero."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """2p / (1-p)^2 with p = e^{-1/scale}."""
+        rate = 1 / float(self.scale)
+        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
+
+    def log_pmf(self, k: npt.ArrayLike) -> Floats:
+        """ln tanh(1/(2 scale)) - |k| / scale."""
+        scale = float(self.scale)
+        result: Floats = math.log(math.tanh(0.5 / scale)) - np.abs(np.asarray(k, dtype=float)) / scale
+        return result
+
+    def log_mgf(self, s: npt.ArrayLike) -> Floats:
+        """ln of (1-p)^2 / ((1 - p e^s)(1 - p e^-s)), for |s| < 1/scale."""
+        return PolyaDifference(1, self._beta).log_mgf(s)
+
+    def tail(self, t: int) -> float:
+        """P[X > t]: the geometric series, summed in closed form."""
+        p = math.exp(-1 / float(self.scale))
+        return math.exp(-(t + 1) / float(self.scale)) / (1 + p) if t >= 0 else 1.0 - self.tail(-t - 1)
+
+    def cdf(self, t: int) -> float:
+        """P[X <= t]."""
+        return self.tail(-t - 1)
+
+    def power(self, times: Number) -> NoiseLaw:
+        """`times` copies, or a part of one: a Pólya difference."""
+        fraction = positive("share fraction", times)
+        return self if fraction == 1 else PolyaDifference(fraction, self._beta)
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
+        """The difference of two geometric variables, each the floor of an exponential one."""
+        scale = float(self.scale)
+        one = np.floor(scale * rng.standard_exponential(size))
+        return (one - np.floor(scale * rng.standard_exponential(size))).astype(np.int64)[()]
+
+    @property
+    def _beta(self) -> Chance:
+        return Chance(Fraction(1), 1 / Fraction(self.scale))
+
+    def _draw_one(self) -> int:
+        return draw_laplace(*Fraction(self.scale).as_integer_ratio())
+
+
+def draw_laplace(numerator: int, denominator: int) -> int:
+    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2): a geometric magnitude in units of the
+    numerator, divided down, with a sign; minus zero is thrown away.
+    """
+    while True:
+        remainder = below(numerator)
+        if not flip_exp(Fraction(remainder, numerator)):
+            continue
+        whole = 0
+        while ONE_OVER_E.flip():
+            whole += 1
+        magnitude = (remainder + numerator * whole) // denominator
+        negative = random_bits(1)
+        if magnitude or not negative:
+            return -magnitude if negative else magnitude
+
+
+@dataclass(frozen=True)
+class Polya(NoiseLaw):
+    """P[X = x] = Γ(x+r) / (x! Γ(r)) · β^x (1-β)^r, on the non-negative integers.
+
+    `beta` is a number in (0, 1), or a `Chance` when it is e^{-a/b} and a device is to draw from it exactly.
+
+    >>> float(Polya(1, 0.5).pmf(3))  # r = 1 is the geometric law
+    0.0625
+    """
+
+    r: Number
+    beta: Number | Chance
+
+    def __post_init__(self) -> None:
+        positive("r", self.r, "a share of one of n people has r = 1/n")
+        object.__setattr__(self, "r", plain(self.r))
+        if not isinstance(self.beta, Chance):
+            probability("beta", self.beta, "for discrete Laplace noise of scale b it is e^(-1/b)")
+            object.__setattr__(self, "beta", plain(self.beta))
+        elif self.beta.factor == 0 or (self.beta.factor == 1 and self.beta.rate == 0):
+            raise TacitError(f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it is e^(-1/b)")
+
+    @property
+    def log_concave(self) -> bool:  # type: ignore[override]
+        """Only from r = 1 on: below that the law is log-convex."""
+        return self.r >= 1
+
+    @property
+    def symmetric(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The non-negative integers."""
+        return 0.0, math.inf
+
+    @cached_property
+    def _rate(self) -> float:
+        """-ln β."""
+        factor, rate = (self.beta.factor, self.beta.rate) if isinstance(self.beta, Chance) else (Fraction(self.beta), 0)
+        if factor > Fraction(1, 2):
+            return float(rate) - math.log1p(float(factor - 1))
+        return float(rate) + math.log(factor.denominator) - math.log(factor.numerator)
+
+    @property
+    def mean(self) -> float:
+        """r β / (1-β)."""
+        return float(self.r) * math.exp(-self._rate) / -math.expm1(-self._rate)
+
+    @property
+    def variance(self) -> float:
+        """r β / (1-β)^2."""
+        return float(self.r) * math.exp(-self._rate) / math.expm1(-self._rate) ** 2
+
+    def log_pmf(self, k: npt.ArrayLike) -> Floats:
+        """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which does not cancel."""
+        x = np.asarray(k, dtype=float)
+        r = float(self.r)
+        beta, rest = math.exp(-self._rate), -math.expm1(-self._rate)
+        if r < SADDLE_FROM:
+            y = np.maximum(x, 0.0)
+            inside = log_gamma_ratio(y, r) - gammaln(r) - y * self._rate + r * math.log(rest)
+        else:
+            y = np.where(x > 0, x, r)
+            excess = y * rest - r * beta
+            inside = (
+                stirling_error(y + r)
+                - stirling_error(y)
+                - stirling_error(np.asarray(r))
+                - deviance(y, (y + r) * beta, excess)
+                - deviance(np.full_like(y, r), (y + r) * rest, -excess)
+                - 0.5 * np.log(2 * math.pi * y * (y / r + 1))
+            )
+            inside = np.where(x == 0, r * math.log(rest), inside)
+        return np.where(x >= 0, inside, -np.inf)
+
+    def log_mgf(self, s: npt.ArrayLike) -> Floats:
+        """r ln((1-β) / (1 - β e^s)), for s < -ln β."""
+        s = np.asarray(s, dtype=float)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            inside = float(self.r) * (math.log(-math.expm1(-self._rate)) - np.log(-np.expm1(s - self._rate)))
+        return np.where(s < self._rate, inside, np.inf)
+
+    def power(self, times: Number) -> Polya:
+        """Pólya laws of one β add up in r."""
+        return Polya(Fraction(self.r) * positive("share fraction", times), self.beta)
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
+        """Poisson with a gamma mean."""
+        return rng.poisson(rng.gamma(float(self.r), math.exp(-self._rate) / -math.expm1(-self._rate), size))
+
+    def _remaining(self, terms: Floats) -> float:
+        """For r < 1, where the law is log-convex: outward ratios stay below β. Inward nothing is known."""
+        if self.log_concave:
+            return super()._remaining(terms)
+        if len(terms) > 1 and terms[-1] > terms[-2]:
+            return math.inf
+        return math.exp(-self._rate) / -math.expm1(-self._rate)
+
+    def _draw_one(self) -> int:
+        return self._walk.draw()
+
+    @cached_property
+    def _walk(self) -> PolyaWalk:
+        return polya_walk(Fraction(self.r), self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)))
+
+
+@dataclass(frozen=True)
+class PolyaDifference(NoiseLaw):
+    """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: what r parts of discrete Laplace noise add up to.
+
+    With r = 1/n it is the share of one of n people; with r = 0.8 it is what is left of the noise when a fifth of the
+    shares is missing; with r = n it is what n people add who each add discrete Laplace noise of their own.
+
+    >>> law = DiscreteLaplace(10).share(4).power(4)
+    >>> bool(np.isclose(law.log_pmf(3), DiscreteLaplace(10).log_pmf(3)))
+    True
+    """
+
+    r: Number
+    beta: Number | Chance
+
+    def __post_init__(self) -> None:
+        half = Polya(self.r, self.beta)
+        object.__setattr__(self, "r", half.r)
+        object.__setattr__(self, "beta", half.beta)
+
+    @property
+    def _half(self) -> Polya:
+        return Polya(self.r, self.beta)
+
+    @property
+    def log_concave(self) -> bool:  # type: ignore[override]
+        """From r = 1 on, as a convolution of log-concave laws."""
+        return self.r >= 1
+
+    @property
+    def mean(self) -> float:
+        """Zero."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """Twice that of one Pólya variable."""
+        return 2 * self._half.variance
+
+    def log_pmf(self, k: npt.ArrayLike) -> Floats:
+        """ln P[X = k] from a table of ratios; cost grows with the largest |k| and with 45 times the scale."""
+        index = np.abs(np.asarray(k)).astype(np.int64)
+        r, rate = float(self.r), self._half._rate
+        # e^-45 is lost in the sum of all terms; 12 standard deviations hold the bulk of a sum of many copies
+        longest = math.ceil(45 / rate + 12 * self.std)
+        while index.size and longest < index.max():
+            longest *= 2
+        result: Floats = polya_difference_table(r, rate, longest)[index]
+        return result
+
+    def log_mgf(self, s: npt.ArrayLike) -> Floats:
+        """The sum of both halves' at s and -s."""
+        s = np.asarray(s, dtype=float)
+        result: Floats = self._half.log_mgf(s) + self._half.log_mgf(-s)
+        return result
+
+    def power(self, times: Number) -> NoiseLaw:
+        """Pólya differences of one β add up in r; r = 1 is discrete Laplace."""
+        r = Fraction(self.r) * positive("share fraction", times)
+        if r == 1 and isinstance(self.beta, Chance) and self.beta.factor == 1:
+            return DiscreteLaplace(1 / self.beta.rate)
+        return PolyaDifference(r, self.beta)
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
+        """The difference of two Pólya samples."""
+        return self._half.sample(rng, size) - self._half.sample(rng, size)
+
+    def _remaining(self, terms: Floats) -> float:
+        return self._half._remaining(terms)
+
+    def _draw_one(self) -> int:
+        walk = self._walk
+        return walk.draw() - walk.draw()
+
+    @cached_property
+    def _walk(self) -> PolyaWalk:
+        return polya_walk(Fraction(self.r), self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)))
+
+
+@lru_cache(maxsize=8)
+def polya_difference_table(r: float, rate: float, longest: int) -> Floats:
+    """ln P[X = k] for k = 0..longest, X the difference of two Pólya(r, e^{-rate}) variables; `longest` holds all but
+    e^-45.
+
+    The generating function ((1-β)² / ((1-βz)(1-β/z)))^r obeys a first-order differential equation, so neighbouring
+    probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The law is the solution that vanishes at
+    infinity; its ratios p(k)/p(k-1) come from the backward recursion, which forgets its start by β² a step. They are
+    close to β, so it runs on the defects e(k) = 1 - p(k)/(β p(k-1)), which keeps the digits that a long product needs.
+    The sum of all terms gives p(0).
+    """
+    start = longest + math.ceil(20 / rate) + 50
+    if start > LONGEST_TABLE:
+        raise TacitError(
+            f"a Pólya difference with r = {r:g} and scale {1 / rate:g} needs a table of {start:,} terms, over "
+            f"{LONGEST_TABLE:,}: use a smaller precision, or Skellam noise, which has closed forms at any size"
+        )
+    square = math.exp(-2 * rate)
+    constant = (1 - r) * -math.expm1(-2 * rate)
+    defects = np.empty(longest + 1)
+    defect = (1 - r) / (start + 1)
+    for k in range(start, 0, -1):
+        excess = constant + square * (k + 1 - r) * defect
+        defect = excess / (k - 1 + r + excess)
+        if k <= longest:
+            defects[k] = defect
+    logs = -rate * np.arange(longest + 1)
+    logs[1:] += np.cumsum(np.log1p(-defects[1:]))
+    peak = logs.max()
+    total = 2 * np.exp(logs[1:] - peak).sum() + math.exp(-peak)
+    table: Floats = logs - peak - math.log(total)
+    table.flags.writeable = False
+    return table
+
+
+class PolyaWalk:
+    """Exact Pólya(r, β) draws, for any rational r and β = factor · e^{-rate}.
+
+    For r <= 1: walk x = 0, 1, 2, ...; at x stop and accept with probability 1-β; else go on to x+1 with probability
+    (x+r)/(x+1); else start again. P[accept at x] is proportional to β^x Π (j+r)/(j+1), which is the law. One 64-bit
+    word decides a step: below β(1-r)/(x+1) restart, below β go on, else accept. A larger r is a sum of geometric
+    variables and one such walk.
+    """
+
+    def __init__(self, r: Fraction, beta: Chance) -> None:
+        self._whole, rest = divmod(as_fraction("r", r), 1)
+        self._beta = beta
+        self._rest = rest
+        self._go = beta.bounds(WORD)
+        self._again: list[tuple[int, int]] = []
+        self._lock = Lock()
+
+    def _restart(self, x: int) -> Chance:
+        return Chance(self._beta.factor * (1 - self._rest) / (x + 1), self._beta.rate)
+
+    def draw(self) -> int:
+        """One value."""
+        total = 0
+        for _ in range(self._whole):
+            while self._beta.flip():
+                total += 1
+        return total + self._walk() if self._rest else total
+
+    def _walk(self) -> int:
+        again, (go_low, go_high) = self._again, self._go
+        x = 0
+        while True:
+            u = word()
+            low, high = again[x] if x < len(again) else self._threshold(x)
+            if u < low:
+                x = 0
+            elif high <= u < go_low:
+                x += 1
+            elif u >= high and u >= go_high:
+                return x
+            else:
+                step = self._settle(u, x)
+                if step is None:
+                    return x
+                x = x + 1 if step else 0
+
+    def _threshold(self, x: int) -> tuple[int, int]:
+        """The bounds for a restart at x, kept for the next walk while there are not too many of them."""
+        with self._lock:  # two threads at once must not append the same step twice
+            if x == len(self._again) < MOST_THRESHOLDS:
+                self._again.append(self._restart(x).bounds(WORD))
+        return self._again[x] if x < len(self._again) else self._restart(x).bounds(WORD)
+
+    def _settle(self, digits: int, x: int) -> bool | None:
+        """A step that 64 digits leave open, with more digits of the same number: go on, restart, or accept (None)."""
+        bits = WORD
+        while True:
+            low, high = self._restart(x).bounds(bits)
+            go_low, go_high = self._beta.bounds(bits)
+            if digits < low:
+                return False
+            if high <= digits < go_low:
+                return True
+            if digits >= high and digits >= go_high:
+                return None
+            digits, bits = (digits << WORD) | word(), bits + WORD
+
+
+@lru_cache(maxsize=256)
+def polya_walk(r: Fraction, beta: Chance) -> PolyaWalk:
+    """The walk for these parameters, with the thresholds that it has worked out so far."""
+    return PolyaWalk(r, beta)

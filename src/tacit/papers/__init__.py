@@ -1,0 +1,1 @@
+"""One module per paper: its named algorithms as compositions, its figures as functions."""

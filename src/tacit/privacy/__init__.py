@@ -1,0 +1,74 @@
+"""What is promised: guarantees, the exact loss of noise, calibration to a target, composition, amplification, audit.
+
+Everything here is computed from the probabilities of the noise that is actually added, and errs on the safe side where it must round. The
+papers' closed forms are available by name, for comparison.
+"""
+
+from tacit.privacy.audit import Audit, audit
+from tacit.privacy.calibration import KINDS, Calibration, calibrate
+from tacit.privacy.composition import (
+    BudgetExceeded,
+    ComposedLoss,
+    Odometer,
+    ReturningUser,
+    advanced_composition,
+    compose_losses,
+    dominating_loss,
+    returning_user,
+)
+from tacit.privacy.dropout import SharedNoise, dropout_loss, guaranteed_reports, share_noise
+from tacit.privacy.gaussian import Gaussian, GaussianLoss
+from tacit.privacy.guarantees import (
+    ORDERS,
+    ApproximateDP,
+    ConcentratedDP,
+    Guarantee,
+    Neighbours,
+    PureDP,
+    RenyiDP,
+    View,
+    compose,
+)
+from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
+from tacit.privacy.shuffling import Clones, RandomizedResponse
+from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
+
+__all__ = [
+    "KINDS",
+    "ORDERS",
+    "ApproximateDP",
+    "Audit",
+    "BudgetExceeded",
+    "Calibration",
+    "Clones",
+    "ComposedLoss",
+    "ConcentratedDP",
+    "Gaussian",
+    "GaussianLoss",
+    "Guarantee",
+    "Neighbours",
+    "Odometer",
+    "PrivacyLoss",
+    "PureDP",
+    "RandomizedResponse",
+    "RenyiDP",
+    "ReturningUser",
+    "SharedNoise",
+    "VectorGuarantee",
+    "View",
+    "advanced_composition",
+    "audit",
+    "calibrate",
+    "compose",
+    "compose_losses",
+    "dominating_loss",
+    "dropout_loss",
+    "guaranteed_reports",
+    "l2_guarantee",
+    "linf_loss",
+    "privacy_loss",
+    "renyi_divergence",
+    "returning_user",
+    "share_noise",
+    "skellam_renyi",
+]

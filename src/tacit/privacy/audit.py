@@ -1,0 +1,104 @@
+"""Auditing by attack: a lower confidence bound on ε from samples of a mechanism's output.
+
+The attacker chooses an event on one half of the samples and measures it on the other, so the choice costs no confidence. The bound is never
+above the true ε but for the stated chance of error; a mechanism whose noise is halved is caught when the bound passes its claim.
+A low bound proves nothing: an audit refutes guarantees, it does not give them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import beta
+
+from tacit.checks import TacitError, integer, probability
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """ε is at least `epsilon` with the stated confidence; the event that shows it is {output >= threshold} or {output <= threshold}."""
+
+    epsilon: float
+    confidence: float
+    samples: int
+    threshold: float
+    above: bool
+    swapped: bool
+
+    def refutes(self, claimed: float) -> bool:
+        """Whether the claimed ε is refuted."""
+        return self.epsilon > claimed
+
+
+def audit(
+    mechanism: Callable[[Any, int], npt.ArrayLike],
+    x: Any,
+    x_prime: Any,
+    samples: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.999,
+) -> Audit:
+    """A lower bound on the ε (at this δ) of a mechanism with numeric output, from `samples` outputs on each of two neighbouring inputs.
+
+    `mechanism(input, count)` returns `count` independent outputs. Half of the samples choose among the events {output >= t} and
+    {output <= t}, in both directions, the one with the best ratio; the other half bound its two probabilities by Clopper-Pearson,
+    each with half of the error. Then P[E] <= e^ε P'[E] + δ gives ε >= ln((P_low - δ) / P'_high).
+
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = lambda value, count: value + np.floor(rng.laplace(scale=1.0, size=count) + 0.5)
+    >>> result = audit(noisy, 0, 1, samples=20_000)
+    >>> 0.5 < result.epsilon < 1.0
+    True
+    """
+    count = integer("samples", samples, at_least=100, remedy="an audit of fewer samples shows nothing")
+    error = 1 - float(probability("confidence", confidence))
+    failure = float(probability("delta", delta, zero=True))
+    one, other = (_outputs(mechanism, value, count) for value in (x, x_prime))
+    half = count // 2
+    threshold, above, swapped = _choose(one[:half], other[:half], failure)
+    first, second = (other[half:], one[half:]) if swapped else (one[half:], other[half:])
+    hits, misses = (int(np.count_nonzero(s >= threshold if above else s <= threshold)) for s in (first, second))
+    low = float(beta.ppf(error / 2, hits, len(first) - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(1 - error / 2, misses + 1, len(second) - misses)) if misses < len(second) else 1.0
+    epsilon = math.log((low - failure) / high) if low > failure else 0.0
+    return Audit(max(0.0, epsilon), 1 - error, count, float(threshold), above, swapped)
+
+
+def _outputs(mechanism: Callable[[Any, int], npt.ArrayLike], value: Any, count: int) -> Floats:
+    outputs = np.asarray(mechanism(value, count), dtype=float)
+    if outputs.shape != (count,):
+        raise TacitError(f"the mechanism returned outputs of shape {outputs.shape}; an audit needs {count} numbers in one row")
+    return outputs
+
+
+def _choose(one: Floats, other: Floats, delta: float) -> tuple[float, bool, bool]:
+    """The threshold, side and direction with the largest estimated ln ratio, less three standard errors, lest rare events win by luck."""
+    thresholds = np.unique(np.concatenate([one, other]))
+    if len(thresholds) > 4096:
+        thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, 4096), method="nearest"))
+    best = (-math.inf, float(thresholds[0]), True, False)
+    for swapped, (p_side, q_side) in ((False, (one, other)), (True, (other, one))):
+        p_sorted, q_sorted = np.sort(p_side), np.sort(q_side)
+        for above in (True, False):
+            if above:
+                p = len(p_side) - np.searchsorted(p_sorted, thresholds, side="left")
+                q = len(q_side) - np.searchsorted(q_sorted, thresholds, side="left")
+            else:
+                p = np.searchsorted(p_sorted, thresholds, side="right")
+                q = np.searchsorted(q_sorted, thresholds, side="right")
+            numerator = (p - 3 * np.sqrt(p + 1)) / len(p_side) - delta
+            denominator = (q + 3 * np.sqrt(q + 1)) / len(q_side)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                score = np.where(numerator > 0, np.log(numerator / denominator), -np.inf)
+            index = int(np.argmax(score))
+            if score[index] > best[0]:
+                best = (float(score[index]), float(thresholds[index]), above, swapped)
+    return best[1], best[2], best[3]

@@ -1,0 +1,360 @@
+"""Guarantees as values: what is promised, about whose view, between which neighbours.
+
+A guarantee can be printed in one plain sentence, compared, composed with others and converted into weaker kinds. Conversions
+follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi to approximate; Bun & Steinke 2016 for pure to concentrated).
+What is exact and what is a bound is said at each function; the exact route through loss distributions is in `loss`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Self
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from tacit.checks import TacitError, integer, positive, probability
+
+
+class Neighbours(Enum):
+    """Which two data sets must look alike."""
+
+    REPLACE_ONE = "replacing one person's data"
+    ADD_OR_REMOVE_ONE = "adding or removing one person's data"
+
+
+class View(Enum):
+    """Whose view the guarantee bounds: everything that this party ever sees."""
+
+    OPENED_SUM = "whoever sees the opened sum"
+    SERVER_OUTPUT = "whoever sees what the trusted server publishes"
+    MESSAGE = "whoever sees the person's own message"
+    SHUFFLED = "whoever sees the shuffled messages"
+
+
+ORDERS: tuple[float, ...] = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 80, 96, 128, 192, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Guarantee(ABC):
+    """A differential privacy guarantee for one person, within one view, between stated neighbours."""
+
+    neighbours: Neighbours = field(default=Neighbours.REPLACE_ONE, kw_only=True)
+    view: View = field(default=View.OPENED_SUM, kw_only=True)
+
+    @abstractmethod
+    def delta_at(self, epsilon: float) -> float:
+        """The least δ that this guarantee implies at ε."""
+
+    @abstractmethod
+    def epsilon_at(self, delta: float) -> float:
+        """The least ε that this guarantee implies at δ; inf if there is none."""
+
+    @abstractmethod
+    def renyi(self, order: float) -> float:
+        """A bound on the Rényi divergence of this order; inf if the guarantee implies none."""
+
+    @property
+    @abstractmethod
+    def short(self) -> str:
+        """The guarantee in the field's notation."""
+
+    @abstractmethod
+    def _meaning(self) -> str:
+        """What it means, as the end of a sentence."""
+
+    def __str__(self) -> str:
+        return f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}."
+
+    def to_approximate(self, delta: float) -> ApproximateDP:
+        """The (ε, δ) guarantee that this one implies."""
+        level = float(probability("delta", delta, "give the failure probability to convert at, such as 1e-5"))
+        epsilon = self.epsilon_at(level)
+        if not math.isfinite(epsilon):
+            raise TacitError(f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger delta")
+        return ApproximateDP(epsilon, level, neighbours=self.neighbours, view=self.view)
+
+    def implies(self, other: Guarantee) -> bool:
+        """Whether everything that holds to `other` also holds by this guarantee, as far as the conversions here can tell."""
+        if self.neighbours != other.neighbours or self.view != other.view:
+            return False
+        match other:
+            case PureDP():
+                return isinstance(self, PureDP) and self.epsilon <= other.epsilon
+            case ApproximateDP():
+                return self.epsilon_at(other.delta) <= other.epsilon
+            case ConcentratedDP():
+                return self.rho_bound() <= other.rho
+            case RenyiDP():
+                return all(self.renyi(order) <= value for order, value in other.curve)
+        return False
+
+    def rho_bound(self) -> float:
+        """The least ρ such that this guarantee implies ρ-zCDP; inf if there is none."""
+        return math.inf
+
+    def group(self, size: int) -> Guarantee:
+        """The guarantee for a group of people together, where there is a simple one."""
+        raise TacitError(f"no group guarantee is known here for {self.short} and {size} people: use PureDP or ConcentratedDP")
+
+    def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
+        """The same numbers about another view or other neighbours; the caller vouches that they hold there."""
+        return replace(self, neighbours=neighbours or self.neighbours, view=view or self.view)
+
+
+@dataclass(frozen=True)
+class PureDP(Guarantee):
+    """P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
+
+    >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE
+    (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the probability of anything
+    by a factor of at most 2.72, without exception.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use --trust none")
+
+    @property
+    def short(self) -> str:
+        """(ε, 0)-DP."""
+        return f"({self.epsilon:.4g}, 0)-DP"
+
+    def _meaning(self) -> str:
+        return f"changes the probability of anything by a factor of at most {math.exp(self.epsilon):.3g}, without exception"
+
+    def delta_at(self, epsilon: float) -> float:
+        """Exact for the worst mechanism, randomized response: (e^ε₀ - e^ε) / (1 + e^ε₀) below ε₀."""
+        if epsilon >= self.epsilon:
+            return 0.0
+        return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The inverse of `delta_at`."""
+        remaining = 1 - delta * (1 + math.exp(-self.epsilon))
+        return max(0.0, self.epsilon + math.log(remaining)) if remaining > 0 else 0.0
+
+    def renyi(self, order: float) -> float:
+        """Exact for the worst mechanism, randomized response; never above CZ23 Lemma 10's ½ε²α."""
+        e = self.epsilon
+        log_q = -math.log1p(math.exp(-e))  # probability of the likelier answer
+        log_p = log_q - e
+        total = np.logaddexp(order * log_q + (1 - order) * log_p, order * log_p + (1 - order) * log_q)
+        return min(float(total) / (order - 1), e, e * e * order / 2)
+
+    def rho_bound(self) -> float:
+        """½ε² (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
+        return self.epsilon**2 / 2
+
+    def group(self, size: int) -> PureDP:
+        """size · ε."""
+        return replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
+
+
+@dataclass(frozen=True)
+class ApproximateDP(Guarantee):
+    """P[M(D) in E] <= e^ε P[M(D') in E] + δ for every event E.
+
+    >>> ApproximateDP(1.0, 1e-5).short
+    '(1, 1e-05)-DP'
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, (int, float)) or not 0 <= self.epsilon < math.inf:
+            raise TacitError(f"epsilon is {self.epsilon}; it must be a finite number of at least 0")
+        probability("delta", self.delta, "for a guarantee without exceptions use PureDP(epsilon), or --delta 0")
+
+    @property
+    def short(self) -> str:
+        """(ε, δ)-DP."""
+        return f"({self.epsilon:.4g}, {self.delta:.4g})-DP"
+
+    def _meaning(self) -> str:
+        return (
+            f"changes the probability of anything by a factor of at most {math.exp(self.epsilon):.3g}, "
+            f"but for an exception of probability {self.delta:.3g}"
+        )
+
+    def delta_at(self, epsilon: float) -> float:
+        """Exact for the worst mechanism: one that fails openly with probability δ and else answers at random."""
+        exception = self.delta
+        if epsilon >= self.epsilon:
+            return exception
+        return exception + (1 - exception) * PureDP(self.epsilon).delta_at(epsilon)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The inverse of `delta_at`; inf below δ."""
+        if delta < self.delta:
+            return math.inf
+        return PureDP(self.epsilon).epsilon_at((delta - self.delta) / (1 - self.delta)) if self.epsilon > 0 else 0.0
+
+    def renyi(self, order: float) -> float:  # noqa: ARG002
+        """None is implied."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class RenyiDP(Guarantee):
+    """D_α(M(D) || M(D')) <= ε(α) at each (α, ε(α)) of the curve.
+
+    >>> RenyiDP.of(lambda order: order / 2).epsilon_at(1e-5) < 5.3
+    True
+    """
+
+    curve: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if not self.curve or any(not order > 1 or math.isnan(value) or value < 0 for order, value in self.curve):
+            raise TacitError(f"a Rényi curve needs pairs (order > 1, divergence >= 0); got {self.curve[:3]}")
+
+    @classmethod
+    def of(
+        cls,
+        curve: Callable[[float], float],
+        orders: Iterable[float] = ORDERS,
+        *,
+        neighbours: Neighbours = Neighbours.REPLACE_ONE,
+        view: View = View.OPENED_SUM,
+    ) -> RenyiDP:
+        """The curve of a function, at these orders."""
+        return cls(tuple((order, curve(order)) for order in orders), neighbours=neighbours, view=view)
+
+    @property
+    def short(self) -> str:
+        """A typical point of the curve."""
+        order, value = min(self.curve, key=lambda point: abs(point[0] - 10))
+        return f"({order:g}, {value:.4g})-RDP and {len(self.curve) - 1} other orders"
+
+    def _meaning(self) -> str:
+        return f"is bounded at {len(self.curve)} Rényi orders, which implies ({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+
+    def delta_at(self, epsilon: float) -> float:
+        """The best order's bound: e^{(α-1)(ε(α)-ε)} (1-1/α)^α / (α-1) (CKS20 Proposition 12)."""
+        return min(1.0, min(renyi_delta(order, value, epsilon) for order, value in self.curve))
+
+    def epsilon_at(self, delta: float) -> float:
+        """CZ23 Lemma 10: inf over orders of ε(α) + ln(1/(αδ))/(α-1) + ln(1-1/α)."""
+        return max(0.0, min(renyi_epsilon(order, value, delta) for order, value in self.curve))
+
+    def renyi(self, order: float) -> float:
+        """The value at the next listed order (divergences grow with the order); inf past the last."""
+        return min((value for listed, value in self.curve if listed >= order), default=math.inf)
+
+    def repeat(self, times: int) -> RenyiDP:
+        """Divergences add up."""
+        count = integer("times", times, at_least=1)
+        return replace(self, curve=tuple((order, value * count) for order, value in self.curve))
+
+
+@dataclass(frozen=True)
+class ConcentratedDP(Guarantee):
+    """D_α(M(D) || M(D')) <= ρ α for every α > 1 (zero-concentrated differential privacy).
+
+    >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # what "epsilon = 1" of Dist-RDP-SE means
+    4.73
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        positive("rho", self.rho, "a concentrated guarantee needs rho > 0")
+
+    @property
+    def short(self) -> str:
+        """ρ-zCDP."""
+        return f"{self.rho:.4g}-zCDP"
+
+    def _meaning(self) -> str:
+        return f"is bounded at every Rényi order, which implies ({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+
+    def delta_at(self, epsilon: float) -> float:
+        """The infimum over real orders."""
+        return min(1.0, math.exp(self._best(lambda order: renyi_log_delta(order, self.rho * order, epsilon))))
+
+    def epsilon_at(self, delta: float) -> float:
+        """CZ23 Lemma 10, over real orders."""
+        return max(0.0, self._best(lambda order: renyi_epsilon(order, self.rho * order, delta)))
+
+    def _best(self, bound: Callable[[float], float]) -> float:
+        # any order gives a valid bound, so an inexact minimum is still safe
+        found = minimize_scalar(lambda t: bound(1 + math.exp(t)), bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-9})
+        return float(found.fun)
+
+    def renyi(self, order: float) -> float:
+        """ρ α."""
+        return self.rho * order
+
+    def rho_bound(self) -> float:
+        """ρ itself."""
+        return self.rho
+
+    def group(self, size: int) -> ConcentratedDP:
+        """size² ρ."""
+        return replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+
+
+def renyi_log_delta(order: float, value: float, epsilon: float) -> float:
+    """ln of the δ at ε that a Rényi divergence implies (CKS20 Proposition 12)."""
+    return (order - 1) * (value - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
+
+
+def renyi_delta(order: float, value: float, epsilon: float) -> float:
+    """The δ at ε that a Rényi divergence implies."""
+    exponent = renyi_log_delta(order, value, epsilon)
+    return math.exp(exponent) if exponent < 0 else math.inf
+
+
+def renyi_epsilon(order: float, value: float, delta: float) -> float:
+    """The ε at δ that a Rényi divergence implies (CZ23 Lemma 10)."""
+    return value - math.log(order * delta) / (order - 1) + math.log1p(-1 / order)
+
+
+def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """What a person has who is in all of these, each guarantee holding whatever the others' outputs (adaptive composition).
+
+    Concentrated guarantees add up in ρ, pure ones in ε, Rényi ones at common orders; a mixture with an approximate one adds up ε and
+    δ. For tighter answers through loss distributions see `tacit.privacy.composition`.
+
+    >>> compose([PureDP(0.5), PureDP(0.25)]).short
+    '(0.75, 0)-DP'
+    """
+    items = list(guarantees)
+    if not items:
+        raise TacitError("nothing to compose: give at least one guarantee")
+    first = items[0]
+    if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
+        raise TacitError("guarantees about different neighbours or views do not compose: state them for one view first, with .at()")
+    if all(isinstance(item, PureDP) for item in items):
+        total = sum(item.epsilon for item in items if isinstance(item, PureDP))
+        return PureDP(total, neighbours=first.neighbours, view=first.view)
+    if any(isinstance(item, ApproximateDP) for item in items):
+        return _compose_approximately(items)
+    if all(math.isfinite(item.rho_bound()) for item in items):
+        return ConcentratedDP(sum(item.rho_bound() for item in items), neighbours=first.neighbours, view=first.view)
+    curves = [item for item in items if isinstance(item, RenyiDP)]
+    orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
+    if not orders:
+        raise TacitError("these Rényi curves share no order: state them at common orders, such as tacit.privacy.ORDERS")
+    curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
+    return RenyiDP(curve, neighbours=first.neighbours, view=first.view)
+
+
+def _compose_approximately(items: list[Guarantee]) -> ApproximateDP:
+    others = [item for item in items if not isinstance(item, (PureDP, ApproximateDP))]
+    if others:
+        raise TacitError(
+            f"{others[0].short} and an approximate guarantee compose only at a chosen delta: convert it first, with .to_approximate(delta)"
+        )
+    epsilon = sum(item.epsilon for item in items if isinstance(item, (PureDP, ApproximateDP)))
+    delta = sum(item.delta for item in items if isinstance(item, ApproximateDP))
+    if delta >= 1:
+        raise TacitError(f"the exceptions of these guarantees add up to {delta:g}, which promises nothing: compose fewer")
+    return ApproximateDP(epsilon, delta, neighbours=items[0].neighbours, view=items[0].view)

@@ -1,0 +1,150 @@
+"""Amplification by shuffling: what a crowd adds to an ε₀-local randomizer.
+
+Each person randomizes alone, with a pure guarantee ε₀ of their message; a shuffler removes who sent what. The shuffled view of n
+people is then much more private. `clones` bounds it for every randomizer (Feldman, McMillan & Talwar 2021), numerically;
+`RandomizedResponse` computes it exactly for binary randomized response.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtrc
+
+from tacit.checks import TacitError, integer, positive, probability
+from tacit.noise import Binomial
+from tacit.noise.table import product
+from tacit.privacy.loss import Direction
+
+Floats = npt.NDArray[np.float64]
+UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that counts as lost
+MOST_COUNTS = 4096
+MOST_USERS_EVERY_INPUT = 512
+
+
+@dataclass(frozen=True)
+class Clones:
+    """A bound for any ε₀-local randomizer and n people, replacing one.
+
+    Every other person's message is, with probability e^{-ε₀}, indistinguishable from a fresh message of the person in question under one
+    of the two inputs, each equally likely: a clone. With C ~ Bin(n-1, e^{-ε₀}) clones, A ~ Bin(C, ½) of them of the first kind and
+    a coin of bias e^ε₀/(1+e^ε₀) for the person, the view is no more telling than (A + coin, C - A + 1 - coin).
+
+    >>> round(Clones(epsilon0=1.0, users=10_000).epsilon(1e-6), 3)
+    0.053
+    """
+
+    epsilon0: float
+    users: int
+
+    def __post_init__(self) -> None:
+        positive("epsilon0", self.epsilon0, "the guarantee of one message")
+        integer("users", self.users, at_least=1)
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound on the δ at ε of the shuffled messages."""
+        if epsilon >= self.epsilon0:
+            return 0.0
+        counts, weights, lost = self._clones
+        likelier = 1 / (1 + math.exp(-self.epsilon0))
+        # with c clones, P(a) / Q(a) = (q a + (1-q)(c+1-a)) / ((1-q) a + q (c+1-a)) rises with a, the number of messages of the first kind
+        ratio = math.exp(epsilon)
+        slope = (2 * likelier - 1) * (1 + ratio)
+        threshold = np.ceil((counts + 1) * (ratio * likelier - (1 - likelier)) / slope)
+        at_least = _binomial_tail(counts, threshold)  # P[A >= t]
+        one_less = _binomial_tail(counts, threshold - 1)
+        p = likelier * one_less + (1 - likelier) * at_least
+        q = (1 - likelier) * one_less + likelier * at_least
+        return min(1.0, float(weights @ np.maximum(0.0, p - ratio * q)) * (1 + 1e-9) + lost)
+
+    def epsilon(self, delta: float) -> float:
+        """An upper bound on the ε at δ: the safe end of a bisection."""
+        level = float(probability("delta", delta))
+        low, high = 0.0, float(self.epsilon0)
+        while high - low > 1e-9 * max(1.0, high):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > level else (low, middle)
+        return high
+
+    @cached_property
+    def _clones(self) -> tuple[Floats, Floats, float]:
+        """Likely numbers of clones, their probabilities, and a bound on the rest.
+
+        Neighbouring numbers are counted as the least of them, which is safe: a clone can always be added afterwards.
+        """
+        if self.users == 1:
+            return np.zeros(1), np.ones(1), 0.0
+        law = Binomial(self.users - 1, math.exp(-self.epsilon0))
+        low, high = law.quantile(UNRESOLVED), law.tail_quantile(UNRESOLVED)
+        counts = np.arange(low, high + 1, dtype=float)
+        weights = law.pmf(counts)
+        starts = np.arange(0, len(counts), -(-len(counts) // MOST_COUNTS))
+        return counts[starts], np.add.reduceat(weights, starts), 2 * UNRESOLVED
+
+
+def _binomial_tail(counts: Floats, threshold: Floats) -> Floats:
+    """P[Bin(c, ½) >= t], elementwise."""
+    t = threshold - 1
+    inside = bdtrc(np.clip(t, 0, counts), counts, 0.5)
+    return np.where(t < 0, 1.0, np.where(t >= counts, 0.0, inside))
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """The exact value for binary randomized response: each of n people flips their bit with probability 1/(1+e^ε₀).
+
+    The view is the number of ones. `delta(ε, ones=k)` takes k ones among the other n-1 people; without `ones` it is the worst over
+    all k, for at most 512 people (cost grows with n³).
+
+    >>> response = RandomizedResponse(epsilon0=1.0, users=100)
+    >>> response.epsilon(1e-3) < Clones(1.0, 100).epsilon(1e-3)
+    True
+    """
+
+    epsilon0: float
+    users: int
+
+    def __post_init__(self) -> None:
+        positive("epsilon0", self.epsilon0, "the guarantee of one message")
+        integer("users", self.users, at_least=1)
+
+    def delta(self, epsilon: float, ones: int | None = None) -> float:
+        """The exact δ at ε."""
+        return max(direction.delta(epsilon) for direction in self._directions(ones))
+
+    def epsilon(self, delta: float, ones: int | None = None) -> float:
+        """The exact ε at δ."""
+        level = float(probability("delta", delta))
+        return min(self.epsilon0, max(direction.epsilon(level) for direction in self._directions(ones)))
+
+    def _directions(self, ones: int | None) -> tuple[Direction, ...]:
+        if ones is not None:
+            if not 0 <= ones < self.users:
+                raise TacitError(f"ones is {ones}; among the {self.users - 1} other people there are between 0 and {self.users - 1}")
+            return _responses(self.epsilon0, self.users, ones)
+        if self.users > MOST_USERS_EVERY_INPUT:
+            raise TacitError(
+                f"{self.users:,} people have too many inputs to check one by one (at most {MOST_USERS_EVERY_INPUT}): say how many of "
+                "the others hold a one (ones=...), or use Clones, which covers every input"
+            )
+        # the mirror image of k ones is n-1-k ones with the two directions swapped
+        return tuple(d for k in range(self.users // 2 + 1) for d in _responses(self.epsilon0, self.users, min(k, self.users - 1)))
+
+
+@lru_cache(maxsize=1024)
+def _responses(epsilon0: float, users: int, ones: int) -> tuple[Direction, ...]:
+    flip = 1 / (1 + math.exp(epsilon0))
+    others = np.ones(1)
+    for count, bias in ((ones, 1 - flip), (users - 1 - ones, flip)):
+        if count:
+            others = product(others, Binomial(count, bias).pmf(np.arange(count + 1)))
+    with_one = product(others, np.array([flip, 1 - flip]))
+    with_zero = product(others, np.array([1 - flip, flip]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = np.nan_to_num(np.log(with_one) - np.log(with_zero), nan=0.0)
+    bounded = np.clip(losses, -epsilon0, epsilon0)
+    return Direction.of(bounded, with_one, 0.0), Direction.of(-bounded, with_zero, 0.0)

@@ -1,0 +1,114 @@
+"""Baselines with real-valued sums: no privacy at all, and a trusted server with continuous Laplace noise.
+
+They serve comparison only: floating-point Laplace noise is not safe to publish (Mironov 2012), and no privacy is no privacy. Rewards are
+rounded at random to 1,024 levels, which leaves means unchanged and adds less than a millionth to a variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.checks import integer, positive
+from tacit.privacy import Guarantee, PureDP, View
+from tacit.protocols.contract import ErrorLaw, Floats, Integers, Opened, SumProtocol
+
+FINE = 1024
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Continuous Laplace noise, for simulation."""
+
+    scale: float
+
+    @property
+    def mean(self) -> float:
+        """Zero."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """2 scale²."""
+        return 2 * self.scale**2
+
+    def log_mgf(self, s: npt.ArrayLike) -> Floats:
+        """-ln(1 - s² scale²), for |s| < 1/scale."""
+        square = (np.asarray(s, dtype=float) * self.scale) ** 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(square < 1, -np.log1p(-square), np.inf)
+
+    def bound(self, p: float) -> float:
+        """scale · ln(1/p)."""
+        return self.scale * math.log(1 / p)
+
+
+class Exact(SumProtocol):
+    """No privacy: the server sees the sum as it is. For reference algorithms only."""
+
+    def __init__(self, users: int, precision: int = FINE) -> None:
+        self.users = integer("users", users, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+        self.minimum = 1
+        self.bits_per_user = self.precision.bit_length()
+
+    @property
+    def guarantee(self) -> None:  # type: ignore[override]
+        """None."""
+        return
+
+    def error(self, reports: int) -> ErrorLaw:
+        """No noise."""
+        return ErrorLaw(reports, self.precision, None)
+
+    def randomize(self, x: float) -> int:
+        """The level itself."""
+        return self.encode(x)
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
+        """The levels themselves."""
+        return levels
+
+    def combine(self, messages: Any) -> Opened:
+        """The sum."""
+        return Opened(int(np.asarray(messages, dtype=np.int64).sum()), len(messages))
+
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+        return Opened(total, reports)
+
+    def _sum(self, opened: Opened) -> float:
+        return float(opened.value)
+
+
+class CentralLaplace(Exact):
+    """A trusted server adds continuous Laplace noise of scale 1/ε to the sum (Sajed & Sheffet 2019)."""
+
+    def __init__(self, users: int, epsilon: float, precision: int = FINE) -> None:
+        super().__init__(users, precision)
+        self.noise = Laplace(self.precision / float(positive("epsilon", epsilon)))
+        self._guarantee: Guarantee = PureDP(float(epsilon), view=View.SERVER_OUTPUT)
+
+    @property
+    def guarantee(self) -> Guarantee:  # type: ignore[override]
+        """(ε, 0)-DP of what the server publishes."""
+        return self._guarantee
+
+    def error(self, reports: int) -> ErrorLaw:
+        """The server's noise."""
+        return ErrorLaw(reports, self.precision, self.noise)
+
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+        # the noisy sum in units of 2^-20 of a level: fine enough that nothing but the grid of floats is lost
+        return Opened(round((total + rng.laplace(scale=self.noise.scale)) * (1 << 20)), reports)
+
+    def combine(self, messages: Any) -> Opened:
+        """The sum, with the server's noise from a fresh generator of the operating system's seed."""
+        total = super().combine(messages)
+        return self._open(total.value, total.reports, np.random.default_rng())
+
+    def _sum(self, opened: Opened) -> float:
+        return opened.value / (1 << 20)

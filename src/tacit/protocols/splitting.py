@@ -1,0 +1,84 @@
+"""Split and mix: secure aggregation out of a shuffler.
+
+Each user's masked-to-be message of `SecureSum` is split into k random shares modulo m that add up to it; a shuffler mixes the shares of all
+users. What is seen is then, up to a statistical distance of 2^-σ, the sum alone (Ishai et al. 2006; Balle, Bell, Gascón & Nissim
+2020). The guarantee is that of secure aggregation plus (1 + e^ε) 2^-σ in δ. See CZ23 App. G.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tacit.checks import Number, TacitError, integer
+from tacit.noise import NoiseLaw
+from tacit.noise.coins import below
+from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.protocols.contract import Integers, Opened
+from tacit.protocols.modular import MISREAD, SecureSum
+
+FEWEST_USERS = 19
+SECURITY = 60
+
+
+def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
+    """k = ⌈2 + (2σ + log₂ m) / (log₂ n - log₂ e)⌉, for n >= 19 (Balle et al. 2020).
+
+    >>> shares_needed(10_000, 2**32, security=40)
+    12
+    """
+    count = integer(
+        "users", users, at_least=FEWEST_USERS, remedy="split-and-mix is proven from 19 users on; use secure aggregation for fewer"
+    )
+    return max(3, math.ceil(2 + (2 * security + math.log2(modulus)) / (math.log2(count) - math.log2(math.e))))
+
+
+class SplitAndMix(SecureSum):
+    """`SecureSum` whose intermediary is a shuffler of shares.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> protocol = SplitAndMix(1000, 32, DiscreteLaplace(32), PureDP(1.0))
+    >>> protocol.shares, protocol.guarantee.short
+    (19, '(1, 3.225e-18)-DP')
+    """
+
+    def __init__(
+        self,
+        users: int,
+        precision: int,
+        law: NoiseLaw,
+        guarantee: PureDP | ApproximateDP,
+        *,
+        dropout: Number = 0,
+        share: NoiseLaw | None = None,
+        modulus: int | None = None,
+        misread: float = MISREAD,
+        security: int = SECURITY,
+    ) -> None:
+        super().__init__(users, precision, law, guarantee, dropout=dropout, share=share, modulus=modulus, misread=misread)
+        self.shares = shares_needed(self.minimum, self.modulus, security)
+        slack = (1 + math.exp(guarantee.epsilon)) * 2.0**-security
+        failure = slack + (guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
+        self.guarantee = ApproximateDP(guarantee.epsilon, failure, neighbours=guarantee.neighbours, view=View.SHUFFLED)
+        self.bits_per_user = self.shares * (self.modulus - 1).bit_length()
+
+    def randomize(self, x: float) -> list[int]:  # type: ignore[override]
+        """k shares: all but the last uniform, the last makes them add up."""
+        total = super().randomize(x)
+        shares = [below(self.modulus) for _ in range(self.shares - 1)]
+        return [*shares, (total - sum(shares)) % self.modulus]
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
+        """One row of k shares per user."""
+        if self.modulus >= 1 << 57:
+            raise TacitError(f"modulus {self.modulus} is too large to simulate user by user: use simulate(), or a smaller batch")
+        totals = super().randomize_batch(levels, rng)
+        shares = rng.integers(0, self.modulus, size=(len(levels), self.shares - 1))
+        last = (totals - shares.sum(axis=1) % self.modulus) % self.modulus
+        return np.column_stack([shares, last])
+
+    def combine(self, messages: Any) -> Opened:
+        """All shares, in an order that says nothing; their sum modulo m is all that an honest server computes from them."""
+        return super().combine([int(sum(int(s) for s in row) % self.modulus) for row in messages])
