@@ -1,7 +1,7 @@
 """Whole rounds with real cryptography: devices draw exactly, an intermediary opens, the learner decides.
 
-Two thousand simulated devices add Pólya shares to their answers; masking, splitting and mixing each open the batch. What comes out must follow the
-stated law, and a learner must decide as it does with the ideal functionality under the same noise.
+Two thousand simulated devices add Pólya shares to their answers; masking, splitting and mixing each open the batch. What comes out
+must follow the stated law, and a learner must decide as it does with the ideal functionality under the same noise.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
 
 
 def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
-    """Chi-square of 400 batches of 16 devices, opened by splitting, against the law of the noise; false alarm 1e-6 (draws are not seeded)."""
+    """Chi-square of 400 batches of 16 devices, opened by splitting, against the noise's law; false alarm 1e-6 (draws have no seed)."""
     from scipy.stats import chi2
 
     protocol = SecureSum(16, 1, DiscreteLaplace(1), PureDP(1.0))
