@@ -1,7 +1,8 @@
 """Prints regret of private KL-UCB next to Dist-DP-SE at the paper's settings, and tight next to printed arm elimination.
 
-Run as `python -m tests.bandits.regret_table [runs]`: ten arms, pure privacy through secure aggregation (total noise DiscreteLaplace(g/ε)),
-means uniform in [0.25, 0.75] (easy, 10^6 users) or [0.45, 0.55] (hard, 10^7 users), one run per instance.
+Run as `python -m tests.bandits.regret_table [runs] [seed]`: ten arms, pure privacy through secure aggregation (total
+noise DiscreteLaplace(g/ε)), means uniform in [0.25, 0.75] (easy, 10^6 users) or [0.45, 0.55] (hard, 10^7 users), one
+run per instance.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from tests.bandits.harness import Environment, Law, exact, fair_bits, laplace, p
 from tacit.bandits import CumulativeElimination, ForgettingElimination, Learner, PrivateKLUCB
 
 Make = Callable[[int], Learner]
+SEED = int(sys.argv[2]) if __name__ == "__main__" and len(sys.argv) > 2 else 1001
 RANGES = {"easy": (0.25, 0.75, 10**6), "hard": (0.45, 0.55, 10**7)}
 
 
 def measure(make: Make, law: Law, kind: str, rewards: str, runs: int) -> tuple[float, float, float]:
     """Mean regret, its standard error, and milliseconds of processor time per run."""
     low, high, horizon = RANGES[kind]
-    instances = np.random.default_rng(29).uniform(low, high, (runs, 10))
+    instances = np.random.default_rng(SEED).uniform(low, high, (runs, 10))
     start = time.process_time()
     values = [
-        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([31, seed])) for seed, means in enumerate(instances)
+        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([SEED, seed])) for seed, means in enumerate(instances)
     ]
     elapsed = (time.process_time() - start) * 1e3 / runs
     return float(np.mean(values)), float(np.std(values)) / math.sqrt(runs), elapsed
