@@ -82,7 +82,13 @@ def test_calibrate_and_privacy_agree(command: Command, words: tuple[str, ...]) -
     assert again["epsilon"] <= 2.0001
 
 
-@pytest.mark.parametrize("words", [("calibrate", "--noise", "skellam", "--epsilon", 1, "--delta", 1e-5), ("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1)])  # fmt: skip
+TABLES = [
+    ("calibrate", "--noise", "skellam", "--epsilon", 1, "--delta", 1e-5),
+    ("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1),
+]
+
+
+@pytest.mark.parametrize("words", TABLES)
 def test_without_json_a_table_is_printed(command: Command, words: tuple[object, ...]) -> None:
     code, out, err = command(*words)
     assert (code, err) == (0, "")

@@ -13,7 +13,7 @@ from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, ComposedLoss, ConcentratedDP, Gaussian, PureDP, calibrate, l2_guarantee, privacy_loss
 from tacit.privacy.calibration import KINDS, Calibration, Kind
-from tacit.privacy.search import least, least_integer
+from tacit.privacy.search import least, least_integer, least_root
 
 
 def hockey_stick(law: NoiseLaw, sensitivity: int, epsilon: float) -> float:
@@ -144,6 +144,7 @@ def test_binomial_bits_per_user_are_the_least_and_so_is_their_bias() -> None:
     target = ApproximateDP(1.0, 1e-5)
     found = calibrate("binomial", 10, target, users=1000)
     assert isinstance(found.law, Binomial)
+    assert found.bits_per_user is not None
     assert found.bits_per_user == math.ceil(calibrate("binomial", 10, target).law.n / 1000)  # type: ignore[union-attr]
     assert found.law.n == 1000 * found.bits_per_user
     assert hockey_stick(found.law, 10, 1.0) <= 1e-5
@@ -268,6 +269,25 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
         arguments: dict[str, object] = {"kind": "skellam", "sensitivity": 1, "target": target} | change
         with pytest.raises(TacitError, match=message):
             calibrate(**arguments)  # type: ignore[arg-type]
+
+
+def test_interpolation_closes_in_from_both_sides_in_few_steps() -> None:
+    for truth, power in ((1e-9, 3.0), (0.3, 1.0), (7.0, 20.0), (1e12, 0.5)):
+        steps = 0
+
+        def excess(x: float, truth: float = truth, power: float = power) -> float:
+            nonlocal steps
+            steps += 1
+            return power * math.log(truth / x)
+
+        found = least_root(excess, truth * 1.01)
+        assert truth * (1 - 1e-12) <= found <= truth * (1 + 2e-7)
+        assert steps <= 12
+        assert truth * (1 - 1e-12) <= least_root(excess, 1.0) <= truth * (1 + 2e-7)
+    cliff = least_root(lambda x: 1.0 if x < 5 else -math.inf, 3.0)
+    assert 5 <= cliff <= 5 * (1 + 2e-7)
+    with pytest.raises(TacitError, match="no amount"):
+        least_root(lambda _: 1.0, 1.0)
 
 
 def test_searches_return_the_safe_end() -> None:

@@ -86,7 +86,7 @@ def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, s
 def test_15_other_targets_by_exact_fractions(epsilon: float, delta: float) -> None:
     def enough(n: int) -> bool:
         total = sum(max(0.0, math.comb(n, k) - math.exp(epsilon) * (math.comb(n, k + 1) if k < n else 0)) for k in range(n + 1))
-        return total / 2**n <= delta
+        return bool(total / 2**n <= delta)
 
     found = calibrate("binomial", 1, ApproximateDP(epsilon, delta)).law
     assert isinstance(found, Binomial)

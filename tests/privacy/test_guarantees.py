@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -81,7 +81,7 @@ def test_a_guarantee_implies_itself_and_nothing_about_another_view(guarantee: Gu
     assert not guarantee.implies(guarantee.at(neighbours=Neighbours.ADD_OR_REMOVE_ONE))
 
 
-# δ(ε) and ε(δ)
+# delta at epsilon and back
 
 
 @settings(deadline=None)
@@ -168,7 +168,8 @@ def test_composition_adds_up_in_each_kind() -> None:
     curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
     mixed = compose([curve, ConcentratedDP(0.4), curve])
     assert isinstance(mixed, RenyiDP)
-    assert mixed.curve == ((2.0, pytest.approx(1.2)), (3.0, pytest.approx(1.8)))
+    assert [order for order, _ in mixed.curve] == [2.0, 3.0]
+    assert [value for _, value in mixed.curve] == pytest.approx([1.2, 1.8])
     assert curve.repeat(3).renyi(2.5) == pytest.approx(0.9)
 
 
