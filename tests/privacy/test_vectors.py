@@ -91,12 +91,12 @@ def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> No
 
 
 def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
-    """Found in review: with a mean of 44.5 the window was one outcome short on one side of what the tail bound covers."""
+    """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the tail bound covers."""
     law = Binomial(121)
     reach = law.bound(1e-4)
     centre = round(law.mean)
     assert law.tail(centre + reach) + law.cdf(centre - reach - 1) <= 1e-4
-    assert law.tail(math.floor(law.mean + reach)) + law.cdf(math.ceil(law.mean - reach) - 1) > 1e-4 or law.mean == centre
+    assert law.tail(math.floor(law.mean + reach)) + law.cdf(math.ceil(law.mean - reach) - 1) > 1e-4
 
 
 @pytest.mark.parametrize("order", [2, 3, 8, 40])
