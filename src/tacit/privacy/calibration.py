@@ -8,6 +8,7 @@ reports what they truly guarantee.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -19,7 +20,7 @@ from tacit.privacy import closed_forms
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP
 from tacit.privacy.loss import PrivacyLoss, privacy_loss
-from tacit.privacy.search import least, least_integer
+from tacit.privacy.search import least, least_integer, least_root
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
 Kind = Literal["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]
@@ -113,12 +114,12 @@ def calibrate(
             return _laplace(problem, count)
         case "skellam":
             start = float(problem.sensitivity) * problem.spread
-            return problem.answer(Skellam(least(lambda v: problem.met_by(Skellam(v)), start**2)), count)
+            return problem.answer(Skellam(problem.least(Skellam, start**2)), count)
         case "gaussian":
             if count is not None and count > 1:
                 raise TacitError("continuous Gaussian noise is not shared among devices: use discrete-gaussian or skellam")
             start = float(problem.sensitivity) * problem.spread
-            return problem.answer(Gaussian(least(lambda s: problem.met_by(Gaussian(s)), start)), None)
+            return problem.answer(Gaussian(problem.least(Gaussian, start)), None)
         case "discrete-gaussian":
             return _discrete_gaussian(problem, count)
         case "binomial":
@@ -156,12 +157,22 @@ class _Problem:
 
     def met_by(self, law: NoiseLaw | Gaussian) -> bool:
         """Whether the law earns the target."""
+        return self._excess(law) <= 0
+
+    def least(self, law: Callable[[float], NoiseLaw | Gaussian], guess: float) -> float:
+        """The least amount whose law earns the target; the law at the returned amount was checked."""
+        return least_root(lambda amount: self._excess(law(amount)), guess)
+
+    def _excess(self, law: NoiseLaw | Gaussian) -> float:
+        """At most 0 if the law earns the target; falls smoothly as noise is added."""
         target = self.target
         if isinstance(target, ConcentratedDP):
-            return self.true_epsilon(law) <= target.rho
-        if isinstance(target, ApproximateDP) and not isinstance(law, Gaussian) and self.dimension == 1 and self.norm == "linf":
-            return self._loss(law, target.delta).delta(target.epsilon) <= target.delta
-        return self.true_epsilon(law) <= target.epsilon
+            return math.log(self.true_epsilon(law) / target.rho)
+        if isinstance(target, ApproximateDP) and not isinstance(law, Gaussian) and self.dimension == 1:
+            delta = self._loss(law, target.delta).delta(target.epsilon)
+            return delta - target.delta if not delta else math.log(delta / target.delta)
+        epsilon = self.true_epsilon(law)
+        return math.log(epsilon / target.epsilon) if epsilon else -math.inf
 
     def true_epsilon(self, law: NoiseLaw | Gaussian) -> float:
         """The ε at the target's δ that the law gives (or ρ, for a concentrated target)."""
@@ -225,7 +236,7 @@ def _laplace(problem: _Problem, users: int | None) -> Calibration:
         epsilon = float(int(problem.sensitivity) * problem.dimension / scale)
         return Calibration("discrete-laplace", "tight", problem.target, law, epsilon, "exact: sensitivity / scale", share, users)
     start = float(problem.sensitivity) * problem.spread
-    return problem.answer(DiscreteLaplace(least(lambda s: problem.met_by(DiscreteLaplace(s)), start)), users)
+    return problem.answer(DiscreteLaplace(problem.least(DiscreteLaplace, start)), users)
 
 
 def _discrete_gaussian(problem: _Problem, users: int | None) -> Calibration:
@@ -236,7 +247,7 @@ def _discrete_gaussian(problem: _Problem, users: int | None) -> Calibration:
     """
     start = float(problem.sensitivity) * problem.spread
     if users is None or users == 1:
-        return problem.answer(DiscreteGaussian(least(lambda s: problem.met_by(DiscreteGaussian(s)), start)), users)
+        return problem.answer(DiscreteGaussian(problem.least(DiscreteGaussian, start)), users)
     if not isinstance(problem.target, ApproximateDP):
         raise TacitError("a sum of discrete Gaussian shares is accounted for at an (epsilon, delta) target: give a delta")
     target, root = problem.target, math.sqrt(users)
@@ -294,7 +305,7 @@ def _least_bias(problem: _Problem, trials: int) -> float:
     """The least p <= ½ at which Binomial(trials, p) is known to meet the target: the safe end of a bisection."""
     variance = (float(problem.sensitivity) * problem.spread) ** 2 * (problem.dimension if problem.norm == "linf" else 1)
     guess = (1 - math.sqrt(max(0.0, 1 - 4 * min(0.25, variance / trials)))) / 2
-    return min(0.5, least(lambda p: p >= 0.5 or problem.met_by(Binomial(trials, p)), max(guess, 1e-12)))
+    return min(0.5, problem.least(lambda p: Binomial(trials, min(p, 0.5)), max(guess, 1e-12)))
 
 
 def _binomial_answer(problem: _Problem, trials: int, p: Fraction, users: int | None, per_user: int | None) -> Calibration:

@@ -125,7 +125,11 @@ class ComposedLoss:
             uses += times
         fine = GRID_FRACTION * math.sqrt(variance / uses)
         span = mean + 20 * math.sqrt(variance) + max(float(d.losses[0]) for loss, _ in self.parts for d in loss.directions if len(d.losses))
-        return max(fine, span / MOST_GRID_POINTS, 1e-12)
+        step = max(fine, span / MOST_GRID_POINTS, 1e-12)
+        # where one loss has much of the mass (bounded losses: randomized response, discrete Laplace) it is put on the grid
+        heaviest = max((float(d.masses.max()), abs(float(d.losses[d.masses.argmax()]))) for loss, _ in self.parts for d in loss.directions)
+        mass, spike = heaviest
+        return spike / math.floor(spike / step) if mass > 0.1 and spike >= step else step
 
 
 def _moments(direction: Direction) -> tuple[float, float]:
