@@ -12,11 +12,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any
 
-from machine import emit  # a script beside this one
+from machine import Row, emit  # a script beside this one
 
-Row = dict[str, Any]
 EPSILON, DELTA = 1.0, 1e-5
 
 

@@ -1,35 +1,23 @@
-"""The command line: `tacit`.
+"""The commands that compute promises: calibrate, privacy, returning, amplify, audit, corrections.
 
-Every command that prints a result prints it as a table for people, or with `--json` as one JSON object for programs. Errors are one line on
-standard error and exit code 2; nothing is half done.
+Plain functions with annotated options; `tacit.cli` hangs them on the command line.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit import __version__, experiments
 from tacit.checks import TacitError
+from tacit.cli.printing import print_json, show, table
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseLaw
     from tacit.privacy import ApproximateDP, PureDP
-
-app = typer.Typer(
-    help="Learn which option works best from people whose answers you never see: bandits under distributed differential privacy.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 class Noise(StrEnum):
@@ -63,45 +51,6 @@ EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guaran
 DeltaOption = Annotated[float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")]
 
 
-def main() -> None:
-    """Entry point: what cannot be done as asked becomes one line on standard error and exit code 2."""
-    try:
-        code = app(standalone_mode=False)
-    except TacitError as error:
-        _fail(str(error))
-    except (ArithmeticError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        _fail(f"a number is too large or too small to compute with ({reason}): use values nearer to 1, or scale the query")
-    except Exception as error:
-        if not hasattr(error, "format_message"):  # the command line's own errors have it: an unknown option, a word for a number
-            raise
-        if len(sys.argv) < 2:
-            print(error.format_message())
-            raise SystemExit(2) from None
-        _fail(f"{error.format_message()} Try: tacit --help")
-    if isinstance(code, int) and code:
-        raise SystemExit(code)
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"tacit: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def _version(value: bool) -> None:
-    if value:
-        print(f"tacit {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
-) -> None:
-    del version
-
-
-@app.command()
 def calibrate(
     noise: NoiseOption,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the target.")],
@@ -150,10 +99,9 @@ def calibrate(
         record |= {"users": result.users, "share_variance": float(result.share.variance) if result.share else None}
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
-    _show(record, f"least {result.kind} noise ({result.method})", as_json)
+    show(record, f"least {result.kind} noise ({result.method})", as_json)
 
 
-@app.command()
 def privacy(
     noise: NoiseOption,
     sensitivity: SensitivityOption = 1,
@@ -207,10 +155,9 @@ def privacy(
         "neighbours": "replacing one person's data",
         "view": "whoever sees the noisy sum",
     }
-    _show(record, f"privacy of {noise.value} noise", as_json)
+    show(record, f"privacy of {noise.value} noise", as_json)
 
 
-@app.command()
 def returning(
     epsilon: Annotated[float, typer.Option(help="Epsilon of one batch.")],
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
@@ -225,10 +172,9 @@ def returning(
     from tacit.privacy import returning_user
 
     result = returning_user(_target(epsilon, batch_delta), batches, delta)
-    _show({**asdict(result), "best": result.best}, f"{batches} batches of epsilon {epsilon:g}", as_json)
+    show({**asdict(result), "best": result.best}, f"{batches} batches of epsilon {epsilon:g}", as_json)
 
 
-@app.command()
 def amplify(
     epsilon0: Annotated[float, typer.Option(help="Epsilon of one person's message.")],
     users: Annotated[float, typer.Option(help="Number of people whose messages are shuffled.")],
@@ -258,10 +204,9 @@ def amplify(
     record["randomized_response_inputs"] = (
         "worst of all inputs" if people <= 512 else "nobody else holds a one" if people <= 100_000 else None
     )
-    _show(record, "amplification by shuffling (clones bound)", as_json)
+    show(record, "amplification by shuffling (clones bound)", as_json)
 
 
-@app.command()
 def audit(
     noise: NoiseOption,
     epsilon: Annotated[float, typer.Option(help="Epsilon that is claimed.")],
@@ -290,53 +235,22 @@ def audit(
     rng = np.random.default_rng(generator_seed)
     result = attack(lambda x, count: x + law.sample(rng, count), 0, sensitivity, _count("samples", samples), delta=delta)
     record = {**asdict(result), "claimed": epsilon, "refuted": result.refutes(epsilon), "std": law.std, "seed": seed}
-    _show(record, "audit", as_json)
+    show(record, "audit", as_json)
 
 
-@app.command()
 def corrections(as_json: JsonOption = False) -> None:
     """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
     from tacit.corrections import corrections as rows
 
     found = [asdict(row) for row in rows()]
     if as_json:
-        print(json.dumps({"corrections": found}))
+        print_json({"corrections": found})
         return
-    _table(
+    table(
         "corrections to the papers",
         ["line", "what", "setting", "printed", "true"],
         [list(row.values()) for row in found],
     )
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
-    as_json: JsonOption = False,
-) -> None:
-    """What the trust models cost at the same promise, in noise and in regret: two tables, two pictures."""
-    from tacit import demo as demonstration
-
-    rows = demonstration.noise_table()
-    out.mkdir(parents=True, exist_ok=True)
-    noise, regret = out / "noise.png", out / "regret.png"
-    demonstration.draw(rows, noise)
-    results = demonstration.regret_results()
-    demonstration.draw_regret(results, regret)
-    if as_json:
-        summaries = {label: result.summary() for label, result in results.items()}
-        print(json.dumps({"noise": rows, "regret": summaries, "pictures": [str(noise), str(regret)]}))
-        return
-    sizes = demonstration.SIZES
-    names = dict.fromkeys(str(row["trust"]) for row in rows)
-    body: list[list[Any]] = [[name, *(row["std"] for row in rows if row["trust"] == name)] for name in names]
-    body.append(["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])])
-    _table("standard deviation of the noise in the mean, by people in the batch", ["trust model", *(f"{n:,}" for n in sizes)], body)
-    ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
-    lost = [[label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.guarantee.split(":")[0]] for label, r in ordered]
-    title = f"regret on one problem, {demonstration.HORIZON:,} users, {demonstration.RUNS} runs: what is lost while learning"
-    _table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
-    print(f"pictures: {noise} {regret}")
 
 
 def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
@@ -407,47 +321,3 @@ def _parameters(law: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> int | float:
     return int(value) if value == int(value) else float(value)
-
-
-def _show(record: dict[str, Any], title: str, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({key: _finite(value) for key, value in record.items()}))
-        return
-    _table(title, None, [[key.replace("_", " "), value] for key, value in record.items() if value is not None])
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 120)
-    table = Table(show_header=headings is not None, box=box.SIMPLE)
-    for index, heading in enumerate(headings or ["", ""]):
-        table.add_column(heading, justify="left" if index == 0 or headings is None or heading in ("what", "setting") else "right")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    console.print(f"[bold]{title}[/bold]")
-    console.print(table)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-for command in (experiments.simulate, experiments.compare, experiments.plan, experiments.reproduce, experiments.algorithms):
-    app.command()(command)
-
-
-if __name__ == "__main__":
-    main()

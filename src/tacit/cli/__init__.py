@@ -1,0 +1,79 @@
+"""The command line: `tacit`.
+
+Every command that prints a result prints it as a table for people, or with `--json` as one JSON object for programs. Errors are one line on
+standard error and exit code 2; nothing is half done.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from tacit import __version__
+from tacit.checks import TacitError
+from tacit.cli import accounting, experiments
+
+app = typer.Typer(
+    help="Learn which option works best from people whose answers you never see: bandits under distributed differential privacy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS = (
+    experiments.demo,
+    experiments.simulate,
+    experiments.compare,
+    experiments.plan,
+    experiments.reproduce,
+    experiments.algorithms,
+    accounting.calibrate,
+    accounting.privacy,
+    accounting.returning,
+    accounting.amplify,
+    accounting.audit,
+    accounting.corrections,
+)
+for command in COMMANDS:
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point: what cannot be done as asked becomes one line on standard error and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except TacitError as error:
+        _fail(str(error))
+    except (ArithmeticError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        _fail(f"a number is too large or too small to compute with ({reason}): use values nearer to 1, or scale the query")
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # the command line's own errors have it: an unknown option, a word for a number
+            raise
+        if len(sys.argv) < 2:
+            print(error.format_message())
+            raise SystemExit(2) from None
+        _fail(f"{error.format_message()} Try: tacit --help")
+    if isinstance(code, int) and code:
+        raise SystemExit(code)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"tacit: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
+) -> None:
+    del version
