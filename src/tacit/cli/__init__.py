@@ -13,7 +13,7 @@ import typer
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.cli import accounting, experiments
+from tacit.cli import accounting, experiments, simulating
 
 app = typer.Typer(
     help="Learn which option works best from people whose answers you never see: bandits under distributed differential privacy.",
@@ -25,8 +25,8 @@ app = typer.Typer(
 
 COMMANDS = (
     experiments.demo,
-    experiments.simulate,
-    experiments.compare,
+    simulating.simulate,
+    simulating.compare,
     experiments.plan,
     experiments.reproduce,
     experiments.algorithms,
