@@ -1,0 +1,356 @@
+"""Private prefix sums of vectors that many silos hold together: P = (R, S, A) for sums that are published again and again.
+
+At every step each silo sends one message about its data so far and the server learns the noisy sum over all silos and steps. Who adds the noise tells
+the trust models apart: `silo` (ZC24 Algorithm 2: each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
+opened), `shuffle` (as secagg, but through a shuffler of additive shares, or of bits for binomial noise: ZC24 Algorithm 5). What is opened is chosen by a
+`Factorization`. The schedule is fixed, so that when a silo speaks says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.checks import TacitError, integer, positive
+from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, GaussianLoss, View
+from tacit.privacy.nearly_gaussian import NearlyGaussianLoss
+from tacit.privacy.search import least
+from tacit.protocols.factorization import Factorization
+from tacit.protocols.splitting import SECURITY, shares_needed
+
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
+Trust = Literal["none", "silo", "secagg", "shuffle"]
+Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
+
+MODULUS_BITS = 64
+# the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite Gaussian; bits are paid for one by one
+ROUNDING = {"discrete-gaussian": 1e-3, "skellam": 9e-3, "binomial": 5e-2}
+RESERVE = {"discrete-gaussian": 5e-4, "skellam": 5e-3, "binomial": 5e-2}
+FITS: dict[Trust, tuple[Noise, ...]] = {
+    "none": ("none",),
+    "silo": ("gaussian", "discrete-gaussian"),
+    "secagg": ("discrete-gaussian", "skellam"),
+    "shuffle": ("discrete-gaussian", "skellam", "binomial", "gaussian"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixSums:
+    """A protocol for `silos` silos, each with vectors of `size` numbers per step; one person moves a step's vector by at most `sensitivity`.
+
+    `sigma` is the standard deviation of the noise in each opened number (of each silo's message where the trust is `silo`, or `shuffle` with Gaussian
+    noise). Integer noise works at `scale` units per 1; `largest` bounds |a number of one person|, to see that nothing wraps around 2^64.
+    """
+
+    shape: Factorization
+    silos: int
+    size: int
+    sensitivity: float
+    trust: Trust = "none"
+    noise: Noise = "none"
+    sigma: float = 0.0
+    scale: int = 1
+    people: int = 1  # per silo and step
+
+    def __post_init__(self) -> None:
+        integer("silos", self.silos, at_least=1)
+        integer("size", self.size, at_least=1)
+        positive("sensitivity", self.sensitivity, "the most that one person moves a step's vector, in l2 norm")
+        if self.noise not in FITS[self.trust]:
+            raise TacitError(f"noise is {self.noise!r}; under trust {self.trust} it must be one of {', '.join(FITS[self.trust])}")
+        if self.noise == "binomial" and self.shape.kind == "square-root":
+            raise TacitError("bits cannot be weighted by the coefficients of the square root: use the tree, or discrete-gaussian noise")
+        if self.shape.kind == "prefix" and self.trust == "shuffle":
+            raise TacitError(
+                "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): use the tree or the square root"
+            )
+        if self.noise != "none":
+            positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
+        if self.integral:
+            room = self.silos * self.people * float(self.shape.right.sum(axis=1).max()) * self.scale + 40 * self._total.std
+            if not room < 2.0 ** (MODULUS_BITS - 1):
+                raise TacitError(
+                    f"sums up to {room:.3g} do not fit a modulus of {MODULUS_BITS} bits: use a coarser scale than {self.scale}"
+                )
+
+    @property
+    def integral(self) -> bool:
+        """Whether messages are integers modulo 2^64."""
+        return self.noise in ("discrete-gaussian", "skellam", "binomial")
+
+    @property
+    def alone(self) -> bool:
+        """Whether each silo's noise suffices alone."""
+        return self.trust == "silo" or (self.trust == "shuffle" and self.noise == "gaussian")
+
+    @cached_property
+    def _total(self) -> NoiseLaw:
+        """The noise of one opened integer (of one message where each silo's noise suffices alone)."""
+        width = self.sigma * self.scale
+        if self.noise == "discrete-gaussian":
+            return DiscreteGaussian(width)
+        if self.noise == "skellam":
+            return Skellam(width**2)
+        bits = 2 * self.silos * math.ceil(2 * width**2 / self.silos)
+        return Binomial(bits)
+
+    @cached_property
+    def share(self) -> NoiseLaw:
+        """What one silo adds to one integer."""
+        if self.alone:
+            return self._total
+        if isinstance(self._total, DiscreteGaussian):
+            return DiscreteGaussian(float(self._total.sigma) / math.sqrt(self.silos))
+        return self._total.share(self.silos)
+
+    @property
+    def row_variance(self) -> float:
+        """The variance of the noise in one opened number, summed over silos."""
+        if self.noise == "none":
+            return 0.0
+        each = float(self._total.variance) / self.scale**2 if self.integral else self.sigma**2
+        return each * (self.silos if self.alone else 1)
+
+    @property
+    def variances(self) -> Floats:
+        """The variance of each number of each released prefix sum."""
+        return self.row_variance * self.shape.variances
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance between steps of a released number, exactly (rounding, at most `silos` units of 1/scale, aside)."""
+        return self.row_variance * self.shape.covariance
+
+    def movement(self, batches: int = 1, times: int = 1, silos: int = 1) -> float:
+        """The most that one person moves everything opened, in l2 norm and in units of 1, rounding included.
+
+        A person in at most `batches` steps, `times` times in each, at each of `silos` silos. Messages of silos whose noise is their own move
+        apart, so squares add up; one opened sum moves by all of it at once. Rounding moves each affected number of a silo by less than one unit.
+        """
+        exact = self.sensitivity * self.shape.movement(batches, times)
+        rows = min(self.shape.steps, batches * self.shape.rows_moved)
+        rounding = math.sqrt(self.size * rows) / self.scale if self.integral else 0.0
+        visited = integer("silos", silos, at_least=1)
+        return (exact + rounding) * (math.sqrt(visited) if self.alone else visited)
+
+    @property
+    def rounding_overhead(self) -> float:
+        """By what part rounding enlarges the movement."""
+        return self.movement() / (self.sensitivity * self.shape.movement()) - 1
+
+    def loss(self, batches: int = 1, times: int = 1, silos: int = 1) -> GaussianLoss | NearlyGaussianLoss:
+        """The loss of everything opened in all steps together, for such a person."""
+        if self.noise == "none":
+            raise TacitError("nothing hides what is sent: there is no guarantee without noise")
+        moved = self.movement(batches, times, silos)
+        if not self.integral:
+            return GaussianLoss(self.sigma, moved)
+        rows = min(self.shape.steps, batches * self.shape.rows_moved) * (silos if self.alone else 1)
+        shares = 1 if self.alone else self.silos
+        return NearlyGaussianLoss(self._total, moved * self.scale, self.size * rows, shares)
+
+    @property
+    def view(self) -> View:
+        """Whose view the guarantee bounds."""
+        return {"secagg": View.OPENED_SUM, "shuffle": View.SHUFFLED}.get(self.trust, View.SILO)
+
+    def slack(self, epsilon: float) -> float:
+        """What a shuffler of additive shares adds to δ, over all numbers opened."""
+        if self.trust != "shuffle" or self.noise in ("binomial", "gaussian"):
+            return 0.0
+        return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
+
+    def guarantee(self, delta: float, *, batches: int = 1, times: int = 1, silos: int = 1) -> ApproximateDP:
+        """(ε, δ) of the whole transcript, for a person in so many batches and silos."""
+        epsilon = self.loss(batches, times, silos).epsilon(delta)
+        if not math.isfinite(epsilon):
+            raise TacitError(f"this noise promises nothing at delta {delta:g}: use a finer scale than {self.scale}")
+        return ApproximateDP(epsilon, delta + self.slack(epsilon), view=self.view)
+
+    @property
+    def bits_per_message(self) -> int:
+        """How many bits one silo sends at one step (bits on the wire for binomial noise: levels and noise, for the largest node)."""
+        if self.noise == "binomial":
+            levels = 2 * self.people * int(self.shape.right.sum(axis=1).max()) * self.scale
+            return self.size * (levels + int(self.share.support[1]))
+        split = shares_needed(self.silos, 1 << MODULUS_BITS) if self.trust == "shuffle" and self.integral else 1
+        return self.size * MODULUS_BITS * split
+
+    def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
+        """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from the operating system."""
+        return Encoder(self, rng)
+
+    def decoder(self) -> Decoder:
+        """The server's side."""
+        return Decoder(self)
+
+    def simulator(self, rng: np.random.Generator) -> Simulator:
+        """All silos and the server at once, for simulation."""
+        return Simulator(self, rng)
+
+    def draw(self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0) -> Floats:
+        """One vector of noise less its mean: of an integer law, or normal of this spread."""
+        if law is None:
+            if rng is None:
+                raise TacitError("continuous Gaussian noise is for simulation: devices draw integers, use discrete-gaussian noise")
+            return spread * rng.standard_normal(self.size)
+        values = law.draw(self.size) if rng is None else np.asarray(law.sample(rng, self.size))
+        return values.astype(np.float64) - round(law.mean)
+
+
+def calibrated(
+    shape: Factorization, silos: int, size: int, sensitivity: float, trust: Trust, noise: Noise, target: ApproximateDP, *, people: int = 1
+) -> PrefixSums:
+    """The protocol with the least noise for a target, checked against it.
+
+    Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the sensitivity and the law is near enough to a Gaussian.
+    """
+    positive("epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb")
+    unit = _unit_sigma(target.epsilon, target.delta * (1 - RESERVE.get(noise, 0.0)))
+    draft = PrefixSums(
+        shape, silos, size, sensitivity, trust, noise, unit * sensitivity * shape.movement(), 1 if noise == "gaussian" else 4, people
+    )
+    if not draft.integral:
+        return draft
+    while True:
+        draft = replace(draft, scale=draft.scale * 2)
+        if draft.rounding_overhead > ROUNDING[noise]:
+            continue
+        draft = replace(draft, sigma=unit * draft.movement())
+        if _meets(draft, target):
+            return _trimmed(draft, target)
+
+
+def _unit_sigma(epsilon: float, delta: float) -> float:
+    return least(lambda s: GaussianLoss(s, 1.0).delta(epsilon) <= delta, 1.0)
+
+
+def _meets(protocol: PrefixSums, target: ApproximateDP) -> bool:
+    return protocol.loss().delta(target.epsilon) + protocol.slack(target.epsilon) <= target.delta
+
+
+def _trimmed(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
+    """The same with the part of δ that turned out not to be needed turned into less noise, if that holds."""
+    loss = protocol.loss()
+    spent = protocol.slack(target.epsilon) + (
+        loss.delta(target.epsilon) - GaussianLoss(loss.law.std, loss.sensitivity).delta(target.epsilon)
+        if isinstance(loss, NearlyGaussianLoss)
+        else 0.0
+    )
+    unit = _unit_sigma(target.epsilon, target.delta - 1.2 * spent)
+    trimmed = replace(protocol, sigma=unit * protocol.movement())
+    return trimmed if unit * protocol.movement() < protocol.sigma and _meets(trimmed, target) else protocol
+
+
+@dataclass(eq=False)
+class Encoder:
+    """One silo's randomizer R: takes the silo's vector of each step and says what to send. What it remembers never leaves the silo."""
+
+    protocol: PrefixSums
+    rng: np.random.Generator | None = None
+    history: list[Floats] = field(default_factory=list)
+    kept: list[Floats] = field(default_factory=list)  # noise of earlier nodes, where prefix sums are sent
+
+    def randomize(self, vector: Floats) -> Any:
+        """The message of the next step."""
+        p = self.protocol
+        if np.shape(vector) != (p.size,):
+            raise TacitError(f"a silo reported {np.shape(vector)} numbers; all silos report {p.size}: give every silo the same dimension")
+        if len(self.history) >= p.shape.steps:
+            raise TacitError(f"all {p.shape.steps} synchronisations are used up: the noise was made for no more")
+        # noise first: how long it takes says nothing of the data
+        noise = np.zeros(p.size) if p.noise == "none" else p.draw(p.share if p.integral else None, self.rng, p.sigma)
+        self.history.append(np.array(vector, dtype=float))
+        step = len(self.history)
+        if p.shape.kind == "prefix":
+            self.kept.append(noise)
+            data = np.sum(self.history, axis=0)
+            noise = p.shape.left[step - 1, :step] @ np.array(self.kept)
+        else:
+            data = p.shape.right[step - 1, :step] @ np.array(self.history)
+        if not p.integral:
+            return data + noise
+        return (np.rint(data * p.scale) + noise).astype(np.int64).view(np.uint64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the silo must keep between steps."""
+        return {"history": [v.tolist() for v in self.history], "kept": [v.tolist() for v in self.kept]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Back to a state of `to_dict`."""
+        self.history = [np.array(v) for v in state["history"]]
+        self.kept = [np.array(v) for v in state["kept"]]
+
+
+@dataclass(eq=False)
+class Decoder:
+    """Intermediary and analyzer: opens the sum of all messages of a step and puts the prefix sum together."""
+
+    protocol: PrefixSums
+    opened: list[Floats] = field(default_factory=list)
+
+    def combine(self, messages: list[Any]) -> Floats:
+        """The sum over silos, modulo 2^64 where messages are integers, read as a signed number and scaled back."""
+        p = self.protocol
+        if len(messages) != p.silos:
+            raise TacitError(f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of them, so nothing was opened")
+        if any(np.shape(message) != (p.size,) for message in messages):
+            raise TacitError(
+                f"silos sent {sorted({np.shape(m) for m in messages})} numbers; all send {p.size}: do they have one dimension?"
+            )
+        if not p.integral:
+            return np.asarray(np.sum(messages, axis=0), dtype=float)
+        return np.sum(np.array(messages, dtype=np.uint64), axis=0, dtype=np.uint64).view(np.int64) / p.scale
+
+    def open(self, messages: list[Any]) -> Floats:
+        """The next private prefix sum."""
+        return self.analyze(self.combine(messages))
+
+    def analyze(self, opened: Floats) -> Floats:
+        """Applies the left factor to what was opened so far; post-processing, free of charge."""
+        self.opened.append(opened)
+        if self.protocol.shape.kind == "prefix":
+            return opened
+        step = len(self.opened)
+        result: Floats = self.protocol.shape.left[step - 1, :step] @ np.array(self.opened)
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was opened: public."""
+        return {"opened": [v.tolist() for v in self.opened]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Back to a state of `to_dict`."""
+        self.opened = [np.array(v) for v in state["opened"]]
+
+
+@dataclass(eq=False)
+class Simulator:
+    """The same law as all encoders and the decoder (rounding once, not once per silo), at a cost that does not grow with silos."""
+
+    protocol: PrefixSums
+    rng: np.random.Generator
+    total: Floats | None = None
+    noise: list[Floats] = field(default_factory=list)
+
+    def step(self, vector: Floats) -> Floats:
+        """The next private prefix sum, given the sum of all silos' vectors of this step."""
+        p = self.protocol
+        self.total = vector if self.total is None else self.total + vector
+        if p.noise == "none":
+            return self.total
+        spread = math.sqrt(p.row_variance)
+        if p.integral and not p.alone:
+            drawn = p.draw(p._total, self.rng) / p.scale
+        else:
+            drawn = p.draw(None, self.rng, spread)
+        self.noise.append(drawn)
+        step = len(self.noise)
+        return self.total + p.shape.left[step - 1, :step] @ np.array(self.noise)
