@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from tacit import __version__
+from tacit import __version__, experiments
 from tacit.checks import TacitError
 
 if TYPE_CHECKING:
@@ -296,29 +296,32 @@ def corrections(as_json: JsonOption = False) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the picture.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
     as_json: JsonOption = False,
 ) -> None:
-    """The noise each trust model needs for the same promise: a table and a picture."""
+    """What the trust models cost at the same promise, in noise and in regret: two tables, two pictures."""
     from tacit import demo as demonstration
 
     rows = demonstration.noise_table()
     out.mkdir(parents=True, exist_ok=True)
-    picture = out / "noise.png"
-    demonstration.draw(rows, picture)
+    noise, regret = out / "noise.png", out / "regret.png"
+    demonstration.draw(rows, noise)
+    results = demonstration.regret_results()
+    demonstration.draw_regret(results, regret)
     if as_json:
-        print(json.dumps({"rows": rows, "picture": str(picture)}))
+        summaries = {label: result.summary() for label, result in results.items()}
+        print(json.dumps({"noise": rows, "regret": summaries, "pictures": [str(noise), str(regret)]}))
         return
     sizes = demonstration.SIZES
     names = dict.fromkeys(str(row["trust"]) for row in rows)
     body: list[list[Any]] = [[name, *(row["std"] for row in rows if row["trust"] == name)] for name in names]
     body.append(["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])])
-    _table(
-        "standard deviation of the noise in the mean, by people in the batch",
-        ["trust model", *(f"{n:,}" for n in sizes)],
-        body,
-    )
-    print(f"picture: {picture}")
+    _table("standard deviation of the noise in the mean, by people in the batch", ["trust model", *(f"{n:,}" for n in sizes)], body)
+    ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
+    lost = [[label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.guarantee.split(":")[0]] for label, r in ordered]
+    title = f"regret on one problem, {demonstration.HORIZON:,} users, {demonstration.RUNS} runs: what is lost while learning"
+    _table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
+    print(f"pictures: {noise} {regret}")
 
 
 def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
@@ -425,6 +428,10 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+for command in (experiments.simulate, experiments.compare, experiments.plan, experiments.reproduce, experiments.algorithms):
+    app.command()(command)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""The first thing to run: how much noise each trust model needs for the same promise, as a table and a picture.
+"""The first thing to run: what the trust models cost at the same promise, in noise and in regret.
 
-For batches of growing size it calibrates every trust model to one guarantee and shows the standard deviation of the noise in the estimated
-mean. Only the local model, which trusts nobody, pays with a curve of another slope.
+The first picture calibrates every trust model to one guarantee and shows the noise in an estimated mean, by size of the batch. The second
+runs one bandit problem under each of them and shows what is lost while learning. Both come with their table.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from tacit.checks import TacitError
+from tacit.papers.arms import Problem, Task, simulate
 from tacit.privacy import ApproximateDP, PureDP, calibrate
+from tacit.simulation import Result
+from tacit.simulation.pictures import Panel, draw_panels, pyplot
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 EPSILON, DELTA = 1.0, 1e-5
@@ -48,6 +51,24 @@ def trust_models() -> dict[str, Callable[[int], float]]:
     }
 
 
+MEANS = (0.55, 0.5, 0.5, 0.45, 0.45, 0.4)
+HORIZON, RUNS = 10**6, 10
+
+
+def regret_results() -> dict[str, Result]:
+    """One problem at (ε, 0)-DP under each trust model, the published algorithm beside ours, and no privacy for comparison."""
+    problem = Problem(len(MEANS), HORIZON, epsilon=EPSILON)
+    tasks = {
+        "no privacy at all (KL-UCB)": Task("klucb", problem, means=MEANS),
+        "trusted server": Task("private-klucb", replace(problem, trust="central"), means=MEANS),
+        "secure aggregation": Task("private-klucb", replace(problem, trust="secagg"), means=MEANS),
+        "shuffler": Task("private-klucb", replace(problem, trust="shuffle"), means=MEANS),
+        "nobody trusted (local)": Task("private-klucb", replace(problem, trust="local"), means=MEANS),
+        "secure aggregation, as published (Dist-DP-SE)": Task("dist-dp-se", replace(problem, setting="paper"), means=MEANS),
+    }
+    return {label: simulate(task, runs=RUNS) for label, task in tasks.items()}
+
+
 def noise_table() -> list[dict[str, float | str]]:
     """One row per trust model and batch size: `trust`, `users`, `std`, `sampling_std`."""
     rows: list[dict[str, float | str]] = []
@@ -58,13 +79,7 @@ def noise_table() -> list[dict[str, float | str]]:
 
 def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     """The table as a picture."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise TacitError("drawing needs matplotlib: pip install 'tacit[plot]'") from error
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     figure, axes = plt.subplots(figsize=(9, 5.2), layout="constrained")
     styles = {"secure aggregation, Pólya shares, pure": ("--", 4.5), "local, nobody trusted, pure": ("-", 2.0)}
     for name in dict.fromkeys(str(row["trust"]) for row in rows):
@@ -95,3 +110,9 @@ def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     axes.legend(frameon=False, fontsize=9)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def draw_regret(results: dict[str, Result], path: Path) -> None:
+    """The regret of every trust model, against users."""
+    title = f"One problem with {len(MEANS)} options, ε = {EPSILON:g}: what is lost while learning"
+    draw_panels([Panel("", results)], path, time_average=False, title=title)

@@ -37,7 +37,8 @@ class Environment(ABC):
     @property
     def gaps(self) -> Floats:
         """How much worse than the best each arm is."""
-        return self.means.max() - self.means
+        best: float = self.means.max()
+        return best - self.means
 
     @abstractmethod
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:

@@ -60,7 +60,8 @@ class Replay(Environment):
             wrong = (array < 0) | (array > 1)
             if wrong.any() and not clip:
                 raise TacitError(
-                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as {array[wrong][0]:g}: rescale them, or clip them with clip=True"
+                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as {array[wrong][0]:g}: rescale them, "
+                    "or clip them with clip=True"
                 )
             outside += int(wrong.sum())
         tables = [np.unique(np.clip(array, 0.0, 1.0), return_counts=True) for array in arrays]

@@ -72,9 +72,11 @@ class ClippedGaussian(ContinuousEnvironment):
 
         def integral(x: Floats) -> Floats:
             z = (x - self.centres[arm]) / self.sigma
-            return self.sigma * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+            result: Floats = self.sigma * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+            return result
 
-        return integral(c) - integral(np.zeros(1))[0]
+        at_zero: float = integral(np.zeros(1))[0]
+        return integral(c) - at_zero
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Binomial noise: what the shuffle protocols add, one bit at a time.
 
-Users send noise bits next to their data bits; the shuffler leaves only the number of ones. Fair bits come from one population
-count of operating-system randomness.
+Users send noise bits next to their data bits; the shuffler leaves only the number of ones. Fair bits come from one
+population count of operating-system randomness; biased ones are counted by inverting the exact distribution function.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import Number, integer, positive, probability
-from tacit.noise.coins import Chance, random_bits
-from tacit.noise.law import Floats, Integers, NoiseLaw, refuse_power
+from tacit.noise.coins import random_bits
+from tacit.noise.inversion import Inversion, rational_side
+from tacit.noise.law import Floats, Integers, NoiseLaw, plain, refuse_power
 from tacit.noise.special import deviance, stirling_error
 
 _CHUNK = 1 << 20
+_MOST_BITS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Binomial(NoiseLaw):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", integer("n", self.n, at_least=1, remedy="a binomial law needs at least one bit"))
         probability("p", self.p, "fair bits have p = 1/2")
+        object.__setattr__(self, "p", plain(self.p))
 
     @property
     def mean(self) -> float:
@@ -65,21 +69,26 @@ class Binomial(NoiseLaw):
         inside = (x >= 0) & (x <= n)
         interior = (x > 0) & (x < n)
         y = np.where(interior, x, n / 2)
+        mean = self.n * Fraction(self.p)
+        excess = (y - self.mean) - float(mean - Fraction(self.mean))
         value = (
             stirling_error(np.asarray(n))
             - stirling_error(y)
             - stirling_error(n - y)
-            - deviance(y, n * p)
-            - deviance(n - y, n * (1 - p))
+            - deviance(y, n * p, excess)
+            - deviance(n - y, n * (1 - p), -excess)
             + 0.5 * np.log(n / (2 * math.pi * y * (n - y)))
         )
         ends = np.where(x == 0, n * math.log1p(-p), n * math.log(p))
         return np.where(interior, value, np.where(inside, ends, -np.inf))
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """n ln(1 - p + p e^s)."""
+        """n ln(1 - p + p e^s), from the side where nothing overflows or cancels."""
         s = np.asarray(s, dtype=float)
-        return self.n * np.logaddexp(math.log1p(-float(self.p)), math.log(self.p) + s)
+        p = float(self.p)
+        falling = np.expm1(-np.abs(s))
+        result: Floats = self.n * np.where(s <= 0, np.log1p(p * falling), s + np.log1p((1 - p) * falling))
+        return result
 
     def power(self, times: Number) -> Binomial:
         """More or fewer bits of the same bias; a part must leave a whole number of bits."""
@@ -97,14 +106,26 @@ class Binomial(NoiseLaw):
         return rng.binomial(self.n, float(self.p), size)
 
     def _draw_one(self) -> int:
-        if self.symmetric:
+        if self._popcount:
             return random_bits(self.n).bit_count()
-        coin = Chance(Fraction(self.p))
-        return sum(coin.flip() for _ in range(self.n))
+        return sum(part.draw() for part in self._parts)
+
+    @cached_property
+    def _popcount(self) -> bool:
+        """Whether the bits are fair and few enough to be drawn one by one, in one go."""
+        return self.symmetric and self.n <= _MOST_BITS
+
+    @cached_property
+    def _parts(self) -> list[Inversion]:
+        """The bits in groups whose sums have a standard deviation of at most 4,096, so that tables stay small."""
+        p = Fraction(self.p)
+        groups = -(-(self.n * p * (1 - p)) // (1 << 24))
+        size, larger = divmod(self.n, groups)
+        return [ones(size + (i < larger), p) for i in range(groups)]
 
     def _draw_many(self, size: int) -> Integers:
-        """Fair bits in bulk: population counts of operating-system bytes. Biased ones one by one."""
-        if not self.symmetric:
+        """Fair bits in bulk: population counts of operating-system bytes. Others one by one."""
+        if not self._popcount:
             return super()._draw_many(size)
         words, spare = divmod(self.n, 64)
         result = np.zeros(size, dtype=np.int64)
@@ -118,3 +139,15 @@ class Binomial(NoiseLaw):
                 bits = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
                 part += np.bitwise_count(bits >> np.uint64(64 - spare))
         return result
+
+
+@lru_cache(maxsize=64)
+def ones(n: int, p: Fraction) -> Inversion:
+    """Exact draws of Bin(n, p): neighbouring weights have the ratio (n-k+1) p / (k (1-p))."""
+    yes, no = p.numerator, p.denominator - p.numerator
+    mode = (n + 1) * yes // p.denominator
+    return Inversion(
+        mode,
+        left=rational_side(lambda j: ((mode - j + 1) * no, (n - mode + j) * yes)),
+        right=rational_side(lambda j: ((n - mode - j + 1) * yes, (mode + j) * no)),
+    )

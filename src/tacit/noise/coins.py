@@ -1,10 +1,10 @@
 """Exact coins from the operating system's randomness: integers only, no floating point anywhere.
 
 A coin with an irrational bias such as e^{-1/3} is flipped by revealing the binary digits of a uniform number until they
-differ from the digits of the bias. The digits of the bias come from rational bounds on the exponential, refined as far as a
-flip needs (which is past 64 bits once in 2^63 flips), so the coin's law is exact, not rounded. The rejection samplers built on
-these coins follow Canonne, Kamath & Steinke 2020 (CKS20). Running time depends on what is drawn: draw noise before the
-reward is known.
+differ from the digits of the bias. The digits of the bias come from rational bounds on the exponential, refined as far
+as a flip needs (which is past 64 bits once in 2^63 flips), so the coin's law is exact, not rounded. The rejection
+samplers built on these coins follow Canonne, Kamath & Steinke 2020 (CKS20). Running time depends on what is drawn: draw
+noise before the reward is known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+
+from tacit.checks import TacitError, as_fraction
 
 WORD = 64
 _REFILL = 512
@@ -43,11 +45,9 @@ def below(bound: int) -> int:
 
 def random_bits(count: int) -> int:
     """`count` fair bits as one integer."""
-    value = 0
-    while count >= WORD:
-        value = (value << WORD) | word()
-        count -= WORD
-    return (value << count) | (word() >> (WORD - count)) if count else value
+    if count > WORD:
+        return int.from_bytes(os.urandom(-(-count // 8)), "little") >> (-count % 8)
+    return word() >> (WORD - count) if count else 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Chance:
     """The probability `factor` · e^{-`rate`} as an exact value: what a device can flip without rounding.
 
     >>> float(Chance(Fraction(1), Fraction(1, 10)))
-    0.9048374180359595
+    0.9048374180359596
     >>> Chance(Fraction(1, 2)).bounds(8)
     (128, 128)
     """
@@ -63,9 +63,19 @@ class Chance:
     factor: Fraction
     rate: Fraction = Fraction(0)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", as_fraction("factor", self.factor))
+        object.__setattr__(self, "rate", as_fraction("rate", self.rate))
+        if not 0 <= self.factor <= 1 or self.rate < 0:
+            raise TacitError(
+                f"factor is {self.factor} and rate is {self.rate}; a chance of factor times e^-rate needs a factor "
+                "between 0 and 1 and a rate of at least 0"
+            )
+
     def __float__(self) -> float:
-        low, _ = self.bounds(128)
-        return float(Fraction(low, 1 << 128))
+        bits = 128 + 2 * int(self.rate) + self.factor.denominator.bit_length()
+        low, _ = self.bounds(min(bits, 2048))
+        return float(Fraction(low, 1 << min(bits, 2048)))
 
     def bounds(self, bits: int) -> tuple[int, int]:
         """Integers with low <= probability · 2^bits <= high and high - low at most 2."""
@@ -140,7 +150,7 @@ def exp_bounds(rate: Fraction, bits: int) -> tuple[int, int]:
 
 
 def flip_exp(rate: Fraction) -> bool:
-    """True with probability e^{-rate}: CKS20 Algorithm 1, for rates that are met once and not worth expanding in digits."""
+    """True with probability e^{-rate}: CKS20 Algorithm 1, for rates that are met once."""
     numerator, denominator = rate.numerator, rate.denominator
     for _ in range(numerator // denominator):
         if not ONE_OVER_E.flip():

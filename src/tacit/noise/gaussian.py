@@ -1,26 +1,30 @@
 """Discrete Gaussian noise, and what a sum of its shares looks like.
 
-P[X = k] proportional to e^{-k²/(2σ²)}. The law is not divisible: a sum of n discrete Gaussians is not quite a discrete Gaussian.
-How close it is, Kairouz, Liu & Steinke 2021 bound (`sum_divergence`); for moderate sizes `power` gives the exact law of the sum.
-See CZ23 Theorem 4 and CORRECTIONS 11.
+P[X = k] proportional to e^{-k²/(2σ²)}. The law is not divisible: a sum of n discrete Gaussians is not quite a discrete
+Gaussian. How close it is, Kairouz, Liu & Steinke 2021 bound (`sum_divergence`); for moderate sizes `power` gives the
+exact law of the sum. See CZ23 Theorem 4 and CORRECTIONS 11.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import Number, integer, positive
-from tacit.noise.coins import flip_exp
-from tacit.noise.laplace import DiscreteLaplace
-from tacit.noise.law import Floats, NoiseLaw, refuse_power
+from tacit.noise.coins import exp_bounds, flip_exp
+from tacit.noise.inversion import Inversion
+from tacit.noise.laplace import DiscreteLaplace, draw_laplace
+from tacit.noise.law import Floats, NoiseLaw, plain, refuse_power
 from tacit.noise.table import Table, convolution_power
+
+LARGEST_INVERTED = 256  # sigma up to which a draw looks up a table, which takes about 20 sigma entries
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class DiscreteGaussian(NoiseLaw):
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma, "a discrete Gaussian needs a positive standard deviation")
+        object.__setattr__(self, "sigma", plain(self.sigma))
 
     @property
     def mean(self) -> float:
@@ -48,7 +53,8 @@ class DiscreteGaussian(NoiseLaw):
         s = float(self.sigma)
         j = np.arange(1, 13, dtype=float)
         if s < 1.0:
-            terms = np.exp(-j * j / (2 * s * s))
+            with np.errstate(over="ignore"):
+                terms = np.exp(-((j / s) ** 2) / 2)
             return 1 + 2 * float(terms.sum()), 2 * float((j * j * terms).sum())
         dual = np.exp(-2 * (math.pi * s * j) ** 2)
         total = math.sqrt(2 * math.pi) * s * (1 + 2 * float(dual.sum()))
@@ -73,11 +79,19 @@ class DiscreteGaussian(NoiseLaw):
         j = np.arange(-40, 41, dtype=float) if sigma < 1 else np.arange(1, 7, dtype=float)
         if sigma < 1:
             offset = (centre - np.round(centre))[..., None]
-            shifted = np.exp(-((j - offset) ** 2) / (2 * sigma**2)).sum(axis=-1)
+            exponents = -(((j - offset) / sigma) ** 2) / 2
+            peak = exponents.max(axis=-1)
+            log_shifted = peak + np.log(np.exp(exponents - peak[..., None]).sum(axis=-1))
         else:
             waves = np.cos(2 * math.pi * centre[..., None] * j) * np.exp(-2 * (math.pi * sigma * j) ** 2)
-            shifted = math.sqrt(2 * math.pi) * sigma * (1 + 2 * waves.sum(axis=-1))
-        return s * centre / 2 + np.log(shifted) - math.log(self._sums[0])
+            log_shifted = math.log(math.sqrt(2 * math.pi) * sigma) + np.log1p(2 * waves.sum(axis=-1))
+        result: Floats = s * centre / 2 + log_shifted - math.log(self._sums[0])
+        return result
+
+    @cached_property
+    def _inverted(self) -> Inversion | None:
+        square = Fraction(self.sigma) ** 2
+        return gaussian(square) if square <= LARGEST_INVERTED**2 else None
 
     def power(self, times: Number) -> NoiseLaw:
         """The exact law of a sum of whole copies, as a table. A discrete Gaussian does not divide."""
@@ -85,8 +99,9 @@ class DiscreteGaussian(NoiseLaw):
             raise refuse_power(
                 self,
                 times,
-                "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma / sqrt(n)) and account for the "
-                "sum with calibrate('discrete-gaussian', shares=n), or use Skellam noise, which divides exactly",
+                "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma / sqrt(n)) and "
+                "account for the sum with calibrate('discrete-gaussian', shares=n), or use Skellam noise, which "
+                "divides exactly",
             )
         count = integer("copies", times, at_least=1)
         return self if count == 1 else Table.of(*convolution_power(self, count))
@@ -109,22 +124,42 @@ class DiscreteGaussian(NoiseLaw):
         return values.reshape(size) if size is not None else values[0]
 
     def _draw_one(self) -> int:
-        """CKS20 Algorithm 3: a discrete Laplace proposal, accepted with probability e^{-(|y| - σ²/t)² / (2σ²)}."""
+        """By inversion; for a large sigma by CKS20 Algorithm 3: a discrete Laplace proposal of scale t, accepted with
+        probability e^{-(|y| - σ²/t)² / (2σ²)}.
+        """
+        if self._inverted:
+            return self._inverted.draw()
         square = Fraction(self.sigma) ** 2
         scale = math.isqrt(square.numerator // square.denominator) + 1
-        proposal = DiscreteLaplace(scale)
         while True:
-            y = proposal.draw()
+            y = draw_laplace(scale, 1)
             if flip_exp((abs(y) - square / scale) ** 2 / (2 * square)):
                 return y
 
 
-def sum_divergence(sigma: float, n: int) -> float:
-    """How far a sum of n discrete Gaussians of this sigma is from DiscreteGaussian(√n sigma): a bound on |ln ratio| at every point.
+@lru_cache(maxsize=64)
+def gaussian(square: Fraction) -> Inversion:
+    """Exact draws for this sigma²: the weight at ±j is e^{-(2j-1)/(2σ²)} times that of the neighbour towards zero."""
 
-    10 Σ_{k=1}^{n-1} e^{-2π² σ² k/(k+1)}, for sigma >= 1/2 (Kairouz, Liu & Steinke 2021, Corollary 12). It grows with n: at
-    sigma = 1 and n = 10^9 it says nothing, from sigma = 2 on it is negligible. Cost is constant: past k = 10,000 the terms are
-    bounded by the value at infinity times a factor.
+    def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
+        one = low = high = 1 << guard
+        ratio_low, ratio_high = exp_bounds(1 / (2 * square), guard)
+        factor_low, factor_high = exp_bounds(1 / square, guard)
+        while True:
+            low, high = low * ratio_low >> guard, -(-high * ratio_high >> guard)
+            ratio_low, ratio_high = ratio_low * factor_low >> guard, -(-ratio_high * factor_high >> guard)
+            yield low, high, -(-high * ratio_high // (one - ratio_high)) if ratio_high < one else None
+
+    return Inversion(0, left=side, right=side)
+
+
+def sum_divergence(sigma: float, n: int) -> float:
+    """How far a sum of n discrete Gaussians of this sigma is from DiscreteGaussian(√n sigma): a bound on |ln ratio| at
+    every point.
+
+    10 Σ_{k=1}^{n-1} e^{-2π² σ² k/(k+1)}, for sigma >= 1/2 (Kairouz, Liu & Steinke 2021, Corollary 12). It grows with n:
+    at sigma = 1 and n = 10^9 it says nothing, from sigma = 2 on it is negligible. Cost is constant: past k = 10,000 the
+    terms are bounded by the value at infinity times a factor.
 
     >>> sum_divergence(2.0, 1000) < 1e-16
     True

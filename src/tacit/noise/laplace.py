@@ -1,8 +1,8 @@
 """Discrete Laplace noise and the Pólya shares that it divides into.
 
-A discrete Laplace variable is a difference of two geometric ones; a geometric variable is infinitely divisible into Pólya
-(negative binomial) shares. So n people who each add a difference of two Pólya(1/n) variables add discrete Laplace noise
-together, and nobody is trusted with all of it. See CZ23 Fact 1; Goryczka & Xiong 2015, Theorem 5.1.
+A discrete Laplace variable is a difference of two geometric ones; a geometric variable is infinitely divisible into
+Pólya (negative binomial) shares. So n people who each add a difference of two Pólya(1/n) variables add discrete Laplace
+noise together, and nobody is trusted with all of it. See CZ23 Fact 1; Goryczka & Xiong 2015, Theorem 5.1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from scipy.special import gammaln
 
 from tacit.checks import Number, TacitError, as_fraction, positive, probability
 from tacit.noise.coins import ONE_OVER_E, WORD, Chance, below, flip_exp, random_bits, word
-from tacit.noise.law import Floats, NoiseLaw
-from tacit.noise.special import log_gamma_ratio
+from tacit.noise.law import Floats, NoiseLaw, plain
+from tacit.noise.special import deviance, log_gamma_ratio, stirling_error
 
 LONGEST_TABLE = 20_000_000
+MOST_THRESHOLDS = 1 << 16
+SADDLE_FROM = 16.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class DiscreteLaplace(NoiseLaw):
 
     def __post_init__(self) -> None:
         positive("scale", self.scale, "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon")
+        object.__setattr__(self, "scale", plain(self.scale))
 
     @property
     def mean(self) -> float:
@@ -49,12 +53,15 @@ class DiscreteLaplace(NoiseLaw):
 
     @property
     def variance(self) -> float:
-        """2p / (1-p)^2 with p = e^{-1/scale}, which is 1 / (2 sinh(1/(2 scale))^2)."""
-        return 0.5 / math.sinh(0.5 / float(self.scale)) ** 2
+        """2p / (1-p)^2 with p = e^{-1/scale}."""
+        rate = 1 / float(self.scale)
+        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
         """ln tanh(1/(2 scale)) - |k| / scale."""
-        return math.log(math.tanh(0.5 / float(self.scale))) - np.abs(np.asarray(k, dtype=float)) / float(self.scale)
+        scale = float(self.scale)
+        result: Floats = math.log(math.tanh(0.5 / scale)) - np.abs(np.asarray(k, dtype=float)) / scale
+        return result
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """ln of (1-p)^2 / ((1 - p e^s)(1 - p e^-s)), for |s| < 1/scale."""
@@ -85,19 +92,24 @@ class DiscreteLaplace(NoiseLaw):
         return Chance(Fraction(1), 1 / Fraction(self.scale))
 
     def _draw_one(self) -> int:
-        """CKS20 Algorithm 2: a geometric magnitude in units of the scale's numerator, divided down, with a sign."""
-        numerator, denominator = Fraction(self.scale).as_integer_ratio()
-        while True:
-            remainder = below(numerator)
-            if not flip_exp(Fraction(remainder, numerator)):
-                continue
-            whole = 0
-            while ONE_OVER_E.flip():
-                whole += 1
-            magnitude = (remainder + numerator * whole) // denominator
-            negative = random_bits(1)
-            if magnitude or not negative:
-                return -magnitude if negative else magnitude
+        return draw_laplace(*Fraction(self.scale).as_integer_ratio())
+
+
+def draw_laplace(numerator: int, denominator: int) -> int:
+    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2): a geometric magnitude in units of the
+    numerator, divided down, with a sign; minus zero is thrown away.
+    """
+    while True:
+        remainder = below(numerator)
+        if not flip_exp(Fraction(remainder, numerator)):
+            continue
+        whole = 0
+        while ONE_OVER_E.flip():
+            whole += 1
+        magnitude = (remainder + numerator * whole) // denominator
+        negative = random_bits(1)
+        if magnitude or not negative:
+            return -magnitude if negative else magnitude
 
 
 @dataclass(frozen=True)
@@ -115,11 +127,12 @@ class Polya(NoiseLaw):
 
     def __post_init__(self) -> None:
         positive("r", self.r, "a share of one of n people has r = 1/n")
-        if isinstance(self.beta, Chance):
-            if not 0 < self.beta.factor <= 1 or self.beta.rate < 0 or self._rate <= 0:
-                raise TacitError(f"beta is {self.beta!r}; it must lie strictly between 0 and 1")
-        else:
+        object.__setattr__(self, "r", plain(self.r))
+        if not isinstance(self.beta, Chance):
             probability("beta", self.beta, "for discrete Laplace noise of scale b it is e^(-1/b)")
+            object.__setattr__(self, "beta", plain(self.beta))
+        elif self.beta.factor == 0 or (self.beta.factor == 1 and self.beta.rate == 0):
+            raise TacitError(f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it is e^(-1/b)")
 
     @property
     def log_concave(self) -> bool:  # type: ignore[override]
@@ -139,26 +152,41 @@ class Polya(NoiseLaw):
     @cached_property
     def _rate(self) -> float:
         """-ln β."""
-        if isinstance(self.beta, Chance):
-            return float(self.beta.rate) - math.log(self.beta.factor)
-        return -math.log(self.beta)
+        factor, rate = (self.beta.factor, self.beta.rate) if isinstance(self.beta, Chance) else (Fraction(self.beta), 0)
+        if factor > Fraction(1, 2):
+            return float(rate) - math.log1p(float(factor - 1))
+        return float(rate) + math.log(factor.denominator) - math.log(factor.numerator)
 
     @property
     def mean(self) -> float:
         """r β / (1-β)."""
-        return float(self.r) / math.expm1(self._rate)
+        return float(self.r) * math.exp(-self._rate) / -math.expm1(-self._rate)
 
     @property
     def variance(self) -> float:
         """r β / (1-β)^2."""
-        return float(self.r) * 0.25 / math.sinh(self._rate / 2) ** 2
+        return float(self.r) * math.exp(-self._rate) / math.expm1(-self._rate) ** 2
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k], elementwise."""
+        """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which does not cancel."""
         x = np.asarray(k, dtype=float)
         r = float(self.r)
-        with np.errstate(invalid="ignore"):
-            inside = log_gamma_ratio(x, r) - gammaln(r) - x * self._rate + r * math.log(-math.expm1(-self._rate))
+        beta, rest = math.exp(-self._rate), -math.expm1(-self._rate)
+        if r < SADDLE_FROM:
+            y = np.maximum(x, 0.0)
+            inside = log_gamma_ratio(y, r) - gammaln(r) - y * self._rate + r * math.log(rest)
+        else:
+            y = np.where(x > 0, x, r)
+            excess = y * rest - r * beta
+            inside = (
+                stirling_error(y + r)
+                - stirling_error(y)
+                - stirling_error(np.asarray(r))
+                - deviance(y, (y + r) * beta, excess)
+                - deviance(np.full_like(y, r), (y + r) * rest, -excess)
+                - 0.5 * np.log(2 * math.pi * y * (y / r + 1))
+            )
+            inside = np.where(x == 0, r * math.log(rest), inside)
         return np.where(x >= 0, inside, -np.inf)
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
@@ -174,10 +202,15 @@ class Polya(NoiseLaw):
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Poisson with a gamma mean."""
-        return rng.poisson(rng.gamma(float(self.r), 1 / math.expm1(self._rate), size))
+        return rng.poisson(rng.gamma(float(self.r), math.exp(-self._rate) / -math.expm1(-self._rate), size))
 
-    def _remaining(self, terms: Floats) -> float:  # noqa: ARG002
-        return 1 / math.expm1(self._rate) * max(1.0, float(self.r))
+    def _remaining(self, terms: Floats) -> float:
+        """For r < 1, where the law is log-convex: outward ratios stay below β. Inward nothing is known."""
+        if self.log_concave:
+            return super()._remaining(terms)
+        if len(terms) > 1 and terms[-1] > terms[-2]:
+            return math.inf
+        return math.exp(-self._rate) / -math.expm1(-self._rate)
 
     def _draw_one(self) -> int:
         return self._walk.draw()
@@ -191,8 +224,8 @@ class Polya(NoiseLaw):
 class PolyaDifference(NoiseLaw):
     """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: what r parts of discrete Laplace noise add up to.
 
-    With r = 1/n it is the share of one of n people; with r = 0.8 it is what is left of the noise when a fifth of the shares is
-    missing; with r = n it is what n people add who each add discrete Laplace noise of their own.
+    With r = 1/n it is the share of one of n people; with r = 0.8 it is what is left of the noise when a fifth of the
+    shares is missing; with r = n it is what n people add who each add discrete Laplace noise of their own.
 
     >>> law = DiscreteLaplace(10).share(4).power(4)
     >>> bool(np.isclose(law.log_pmf(3), DiscreteLaplace(10).log_pmf(3)))
@@ -203,7 +236,9 @@ class PolyaDifference(NoiseLaw):
     beta: Number | Chance
 
     def __post_init__(self) -> None:
-        Polya(self.r, self.beta)
+        half = Polya(self.r, self.beta)
+        object.__setattr__(self, "r", half.r)
+        object.__setattr__(self, "beta", half.beta)
 
     @property
     def _half(self) -> Polya:
@@ -227,13 +262,19 @@ class PolyaDifference(NoiseLaw):
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
         """ln P[X = k] from a table of ratios; cost grows with the largest |k| and with 45 times the scale."""
         index = np.abs(np.asarray(k)).astype(np.int64)
-        longest = int(index.max()) if index.size else 0
-        return polya_difference_table(float(self.r), self._half._rate, 1 << longest.bit_length())[index]
+        r, rate = float(self.r), self._half._rate
+        # e^-45 is lost in the sum of all terms; 12 standard deviations hold the bulk of a sum of many copies
+        longest = math.ceil(45 / rate + 12 * self.std)
+        while index.size and longest < index.max():
+            longest *= 2
+        result: Floats = polya_difference_table(r, rate, longest)[index]
+        return result
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The sum of both halves' at s and -s."""
         s = np.asarray(s, dtype=float)
-        return self._half.log_mgf(s) + self._half.log_mgf(-s)
+        result: Floats = self._half.log_mgf(s) + self._half.log_mgf(-s)
+        return result
 
     def power(self, times: Number) -> NoiseLaw:
         """Pólya differences of one β add up in r; r = 1 is discrete Laplace."""
@@ -255,35 +296,37 @@ class PolyaDifference(NoiseLaw):
 
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return self._half._walk
+        return polya_walk(Fraction(self.r), self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)))
 
 
 @lru_cache(maxsize=8)
 def polya_difference_table(r: float, rate: float, longest: int) -> Floats:
-    """ln P[X = k] for k = 0..longest (at least), X the difference of two Pólya(r, e^{-rate}) variables.
+    """ln P[X = k] for k = 0..longest, X the difference of two Pólya(r, e^{-rate}) variables; `longest` holds all but
+    e^-45.
 
     The generating function ((1-β)² / ((1-βz)(1-β/z)))^r obeys a first-order differential equation, so neighbouring
     probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The law is the solution that vanishes at
-    infinity; its ratios p(k)/p(k-1) come from the backward recursion, which forgets its start by β² a step and has no
-    cancellation. The sum of all terms gives p(0).
+    infinity; its ratios p(k)/p(k-1) come from the backward recursion, which forgets its start by β² a step. They are
+    close to β, so it runs on the defects e(k) = 1 - p(k)/(β p(k-1)), which keeps the digits that a long product needs.
+    The sum of all terms gives p(0).
     """
-    beta = math.exp(-rate)
-    spread = math.sqrt(2 * r) / (2 * math.sinh(rate / 2))
-    needed = max(longest, math.ceil(45 / rate + 12 * spread))
-    start = needed + math.ceil(20 / rate) + 50
+    start = longest + math.ceil(20 / rate) + 50
     if start > LONGEST_TABLE:
         raise TacitError(
-            f"a Pólya difference with r = {r:g} and scale {1 / rate:g} needs a table of {start:,} terms, over {LONGEST_TABLE:,}: "
-            "use a smaller precision, or Skellam noise, which has closed forms at any size"
+            f"a Pólya difference with r = {r:g} and scale {1 / rate:g} needs a table of {start:,} terms, over "
+            f"{LONGEST_TABLE:,}: use a smaller precision, or Skellam noise, which has closed forms at any size"
         )
-    ratios = np.empty(needed + 1)
-    square = 1 + beta * beta
-    ratio = beta
+    square = math.exp(-2 * rate)
+    constant = (1 - r) * -math.expm1(-2 * rate)
+    defects = np.empty(longest + 1)
+    defect = (1 - r) / (start + 1)
     for k in range(start, 0, -1):
-        ratio = beta * (k - 1 + r) / (square * k - beta * (k + 1 - r) * ratio)
-        if k <= needed:
-            ratios[k] = ratio
-    logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[1:]))])
+        excess = constant + square * (k + 1 - r) * defect
+        defect = excess / (k - 1 + r + excess)
+        if k <= longest:
+            defects[k] = defect
+    logs = -rate * np.arange(longest + 1)
+    logs[1:] += np.cumsum(np.log1p(-defects[1:]))
     peak = logs.max()
     total = 2 * np.exp(logs[1:] - peak).sum() + math.exp(-peak)
     table: Floats = logs - peak - math.log(total)
@@ -295,9 +338,9 @@ class PolyaWalk:
     """Exact Pólya(r, β) draws, for any rational r and β = factor · e^{-rate}.
 
     For r <= 1: walk x = 0, 1, 2, ...; at x stop and accept with probability 1-β; else go on to x+1 with probability
-    (x+r)/(x+1); else start again. P[accept at x] is proportional to β^x Π (j+r)/(j+1), which is the law. One 64-bit word
-    decides a step: below β(1-r)/(x+1) restart, below β go on, else accept. A larger r is a sum of geometric variables
-    and one such walk.
+    (x+r)/(x+1); else start again. P[accept at x] is proportional to β^x Π (j+r)/(j+1), which is the law. One 64-bit
+    word decides a step: below β(1-r)/(x+1) restart, below β go on, else accept. A larger r is a sum of geometric
+    variables and one such walk.
     """
 
     def __init__(self, r: Fraction, beta: Chance) -> None:
@@ -306,6 +349,7 @@ class PolyaWalk:
         self._rest = rest
         self._go = beta.bounds(WORD)
         self._again: list[tuple[int, int]] = []
+        self._lock = Lock()
 
     def _restart(self, x: int) -> Chance:
         return Chance(self._beta.factor * (1 - self._rest) / (x + 1), self._beta.rate)
@@ -322,10 +366,8 @@ class PolyaWalk:
         again, (go_low, go_high) = self._again, self._go
         x = 0
         while True:
-            if x == len(again):
-                again.append(self._restart(x).bounds(WORD))
             u = word()
-            low, high = again[x]
+            low, high = again[x] if x < len(again) else self._threshold(x)
             if u < low:
                 x = 0
             elif high <= u < go_low:
@@ -338,8 +380,15 @@ class PolyaWalk:
                     return x
                 x = x + 1 if step else 0
 
+    def _threshold(self, x: int) -> tuple[int, int]:
+        """The bounds for a restart at x, kept for the next walk while there are not too many of them."""
+        with self._lock:  # two threads at once must not append the same step twice
+            if x == len(self._again) < MOST_THRESHOLDS:
+                self._again.append(self._restart(x).bounds(WORD))
+        return self._again[x] if x < len(self._again) else self._restart(x).bounds(WORD)
+
     def _settle(self, digits: int, x: int) -> bool | None:
-        """A step that 64 digits leave open, with more digits of the same uniform number: go on, restart, or accept (None)."""
+        """A step that 64 digits leave open, with more digits of the same number: go on, restart, or accept (None)."""
         bits = WORD
         while True:
             low, high = self._restart(x).bounds(bits)

@@ -1,7 +1,7 @@
 """Logarithms of special functions, accurate where differences of large ln Γ values would cancel.
 
-Everything here is elementwise and vectorised; the relative error of e^{result} is a few units in the last place as long as the
-result itself is moderate, and grows with its size as any logarithm in double precision must.
+Everything here is elementwise and vectorised; the relative error of e^{result} is a few units in the last place as long
+as the result itself is moderate, and grows with its size as any logarithm in double precision must.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ def stirling_error(z: Floats) -> Floats:
     return np.where(z >= _STIRLING_FROM, series, direct)
 
 
-def deviance(x: Floats, mean: Floats | float) -> Floats:
-    """x ln(x / mean) + mean - x, without cancellation near x = mean (Loader's bd0)."""
+def deviance(x: Floats, mean: Floats | float, excess: Floats | None = None) -> Floats:
+    """x ln(x / mean) + mean - x, without cancellation near x = mean (Loader's bd0); `excess` is a better x - mean."""
     x, mean = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(mean, dtype=float))
     with np.errstate(divide="ignore", invalid="ignore"):
-        v = (x - mean) / (x + mean)
+        excess = x - mean if excess is None else excess
+        v = excess / (x + mean)
         far = np.where(x > 0, x * np.log(x / mean), 0.0) + mean - x
     near_v = np.where(np.abs(v) < 0.1, v, 0.0)
     square = near_v * near_v
     series = np.zeros_like(square)
     for j in range(12, 0, -1):
         series = (series + 1 / (2 * j + 1)) * square
-    near = (x - mean) * near_v + 2 * x * near_v * series
+    near = excess * near_v + 2 * x * near_v * series
     return np.where(np.abs(v) < 0.1, near, far)
 
 
@@ -80,8 +81,8 @@ _DEBYE_FROM = 64.0
 def log_scaled_bessel(k: npt.ArrayLike, v: float) -> Floats:
     """ln(e^{-v} I_k(v)) for integers k and v > 0, also where the value itself underflows.
 
-    With w = √(k² + v²): Debye's uniform expansion in 1/w when w >= 64 (its first omitted term is below 10^-17), else the power
-    series, whose terms are all positive.
+    With w = √(k² + v²): Debye's uniform expansion in 1/w when w >= 64 (its first omitted term is below 10^-17), else
+    the power series, whose terms are all positive.
     """
     nu = np.abs(np.asarray(k, dtype=float))
     w = np.hypot(nu, v)
@@ -94,7 +95,7 @@ def log_scaled_bessel(k: npt.ArrayLike, v: float) -> Floats:
         for c in reversed(coefficients):
             value = value * t2 + c
         tail = (tail + value) / far_w
-    far = nu * nu / (w + v) - nu * np.arcsinh(nu / v) - 0.5 * np.log(2 * math.pi * far_w) + np.log1p(tail)
+    far: Floats = nu * nu / (w + v) - nu * np.arcsinh(nu / v) - 0.5 * np.log(2 * math.pi * far_w) + np.log1p(tail)
     if not np.any(w < _DEBYE_FROM):
         return far
     near_nu = np.where(w < _DEBYE_FROM, nu, 0.0)

@@ -1,12 +1,13 @@
 """Laws given by a table of probabilities, sums of independent laws, and sums modulo m.
 
-Tables are cut where a probability falls below the smallest positive double, so nothing that can be represented is lost. Sums are
-formed term by term while that is affordable: then every entry keeps its relative precision. Longer ones go through the fast
-Fourier transform, with an absolute error of about 10^-16 per entry.
+Tables are cut where a probability falls below the smallest positive double, so nothing that can be represented is lost.
+Sums are formed term by term while that is affordable: then every entry keeps its relative precision. Longer ones go
+through the fast Fourier transform, with an absolute error of about 10^-16 per entry.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import fftconvolve
 
-from tacit.checks import Number, TacitError, integer, positive
-from tacit.noise.law import Floats, NoiseLaw, refuse_power
+from tacit.checks import Number, TacitError, integer, positive, probability
+from tacit.noise.law import LOG_TINY, Floats, NoiseLaw, refuse_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
 LARGEST_WINDOW = 50_000_000
+PRECISE_FROM = 1e-290  # below about this, doubles and products of doubles lose digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +39,23 @@ class Table(NoiseLaw):
     @classmethod
     def of(cls, start: int, probabilities: Floats) -> Table:
         """A table from probabilities that already sum to one, up to rounding."""
-        values = np.asarray(probabilities, dtype=float)
+        try:
+            values = np.array(probabilities, dtype=float)
+            first = operator.index(start)
+        except (TypeError, ValueError):
+            raise TacitError("a table needs a whole number to start at and a list of numbers that sum to 1") from None
         if values.ndim != 1 or not len(values) or np.any(values < 0) or not abs(values.sum() - 1) < 1e-9:
             raise TacitError(
                 f"the probabilities sum to {float(values.sum())!r}; a law needs a non-empty list of non-negative numbers that sum to 1"
             )
-        with np.errstate(divide="ignore"):
-            logs = np.log(values)
-        curvature = np.diff(logs[values > 0], n=2)
+        values.flags.writeable = False
         gapless = bool(np.all(np.diff(np.flatnonzero(values > 0)) == 1))
-        return cls(int(start), values, gapless and bool(np.all(curvature <= 1e-9)))
+        curvature = np.diff(np.log(values[values > PRECISE_FROM]), n=2)
+        return cls(first, values, gapless and bool(np.all(curvature <= 1e-9)))
+
+    def __repr__(self) -> str:
+        first, last = (int(end) for end in self.support)
+        return f"Table({first}..{last})"
 
     @property
     def log_concave(self) -> bool:  # type: ignore[override]
@@ -56,7 +65,7 @@ class Table(NoiseLaw):
     @property
     def symmetric(self) -> bool:
         """Whether the table reads the same in both directions."""
-        return bool(np.allclose(self.probabilities, self.probabilities[::-1], rtol=1e-9, atol=0.0))
+        return bool(np.allclose(self.probabilities, self.probabilities[::-1], rtol=1e-9, atol=PRECISE_FROM))
 
     @property
     def support(self) -> tuple[float, float]:
@@ -91,6 +100,22 @@ class Table(NoiseLaw):
         result: Floats = np.log(np.exp(exponents - peak).sum(axis=-1)) + peak[..., 0]
         return result
 
+    def tail(self, t: int) -> float:
+        """P[X > t]: a table may have gaps, so all of it is summed."""
+        cut = max(0, t + 1 - self.start)
+        return float(self.probabilities[cut:].sum()) if t >= self.mean else 1.0 - float(self.probabilities[:cut].sum())
+
+    def cdf(self, t: int) -> float:
+        """P[X <= t]."""
+        cut = max(0, t + 1 - self.start)
+        return float(self.probabilities[:cut].sum()) if t < self.mean else 1.0 - float(self.probabilities[cut:].sum())
+
+    def window(self, log_floor: float = LOG_TINY) -> tuple[int, int]:
+        """From the first to the last entry that is not below e^`log_floor`."""
+        with np.errstate(divide="ignore"):
+            kept = np.flatnonzero(np.log(self.probabilities) >= log_floor)
+        return (self.start + int(kept[0]), self.start + int(kept[-1])) if len(kept) else (round(self.mean), round(self.mean))
+
     def power(self, times: Number) -> NoiseLaw:
         """The sum of whole copies."""
         if positive("share fraction", times).denominator != 1:
@@ -115,8 +140,8 @@ def entries(law: NoiseLaw) -> tuple[int, Floats]:
     first, last = law.window()
     if last - first > LARGEST_WINDOW:
         raise TacitError(
-            f"{law!r} spreads over {last - first:,} integers, more than a table of {LARGEST_WINDOW:,}: use a smaller precision, "
-            "or a family that is closed under sums (Skellam, binomial)"
+            f"{law!r} spreads over {last - first:,} integers, more than a table of {LARGEST_WINDOW:,}: use a "
+            "smaller precision, or a family that is closed under sums (Skellam, binomial)"
         )
     return first, law.pmf(np.arange(first, last + 1))
 
@@ -148,14 +173,17 @@ def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
     """
     m = integer("modulus", modulus, at_least=2, remedy="a sum is opened modulo 2 or more")
     start, p = entries(law)
-    return np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)
+    result: Floats = np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)  # type: ignore[assignment]
+    return result
 
 
 def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
-    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly after opening it modulo m.
+    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly after opening it
+    modulo m.
 
-    The m - largest_sum - 1 spare residues are split evenly: a reading up to τ below 0 or above largest_sum is right, with
-    τ = (m - largest_sum - 1) // 2; so a wrong reading needs |noise| > τ when the true sum is at an end.
+    Of the m - largest_sum - 1 spare residues, τ = (m - largest_sum - 1) // 2 on either side are read rightly: a sum s
+    is misread if the noise exceeds largest_sum + τ - s or falls below -τ - s. For a law with one peak, within τ of 0,
+    that is likeliest at an end; for a peak further out P[|noise| > τ] is returned, which is never too small.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> round(wrap_probability(DiscreteLaplace(1), 10, 31), 6)
@@ -165,22 +193,33 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
     m = integer("modulus", modulus, at_least=1)
     if m <= top:
         raise TacitError(
-            f"modulus {m} is too small for sums up to {top}: use at least {top + 2 * law.bound(1e-9) + 1}, "
+            f"modulus {m} is too small for sums up to {top}: use at least {top + 2 * _reach(law, 1e-9) + 1}, "
             "which also holds the noise but for a chance of 1e-9"
         )
     spare = (m - top - 1) // 2
-    return max(law.tail(m - top - 1 - spare), law.cdf(-spare - 1))
+    above, below = law.tail(spare), law.cdf(-spare - 1)
+    if abs(law.mean) > spare:
+        return min(1.0, above + below)
+    return max(above + law.cdf(-spare - top - 1), below + law.tail(spare + top))
 
 
 def check_modulus(law: NoiseLaw, largest_sum: int, modulus: int, failure: float) -> float:
-    """The wrap-around probability, refused if it exceeds `failure`; the error names the modulus that would do."""
+    """The wrap-around probability, refused if it exceeds `failure`; the error names a modulus that will do."""
+    accepted = float(probability("failure", failure, "it is the chance of a misread sum that you accept, such as 1e-9"))
     chance = wrap_probability(law, largest_sum, modulus)
-    if chance > failure:
+    if chance > accepted:
         raise TacitError(
-            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread with probability {chance:.2g}, "
-            f"more than {failure:g}; use at least {largest_sum + 2 * law.bound(failure) + 1}"
+            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread with probability "
+            f"{chance:.2g}, more than {accepted:g}; use at least {largest_sum + 2 * _reach(law, accepted) + 1}"
         )
     return chance
+
+
+def _reach(law: NoiseLaw, failure: float) -> int:
+    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the mean."""
+    if law.symmetric and law.mean == 0:
+        return law.bound(failure)
+    return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)
 
 
 def product(p: Floats, q: Floats) -> Floats:
@@ -189,8 +228,8 @@ def product(p: Floats, q: Floats) -> Floats:
         return np.convolve(p, q)
     if len(p) + len(q) > LARGEST_WINDOW:
         raise TacitError(
-            f"a sum over {len(p) + len(q):,} integers exceeds the largest table of {LARGEST_WINDOW:,}: use a smaller precision, or a "
-            "family that is closed under sums (Skellam, binomial)"
+            f"a sum over {len(p) + len(q):,} integers exceeds the largest table of {LARGEST_WINDOW:,}: use a smaller "
+            "precision, or a family that is closed under sums (Skellam, binomial)"
         )
     result: Floats = fftconvolve(p, q).clip(min=0.0)
     return result

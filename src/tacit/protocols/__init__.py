@@ -1,1 +1,1 @@
-"""Protocols for private sums: what a device sends, what an intermediary opens, what a server may conclude."""
+"""Sum protocols P = (R, S, A): what a device sends, what the intermediary hands on, what the analyzer reads."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.checks import Number, TacitError, integer
 from tacit.noise import NoiseLaw
+from tacit.noise.chernoff import tail_bound
 from tacit.noise.table import wrap_probability
 from tacit.privacy import Guarantee, guaranteed_reports
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
@@ -59,8 +60,12 @@ class SecureSum(SumProtocol):
         self.modulus = (
             largest + 2 * self._noise(self.users).bound(misread) + 1 if modulus is None else integer("modulus", modulus, at_least=2)
         )
-        self._misread = wrap_probability(self._noise(self.users), largest, self.modulus)
+        self._misread = self._wrap_chance()
         self.bits_per_user = (self.modulus - 1).bit_length()
+
+    def _wrap_chance(self) -> float:
+        """The probability that a full batch is misread, in the worst case."""
+        return wrap_probability(self._noise(self.users), self.users * self.precision, self.modulus)
 
     def _noise(self, reports: int) -> NoiseLaw:
         """The law of the noise that this many honest shares add up to."""
@@ -132,15 +137,13 @@ class Central(SecureSum):
 class Local(SecureSum):
     """Nobody is trusted: every user adds noise that suffices alone. Whatever happens to the message afterwards, it is private."""
 
-    def __init__(
-        self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int | None = None, misread: float = MISREAD
-    ) -> None:
-        self.law = law
-        self._honest = 1
-        self.share = law
-        super().__init__(users, precision, law, guarantee, share=law, modulus=modulus, misread=misread)
-        self._honest = 1
+    def __init__(self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int) -> None:
+        super().__init__(users, precision, law, guarantee, share=law, modulus=modulus)
         self.minimum = 1
+
+    def _wrap_chance(self) -> float:
+        """A bound: the noise of many users is too wide to sum."""
+        return tail_bound(self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2)
 
     def _noise(self, reports: int) -> NoiseLaw:
         return self.law if reports == 1 else self.law.power(reports)

@@ -1,7 +1,7 @@
 """Bits through a shuffler: what the server sees is how many are ones.
 
-Each user sends the level as ones out of g bits, plus noise bits of a common bias; a shuffler mixes all bits of all users. TKMS21 Algorithm 3
-is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7 the general one. Calibration is exact, on the law of the number of ones.
+Each user sends the level as ones out of g bits, plus noise bits of a common bias; a shuffler mixes all bits of all users. TKMS21
+Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7 the general one. Calibration is exact, on the number of ones.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:
     """TKMS21 Algorithm 3: ⌈τ/n⌉ fair bits up to τ users, then one bit of bias τ/2n; τ = 96 ln(2/δ)/ε²."""
     if target.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use the tight setting, which is exact at every epsilon"
+            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use the tight setting, exact at every epsilon"
         )
     tau = 96 * math.log(2 / target.delta) / target.epsilon**2
     return (math.ceil(tau / users), Fraction(1, 2)) if users <= tau else (1, Fraction(tau / (2 * users)))

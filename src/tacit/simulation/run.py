@@ -8,54 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tacit.bandits import Batch, Learner
 from tacit.environments import Environment
 from tacit.protocols.contract import Estimate, SumProtocol, round_levels
 
 Floats = npt.NDArray[np.float64]
 ProtocolFactory = Callable[[int], SumProtocol]
-
-
-class BatchLike(Protocol):
-    """A batch of users for one arm."""
-
-    @property
-    def arm(self) -> int:
-        """Which arm."""
-
-    @property
-    def users(self) -> int:
-        """How many users."""
-
-    @property
-    def opened(self) -> bool:
-        """Whether the batch's sum is opened."""
-
-
-class LearnerLike(Protocol):
-    """What the simulator drives; every learner of `tacit.bandits` fits."""
-
-    horizon: int
-
-    def propose(self) -> list[BatchLike]:
-        """The batches to run now."""
-
-    def observe(self, batch: BatchLike, estimate: Estimate) -> None:
-        """Takes a batch's estimate."""
-
-    def skip(self, batch: BatchLike) -> None:
-        """Notes that a batch was played but not opened."""
-
-    @property
-    def active(self) -> list[int]:
-        """The arms that may still be tried."""
-
-    def best(self) -> int:
-        """The arm that looks best."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +67,7 @@ class _Ledger:
 
 
 def run(
-    learner: LearnerLike,
+    learner: Learner,
     environment: Environment,
     protocols: ProtocolFactory,
     rng: np.random.Generator,
@@ -151,7 +113,7 @@ def run(
 
 
 def _estimate(
-    environment: Environment, protocol: SumProtocol, batch: BatchLike, rng: np.random.Generator, user_by_user: bool
+    environment: Environment, protocol: SumProtocol, batch: Batch, rng: np.random.Generator, user_by_user: bool
 ) -> tuple[Estimate, float]:
     """The estimate of a batch's sum, and the sum of its (rounded) rewards."""
     if not user_by_user:

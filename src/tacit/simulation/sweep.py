@@ -1,7 +1,7 @@
 """Many runs of one task: on all cores, with a progress bar, and with nothing lost when interrupted.
 
-A task is a picklable callable from a seed to a flat record (a dict of plain numbers and lists). Records are kept in the order of the seeds; an
-interrupt ends the sweep early and keeps what is done. With a path, every record is written to it as soon as it is there.
+A task is a picklable callable from a seed to a flat record (a dict of plain numbers and lists). Records are kept in the order of the
+seeds; an interrupt ends the sweep early and keeps what is done. With a path, every record is written to it as soon as it is there.
 """
 
 from __future__ import annotations

@@ -1,0 +1,61 @@
+"""How fast noise is drawn exactly, as a device does, and sampled, as a simulation does. One core.
+
+Targets: `draw` of a Pólya share at scale 10 at least 40,000 per second; fair binomial vectors at least 10 million per
+second; `sample` of each law at least 2 million per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from machine import Row, emit, per_second
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Skellam, Table
+from tacit.noise.table import convolve
+
+DRAWS = 10_000
+SAMPLES = 1_000_000
+
+
+def laws() -> dict[str, NoiseLaw]:
+    whole = DiscreteLaplace(10)
+    share = whole.share(100)
+    assert isinstance(share, PolyaDifference)
+    return {
+        "Pólya(1/100) of scale 10": Polya(share.r, share.beta),
+        "Pólya share (a difference of two), 1 of 100, scale 10": share,
+        "discrete Laplace, scale 10": whole,
+        "Skellam share, variance 13.88": Skellam(13.88),
+        "Skellam, variance 1388": Skellam(1388),
+        "discrete Gaussian, sigma 37": DiscreteGaussian(37),
+        "discrete Gaussian, sigma 1000": DiscreteGaussian(1000),
+        "binomial, 62 fair bits": Binomial(62),
+        "binomial, 1000 bits of bias 0.01": Binomial(1000, 0.01),
+    }
+
+
+def drawing(law: NoiseLaw) -> Callable[[], object]:
+    def work() -> None:
+        for _ in range(DRAWS):
+            law.draw()
+
+    return work
+
+
+def sampling(law: NoiseLaw) -> Callable[[], object]:
+    rng = np.random.default_rng(0)
+    return lambda: law.sample(rng, SAMPLES)
+
+
+def rows() -> list[Row]:
+    table: Table = convolve(DiscreteGaussian(10), DiscreteGaussian(10))
+    result = [per_second(f"draw: {name}", drawing(law), DRAWS) for name, law in laws().items()]
+    result.append(per_second("draw vector: binomial, 62 fair bits", lambda: Binomial(62).draw(SAMPLES), SAMPLES))
+    result += [per_second(f"sample: {name}", sampling(law), SAMPLES) for name, law in laws().items()]
+    result.append(per_second("sample: table of a sum of two discrete Gaussians", sampling(table), SAMPLES))
+    return result
+
+
+if __name__ == "__main__":
+    emit(rows())

@@ -1,0 +1,48 @@
+"""DP-SE, the central baseline of the papers: epochs whose lengths already allow for the noise.
+
+Sajed & Sheffet 2019. The noise comes from the protocol (Laplace of scale 1/ε on a batch's sum); this learner only
+knows ε, which its epochs and radii are made from. It takes one independent estimate per arm: a draw shared by all
+arms would cancel in every comparison.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tacit.bandits.elimination import Elimination
+from tacit.checks import Number, positive
+
+
+class DPSE(Elimination):
+    """Successive elimination in epochs e = 1, 2, ... that look for gaps of 2^-e, each from fresh users.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy that the protocol's noise gives.
+    confidence
+        The probability β with which the analysis may fail.
+
+    >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, confidence=0.1).propose()[0].users
+    651
+
+    References: Sajed & Sheffet 2019, Algorithm 2.
+    """
+
+    def __init__(self, arms: int, horizon: int, epsilon: Number, confidence: Number = 0.1) -> None:
+        super().__init__(arms, horizon, confidence, "paper")
+        positive("epsilon", epsilon, "for no privacy use SuccessiveElimination")
+        self.epsilon = epsilon
+
+    def _log(self, factor: int) -> float:
+        return math.log(factor * len(self._active) * self.round**2 / float(self.confidence))
+
+    def _size(self) -> int:
+        gap = 2.0**-self.round
+        return math.ceil(max(32 * self._log(8) / gap**2, 8 * self._log(4) / (float(self.epsilon) * gap)) + 1)
+
+    def _begin(self, arm: int) -> None:
+        self._sums[arm] = (0.0, 0)
+
+    def _width(self, users: int) -> float:
+        return math.sqrt(self._log(8) / (2 * users)) + self._log(4) / (users * float(self.epsilon))

@@ -1,0 +1,240 @@
+"""Elimination: every arm still in the running gets a batch, then arms that are clearly worse than another are dropped.
+
+Forgetting (CZ23 Algorithm 1) judges by the last batch alone; cumulative (TKMS21 Algorithms 1 and 2) by all batches.
+`paper` compares with the printed radii. `tight` compares Chernoff bounds of the exact error law
+(`tacit.bandits.chernoff`), with failure probability confidence/(c(c+1)) in the c-th comparison, shared among the
+arms: the best arm is ever dropped with probability at most `confidence`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tacit.bandits.chernoff import Evidence
+from tacit.bandits.contract import Batch, EstimateLike, Learner
+from tacit.checks import Number, TacitError, integer, positive, probability
+
+RADII = ("tight", "paper")
+
+
+class Elimination(Learner):
+    """What eliminating learners share: rounds, in which every active arm gets a batch of the same size."""
+
+    def __init__(self, arms: int, horizon: int, confidence: Number, radius: str) -> None:
+        super().__init__(arms, horizon)
+        probability("confidence", confidence, "it is the probability that the best arm may be dropped, such as 0.1")
+        if radius not in RADII:
+            raise TacitError(f"radius is {radius!r}; it must be one of {', '.join(RADII)}")
+        self.confidence = confidence
+        self.radius = radius
+        self.round = 1
+        self._checks = 0
+        self._active = list(range(self.arms))
+        self._seen: set[int] = set()
+        self._evidence = [Evidence() for _ in range(self.arms)]
+        self._sums = [(0.0, 0)] * self.arms
+
+    @abstractmethod
+    def _size(self) -> int:
+        """How many users an arm gets in this round."""
+
+    @abstractmethod
+    def _width(self, users: int) -> float:
+        """The radius that the paper prints, for an arm that is judged by this many users."""
+
+    def _level(self) -> float:
+        """Each arm spends an equal part of confidence/(c(c+1)): the best on its upper bound, others on their lower."""
+        return math.log(self.arms * self._checks * (self._checks + 1) / float(self.confidence))
+
+    def _due(self) -> bool:
+        """Whether arms are compared after this round."""
+        return True
+
+    def _begin(self, arm: int) -> None:
+        """Before a new estimate of the arm is taken in."""
+
+    @property
+    def active(self) -> list[int]:
+        """The arms that were not dropped."""
+        return list(self._active)
+
+    def best(self) -> int:
+        """The active arm with the largest estimate."""
+        return max(self._active, key=self._mean)
+
+    def _mean(self, arm: int) -> float:
+        total, users = self._sums[arm]
+        return total / users if users else -math.inf
+
+    def _plan(self) -> Iterable[tuple[int, int]]:
+        if self.radius == "tight" and len(self._active) == 1:
+            return [(self._active[0], self.horizon + 1)]  # nothing is left to learn: play on, open nothing
+        size = self._size()
+        return [(arm, size) for arm in self._active if arm not in self._seen]
+
+    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
+        arm = batch.arm
+        self._begin(arm)
+        total, users = self._sums[arm]
+        self._sums[arm] = (total + float(estimate.total), users + int(estimate.error.users))
+        if self.radius == "tight":
+            self._evidence[arm].add(estimate)
+        self._seen.add(arm)
+        if len(self._seen) == len(self._active):
+            if len(self._active) > 1 and self._due():
+                self._checks += 1
+                self._eliminate()
+            self._seen = set()
+            self.round += 1
+
+    def _bounds(self, arm: int) -> tuple[float, float]:
+        if self.radius == "tight":
+            level = self._level()
+            return self._evidence[arm].lower(level).value, self._evidence[arm].upper(level).value
+        mean, width = self._mean(arm), self._width(self._sums[arm][1])
+        return mean - width, mean + width
+
+    def _eliminate(self) -> None:
+        bounds = {arm: self._bounds(arm) for arm in self._active}
+        floor = max(lower for lower, _ in bounds.values())
+        self._active = [arm for arm in self._active if bounds[arm][1] >= floor]
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "checks": self._checks,
+            "active": self._active,
+            "seen": sorted(self._seen),
+            "sums": [list(pair) for pair in self._sums],
+            "evidence": [evidence.to_dict() for evidence in self._evidence],
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.round = state["round"]
+        self._checks = state["checks"]
+        self._active = list(state["active"])
+        self._seen = set(state["seen"])
+        self._sums = [(total, users) for total, users in state["sums"]]
+        self._evidence = [Evidence.from_dict(entry) for entry in state["evidence"]]
+
+
+class ForgettingElimination(Elimination):
+    """Successive elimination that forgets: round b sends growth^b users to every active arm and judges by them alone.
+
+    Parameters
+    ----------
+    growth
+        The factor between rounds: 2 in the paper's text, 4 in its figures.
+    confidence
+        The probability with which the best arm may be dropped.
+    radius
+        `tight`, or `paper` for √(ln(4|Φ|b²/p)/2l) + σ√ln(2|Φ|b²/p)/l + h·ln(2|Φ|b²/p)/l.
+    sigma, h
+        The tail of the protocol's noise, for `paper` only: (√2/ε, 1/ε) with Pólya shares.
+    per_user
+        Whether sigma is that of one user's noise and grows with √users (the local model), for `paper` only.
+    start
+        The first round; a later one skips batches that are too small for a protocol.
+
+    >>> ForgettingElimination(arms=2, horizon=10, growth=4).propose()
+    [Batch(number=0, arm=0, users=4, opened=True), Batch(number=1, arm=1, users=4, opened=True)]
+
+    References: CZ23 Algorithm 1 and Lemma 2.
+    """
+
+    def __init__(
+        self,
+        arms: int,
+        horizon: int,
+        growth: Number = 2,
+        confidence: Number = 0.1,
+        radius: str = "tight",
+        sigma: float = 0.0,
+        h: float = 0.0,
+        per_user: bool = False,
+        start: int = 1,
+    ) -> None:
+        super().__init__(arms, horizon, confidence, radius)
+        if positive("growth", growth) <= 1:
+            raise TacitError(f"growth is {growth}; batches must grow by a factor above 1, such as 2")
+        self.growth = growth
+        self.sigma = sigma
+        self.h = h
+        self.per_user = per_user
+        self.start = integer("start", start, at_least=1)
+        self.round = self.start
+
+    def _size(self) -> int:
+        return math.ceil(self.growth**self.round)
+
+    def _begin(self, arm: int) -> None:
+        self._evidence[arm] = Evidence()
+        self._sums[arm] = (0.0, 0)
+
+    def _level(self) -> float:
+        """As in general, but only active arms count: a new batch does not know how the others were dropped."""
+        return math.log(len(self._active) * self._checks * (self._checks + 1) / float(self.confidence))
+
+    def _width(self, users: int) -> float:
+        log = math.log(2 * len(self._active) * self.round**2 / float(self.confidence))
+        sigma = self.sigma * math.sqrt(users) if self.per_user else self.sigma
+        return math.sqrt((log + math.log(2)) / (2 * users)) + sigma * math.sqrt(log) / users + self.h * log / users
+
+
+class CumulativeElimination(Elimination):
+    """Arm elimination that adds batches up: SDP-AE with batches of a fixed size, VB-SDP-AE with batches that double.
+
+    Parameters
+    ----------
+    batch
+        Users per arm and round (⌈σ²⌉ for SDP-AE), or None for 2^b in round b (VB-SDP-AE).
+    confidence
+        The probability with which the best arm may be dropped, for `tight`; the printed radius fixes its own.
+    radius
+        `tight`, or `paper` for (2√b·σ/N + 1/√N)·√(2 ln T), N users in b rounds.
+    sigma
+        The sub-Gaussian deviation of a batch's noise, for `paper` only.
+
+    >>> [batch.users for batch in CumulativeElimination(arms=3, horizon=100, batch=7).propose()]
+    [7, 7, 7]
+
+    References: TKMS21 Algorithms 1 and 2; CORRECTIONS 4 for the size of a batch.
+    """
+
+    def __init__(
+        self,
+        arms: int,
+        horizon: int,
+        batch: int | None = None,
+        confidence: Number = 0.1,
+        radius: str = "tight",
+        sigma: float = 0.0,
+    ) -> None:
+        super().__init__(arms, horizon, confidence, radius)
+        self.batch = None if batch is None else integer("batch", batch, at_least=1)
+        self.sigma = sigma
+        self._compared = 0
+
+    def _size(self) -> int:
+        return 2**self.round if self.batch is None else self.batch
+
+    def _due(self) -> bool:
+        """`tight` compares only once the rounds are a tenth more than at the last time: fewer chances to fail."""
+        if self.radius == "paper" or self.batch is None or 10 * self.round >= 11 * self._compared:
+            self._compared = self.round
+            return True
+        return False
+
+    def _width(self, users: int) -> float:
+        noise = 2 * math.sqrt(self.round) * self.sigma / users
+        return (noise + 1 / math.sqrt(users)) * math.sqrt(2 * math.log(self.horizon))
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"compared": self._compared}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        self._compared = state["compared"]

@@ -1,0 +1,118 @@
+"""Batched private KL-UCB: the arm with the largest index gets the next batch, then only its index changes.
+
+The index is the largest mean that all of an arm's batches together do not refute at level ln t, t the users so far
+(`tacit.bandits.chernoff`). Batch sizes and weights follow a schedule that does not look at rewards, so for every arm,
+every number of its batches and every fixed level L the `chernoff` index lies below the arm's mean with probability at
+most e^{-L}, for every reward in [0, 1]. `variance` trades that proof for a normal approximation of the noise. Neither
+claims a bound on the regret.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tacit.bandits.bounds import NOTHING_KNOWN, Bound, leader
+from tacit.bandits.chernoff import Evidence
+from tacit.bandits.contract import Batch, EstimateLike, Learner
+from tacit.bandits.divergence import kl_upper
+from tacit.checks import Number, TacitError, as_fraction, integer, positive
+
+INDICES = ("chernoff", "variance")
+
+
+class PrivateKLUCB(Learner):
+    """KL-UCB on batches, with an index that knows the law of the privacy noise.
+
+    Parameters
+    ----------
+    noise_variance
+        The variance v of the noise in a batch's sum, as the protocol promises it (2/ε² for pure privacy). It only
+        sets batch sizes.
+    index
+        `chernoff` (rigorous) or `variance` (tighter in practice, Gaussian in its tails).
+    first_batch
+        Users of an arm's first batch; by default about 40√v (20√v for `variance`), at least 1.
+    growth
+        Factor by which an arm's users grow with each batch, once they outnumber 10v; until then they double.
+
+    >>> [batch.users for batch in PrivateKLUCB(arms=2, horizon=1000, noise_variance=2.0).propose()]
+    [57, 57]
+
+    References: Garivier & Cappé 2011 for the index without noise.
+    """
+
+    def __init__(
+        self,
+        arms: int,
+        horizon: int,
+        noise_variance: float = 0.0,
+        index: str = "chernoff",
+        first_batch: int | None = None,
+        growth: Number = 1.4,
+    ) -> None:
+        super().__init__(arms, horizon)
+        if as_fraction("noise_variance", noise_variance) < 0:
+            raise TacitError(f"noise_variance is {noise_variance}; it must be 0 (no privacy noise) or more")
+        if index not in INDICES:
+            raise TacitError(f"index is {index!r}; it must be one of {', '.join(INDICES)}")
+        if positive("growth", growth) <= 1:
+            raise TacitError(f"growth is {growth}; an arm's users must grow by a factor above 1, such as 1.4")
+        self.noise_variance = noise_variance
+        self.index = index
+        self.first_batch = None if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        self.growth = growth
+        self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
+        self._bounds = [NOTHING_KNOWN] * self.arms
+
+    def best(self) -> int:
+        """The arm that most users tried; of several the one with the largest estimate."""
+        return max(range(self.arms), key=lambda arm: (e.users, e.mean) if (e := self._evidence[arm]).users else (0, -math.inf))
+
+    def _plan(self) -> Iterable[tuple[int, int]]:
+        new = [arm for arm in range(self.arms) if not self._evidence[arm].users]
+        if new:
+            return [(arm, self._size(0)) for arm in new]
+        level = math.log(self.played)
+        arm = leader(self._bounds, level, lambda arm: self._bound(arm, level))
+        size = self._size(self._evidence[arm].users)
+        if size > self.horizon - self.played:
+            arm = self.best()  # nothing will be learned any more
+        return [(arm, size)]
+
+    def _size(self, users: int) -> int:
+        if not users:
+            return self.first_batch or max(1, math.ceil(FIRST[self.index] * math.sqrt(self.noise_variance)))
+        factor = 2.0 if users < SETTLED * self.noise_variance else float(self.growth)
+        return max(1, math.ceil((factor - 1) * users))
+
+    def _bound(self, arm: int, level: float) -> Bound:
+        evidence = self._evidence[arm]
+        if self.index == "chernoff":
+            return evidence.upper(level, self._bounds[arm])
+        mean = min(max(evidence.mean, 0.0), 1.0)
+        sampling, noise = evidence.spread
+        shrunk = (mean + 2 * (sampling + 4 * noise)) / (1 + 4 * (sampling + 4 * noise))
+        effective = 1 / (sampling + noise / (shrunk * (1 - shrunk)))
+        value, slope = kl_upper(mean, level, effective)
+        return Bound(value, slope, 0.0, level)
+
+    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
+        self._evidence[batch.arm].add(estimate)
+        self._bounds[batch.arm] = NOTHING_KNOWN
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "evidence": [evidence.to_dict() for evidence in self._evidence],
+            "bounds": [list(bound) for bound in self._bounds],
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._evidence = [Evidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]]
+        self._bounds = [Bound(*entry) for entry in state["bounds"]]
+
+
+FIRST = {"chernoff": 40.0, "variance": 20.0}  # users of a first batch, in standard deviations of its noise
+SETTLED = 10.0  # an arm's users stop doubling at this many noise variances
+FORGET = 0.01  # share of an arm's users whose oldest batches are dropped

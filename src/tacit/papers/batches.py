@@ -1,0 +1,162 @@
+"""Protocols for batches of any size, by name of the noise: what the named algorithms are composed from.
+
+Each function returns the protocol of a batch of n users and remembers it, because a run asks for the same sizes again and again. `paper`
+settings copy the printed precision and modulus, `tight` ones choose what costs least at the same guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
+from tacit.privacy import ApproximateDP, ConcentratedDP, Guarantee, PureDP, RenyiDP, View, calibrate, guaranteed_reports, skellam_renyi
+from tacit.protocols.continuous import CentralLaplace, Exact
+from tacit.protocols.contract import SumProtocol
+from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.pure import PureShuffle
+from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
+from tacit.protocols.splitting import SplitAndMix
+
+CACHE = 1 << 14
+COARSEST = 16  # levels for real rewards, at least: below that rounding would cost more than the noise
+
+
+def printed_precision(users: int, epsilon: float, scale: float = 1.0) -> int:
+    """g = ⌈s ε √n⌉ (CZ23)."""
+    return math.ceil(scale * epsilon * math.sqrt(users))
+
+
+def tight_precision(users: int, epsilon: float, binary: bool) -> int:
+    """One level for bits, which need no rounding; else the papers' ⌈ε √n⌉, but no fewer than 16."""
+    return 1 if binary else max(COARSEST, printed_precision(users, epsilon))
+
+
+def _scale(precision: int, epsilon: float) -> Fraction:
+    return precision / Fraction(epsilon)
+
+
+@lru_cache(maxsize=CACHE)
+def polya_paper(users: int, epsilon: float, confidence: float) -> SumProtocol:
+    """CZ23 Theorem 1 as its figures run it: τ = ⌈(g/ε) ln(2/p)⌉."""
+    g = printed_precision(users, epsilon)
+    modulus = paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+    return SecureSum(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus)
+
+
+@lru_cache(maxsize=CACHE)
+def polya_tight(users: int, epsilon: float, binary: bool, dropout: float) -> SumProtocol:
+    """Secure aggregation of Pólya shares."""
+    g = tight_precision(users, epsilon, binary)
+    return SecureSum(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), dropout=dropout)
+
+
+@lru_cache(maxsize=CACHE)
+def central_laplace(users: int, epsilon: float, binary: bool, confidence: float | None) -> SumProtocol:
+    """CZ23 Theorem 5; with a confidence, at the printed precision and modulus."""
+    g = tight_precision(users, epsilon, binary) if confidence is None else printed_precision(users, epsilon)
+    modulus = None if confidence is None else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+    return Central(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon, view=View.SERVER_OUTPUT), modulus=modulus)
+
+
+@lru_cache(maxsize=CACHE)
+def local_laplace(users: int, epsilon: float, binary: bool, paper: bool) -> SumProtocol:
+    """CZ23 Theorem 6. The precision only has to keep rounding below each user's own noise."""
+    g = printed_precision(users, epsilon) if paper else 1 if binary else COARSEST
+    tau = 12 * math.sqrt(2 * users) * g / epsilon + 40 * g / epsilon
+    return Local(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon, view=View.MESSAGE), modulus=paper_modulus(users, g, tau))
+
+
+@lru_cache(maxsize=CACHE)
+def skellam_paper(users: int, epsilon: float, scale: int, confidence: float) -> SumProtocol:
+    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ with ln(2/p) in both terms."""
+    g = printed_precision(users, epsilon, scale)
+    log = math.log(2 / confidence)
+    law = Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
+    modulus = paper_modulus(users, g, 2 * g / epsilon * log + math.sqrt(2) * log)
+    return SecureSum(users, g, law, skellam_promise(epsilon, g), modulus=modulus)
+
+
+@lru_cache(maxsize=64)
+def skellam_promise(epsilon: float, precision: int) -> RenyiDP:
+    """The Rényi curve of Skellam noise of variance g²/ε² at sensitivity g; coarser batches are less private."""
+    variance = precision**2 / epsilon**2
+    return RenyiDP.of(lambda order: skellam_renyi(variance, precision, 1, int(order)), range(2, 257))
+
+
+@lru_cache(maxsize=CACHE)
+def skellam_tight(users: int, target: ApproximateDP, binary: bool, dropout: float) -> SumProtocol:
+    """The least Skellam noise for (ε, δ), exactly; at a few hundred levels it equals the Gaussian and is not worth recalibrating."""
+    g = tight_precision(users, target.epsilon, binary)
+    return SecureSum(users, g, _skellam_law(g, target), target, dropout=dropout)
+
+
+@lru_cache(maxsize=512)
+def _skellam_law(precision: int, target: ApproximateDP) -> Skellam:
+    law = calibrate("skellam", precision, target).law
+    return Skellam(float(law.variance))
+
+
+@lru_cache(maxsize=CACHE)
+def gaussian_paper(users: int, epsilon: float, scale: int, confidence: float) -> SumProtocol:
+    """CZ23 Theorem 4 as its figures run it: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉."""
+    g = printed_precision(users, epsilon, scale)
+    sigma = g / epsilon
+    modulus = paper_modulus(users, g, sigma * math.sqrt(2 * math.log(2 / confidence)))
+    return _gaussian_sum(users, g, sigma, ConcentratedDP(epsilon**2 / 2), modulus)
+
+
+@lru_cache(maxsize=CACHE)
+def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtocol:
+    """Discrete Gaussian shares whose sum is accounted for exactly (Kairouz, Liu & Steinke 2021)."""
+    g = max(tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2))
+    law = calibrate("discrete-gaussian", g, target, users=users).law
+    return _gaussian_sum(users, g, law.std, target, None)
+
+
+def _gaussian_sum(users: int, precision: int, sigma: float, guarantee: Guarantee, modulus: int | None) -> SumProtocol:
+    return SecureSum(
+        users, precision, DiscreteGaussian(sigma), guarantee, share=DiscreteGaussian(sigma / math.sqrt(users)), modulus=modulus
+    )
+
+
+@lru_cache(maxsize=CACHE)
+def split_and_mix(users: int, epsilon: float, binary: bool, confidence: float | None) -> SumProtocol:
+    """Pólya shares split for a shuffler; with a confidence, at the printed precision and modulus."""
+    g = tight_precision(users, epsilon, binary) if confidence is None else printed_precision(users, epsilon)
+    modulus = None if confidence is None else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+    return SplitAndMix(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus)
+
+
+@lru_cache(maxsize=CACHE)
+def shuffled_tight(users: int, target: ApproximateDP, binary: bool, dropout: float) -> SumProtocol:
+    """Shuffled bits with the least noise for (ε, δ)."""
+    g = tight_precision(users, target.epsilon, binary)
+    bits, bias = shuffle_noise(guaranteed_reports(users, dropout), g, target, exact=False)
+    return ShuffledBits(users, g, bits, bias, guarantee=target.at(view=View.SHUFFLED), dropout=dropout)
+
+
+@lru_cache(maxsize=CACHE)
+def shuffled_paper(users: int, target: ApproximateDP) -> SumProtocol:
+    """TKMS21 Algorithm 3: one level, the printed number of bits."""
+    bits, bias = tkms21_noise(users, target)
+    return ShuffledBits(users, 1, bits, bias, guarantee=target.at(view=View.SHUFFLED))
+
+
+@lru_cache(maxsize=CACHE)
+def continuous_laplace(users: int, epsilon: float) -> SumProtocol:
+    """A trusted server with continuous Laplace noise."""
+    return CentralLaplace(users, epsilon)
+
+
+@lru_cache(maxsize=CACHE)
+def exact(users: int, binary: bool) -> SumProtocol:
+    """No privacy."""
+    return Exact(users, 1) if binary else Exact(users)
+
+
+@lru_cache(maxsize=CACHE)
+def pure_shuffle(users: int, epsilon: float) -> SumProtocol:
+    """Bits in certified groups behind a shuffler."""
+    return PureShuffle(users, epsilon)

@@ -1,0 +1,212 @@
+"""Pure differential privacy through a shuffler, for bits, with a certificate.
+
+Each user sends d = 2τ + 1 bits of which c are ones: almost always c = τ + bit + a Pólya-difference share conditioned to [-τ, τ], and with a
+tiny probability q a uniform number of ones, which keeps every count possible under every input. What is seen is the number of ones
+of a group of exactly the certified size. Larger batches are cut into certified groups. See ALGORITHMS E; `certificates` proves the ε.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.checks import TacitError, integer, positive
+from tacit.noise import Chance, PolyaDifference
+from tacit.noise.chernoff import tail_bound
+from tacit.noise.coins import below
+from tacit.noise.law import NoiseLaw
+from tacit.noise.serialize import register
+from tacit.privacy import PureDP, View
+from tacit.protocols.certificates import PureShuffleParameters, TableRow, groups
+from tacit.protocols.contract import ErrorLaw, Floats, Integers, Opened, SumProtocol
+
+EVERY_GROUP = 2047  # a batch of this size is cut into one group of every certified size, 1024 down to 1
+
+
+@lru_cache(maxsize=64)
+def share_probabilities(parameters: PureShuffleParameters) -> Floats:
+    """P[share = -τ..τ] of one user's conditioned share, without the uniform mixture."""
+    weights = _share(parameters).pmf(np.arange(-parameters.tau, parameters.tau + 1))
+    result: Floats = weights / weights.sum()
+    return result
+
+
+def _share(parameters: PureShuffleParameters) -> PolyaDifference:
+    return PolyaDifference(Fraction(1, parameters.users), Chance(Fraction(1), Fraction(parameters.noise_epsilon)))
+
+
+@register
+@dataclass(frozen=True)
+class GroupedShares:
+    """The noise of a batch that was cut into certified groups: the sum of all conditioned shares. Spoilt batches are not in it.
+
+    >>> round(GroupedShares(1024, Fraction(1)).variance, 2)
+    1.87
+    """
+
+    users: int
+    epsilon: Fraction
+
+    @cached_property
+    def _parts(self) -> list[tuple[int, Floats, Floats]]:
+        """(number of users, values of a share, their probabilities) for each row of the table that is used."""
+        parts = []
+        for count, row in groups(self.users, self.epsilon):
+            p = row.certificate.parameters
+            parts.append((count * p.users, np.arange(-p.tau, p.tau + 1, dtype=float), share_probabilities(p)))
+        return parts
+
+    @property
+    def mean(self) -> float:
+        """Zero."""
+        return 0.0
+
+    @cached_property
+    def variance(self) -> float:
+        """The shares' variances add up."""
+        return float(sum(n * (values**2 @ probabilities) for n, values, probabilities in self._parts))
+
+    def log_mgf(self, s: npt.ArrayLike) -> Floats:
+        """The shares' log moment generating functions add up."""
+        points = np.asarray(s, dtype=float)
+        total = np.zeros_like(points)
+        for n, values, probabilities in self._parts:
+            total = total + n * np.log(np.exp(points[..., None] * values) @ probabilities)
+        return total
+
+    def bound(self, p: float) -> float:
+        """A t with P[|X| > t] <= p, from the moment generating function."""
+        low, high = 0.0, max(1.0, math.sqrt(self.variance))
+        while tail_bound(self, high) > p:
+            low, high = high, 2 * high
+        while high - low > 1e-3 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if tail_bound(self, middle) <= p else (middle, high)
+        return high
+
+
+@dataclass(frozen=True)
+class GroupMessage:
+    """What a user sends: the number of the group, and d bits."""
+
+    group: int
+    bits: tuple[int, ...]
+
+
+class PureShuffle(SumProtocol):
+    """Certified groups of users behind a shuffler; rewards are bits, or are rounded to bits.
+
+    The guarantee is pure and holds for whoever sees the shuffled bits of every group, given that everyone in a group reports: with
+    dropout the number of bits itself would be seen, so a group that is not complete is not opened.
+
+    >>> protocol = PureShuffle(2500, 1.0)
+    >>> protocol.guarantee.short, round(protocol.bits_per_user, 1)
+    ('(0.9999, 0)-DP', 40.7)
+    """
+
+    def __init__(self, users: int, epsilon: float) -> None:
+        self.users = integer("users", users, at_least=1)
+        self.epsilon = positive("epsilon", epsilon)
+        self.precision = 1
+        self.minimum = self.users
+        self._groups = groups(self.users, self.epsilon)
+        self._sizes = [row.users for count, row in self._groups for _ in range(count)]
+        self._rows = [row for count, row in self._groups for _ in range(count)]
+        self._starts = np.concatenate([[0], np.cumsum(self._sizes)])
+        self.guarantee = PureDP(max(float(row.certificate.epsilon) for row in self._rows), view=View.SHUFFLED)
+        bits = sum(count * row.users * row.certificate.parameters.bits for count, row in self._groups)
+        self.bits_per_user = bits / self.users
+        self._spoilt = float(sum(count * row.certificate.parameters.spoil_probability for count, row in self._groups))
+
+    def error(self, reports: int) -> ErrorLaw:
+        """The conditioned shares of everyone; a spoilt batch counts as misread."""
+        self.check_reports(reports)
+        return ErrorLaw(reports, 1, GroupedShares(self.users, Fraction(self.epsilon)), self._spoilt)
+
+    def group_of(self, position: int) -> int:
+        """The group of the user at this position in the batch."""
+        if not 0 <= position < self.users:
+            raise TacitError(f"position is {position}; the batch has users 0 to {self.users - 1}")
+        return int(np.searchsorted(self._starts, position, side="right")) - 1
+
+    def randomize(self, x: float, position: int = 0) -> GroupMessage:
+        """d bits for the user at `position`: exact draws, the noise before the reward."""
+        group = self.group_of(position)
+        p = self._rows[group].certificate.parameters
+        spoilt = below(p.bits + 1) if Chance(Fraction(p.mixture)).flip() else None
+        share = _conditioned(p)
+        level = self.encode(x)
+        ones = p.tau + level + share if spoilt is None else spoilt
+        return GroupMessage(group, tuple([1] * ones + [0] * (p.bits - ones)))
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
+        """The number of ones that each user sends, in the order of positions."""
+        ones = np.empty(len(levels), dtype=np.int64)
+        start = 0
+        for count, row in self._groups:
+            p, size = row.certificate.parameters, count * row.users
+            part = levels[start : start + size]
+            shares = rng.choice(np.arange(-p.tau, p.tau + 1), size=len(part), p=share_probabilities(p))
+            spoilt = rng.random(len(part)) < float(p.mixture)
+            uniform = rng.integers(0, p.bits + 1, size=len(part))
+            ones[start : start + size] = np.where(spoilt, uniform, p.tau + part + shares)
+            start += size
+        return ones
+
+    def combine(self, messages: Any) -> Opened:
+        """Each group's number of ones, less what is expected of it; a group that is not complete is refused."""
+        if isinstance(messages, np.ndarray):
+            self.check_reports(len(messages))
+            return Opened(int(messages.sum()) - self._expected, len(messages))
+        arrived = np.bincount([message.group for message in messages], minlength=len(self._sizes))
+        if list(arrived) != self._sizes:
+            short = next(i for i, (a, size) in enumerate(zip(arrived, self._sizes, strict=True)) if a != size)
+            raise TacitError(
+                f"group {short} has {arrived[short]} of its {self._sizes[short]} reports; nothing was opened: the certificate "
+                "is for complete groups only"
+            )
+        return Opened(sum(sum(message.bits) for message in messages) - self._expected, len(messages))
+
+    @property
+    def _expected(self) -> int:
+        return sum(row.users * row.certificate.parameters.tau for row in self._rows)
+
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+        """Ones fall into groups at random; then each user's number of ones, all users of a row and a bit at once."""
+        left_ones, left = total, reports
+        value = 0
+        for count, row in self._groups:
+            size = count * row.users
+            ones = int(rng.hypergeometric(left_ones, left - left_ones, size)) if left > size else left_ones
+            left_ones, left = left_ones - ones, left - size
+            value += self._noisy(row, size, ones, rng)
+        return Opened(value, reports)
+
+    def _noisy(self, row: TableRow, users: int, ones: int, rng: np.random.Generator) -> int:
+        p = row.certificate.parameters
+        value = 0
+        for bit, holders in ((0, users - ones), (1, ones)):
+            spoilt = int(rng.binomial(holders, float(p.mixture)))
+            shares = rng.multinomial(holders - spoilt, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1)
+            value += int(shares) + bit * (holders - spoilt)
+            value += int(rng.integers(0, p.bits + 1, size=spoilt).sum()) - p.tau * spoilt
+            self.wrapped += spoilt > 0
+        return value
+
+    def _sum(self, opened: Opened) -> float:
+        return float(opened.value)
+
+
+def _conditioned(parameters: PureShuffleParameters) -> int:
+    """A share, drawn again until it lies within [-τ, τ]."""
+    law: NoiseLaw = _share(parameters)
+    while True:
+        share = law.draw()
+        if abs(share) <= parameters.tau:
+            return share

@@ -1,0 +1,69 @@
+"""Pictures of results: regret against rounds, with bands of one standard error.
+
+Matplotlib is loaded when a picture is drawn, never before, and draws to files only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.checks import TacitError
+from tacit.simulation.results import Result
+
+SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is learned there
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One set of axes: results by label, and a title."""
+
+    title: str
+    results: dict[str, Result]
+
+
+def pyplot() -> Any:
+    """Matplotlib's pyplot, drawing to files, or an error that names the extra."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise TacitError("drawing needs matplotlib: pip install 'tacit[plot]'") from error
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def draw_panels(panels: Sequence[Panel], path: Path, *, time_average: bool = True, title: str = "") -> None:
+    """Panels side by side (at most three in a row), all curves of a label in one colour."""
+    plt = pyplot()
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(max(7.5, 5.2 * columns), max(4.8, 3.9 * rows)), layout="constrained", squeeze=False)
+    colours = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(label for panel in panels for label in panel.results))}
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        for label, result in panel.results.items():
+            mean, sem = result.curve()
+            rounds = result.checkpoints
+            scale = 1 / rounds if time_average else 1.0
+            axes.plot(rounds, mean * scale, color=colours[label], label=label)
+            axes.fill_between(rounds, (mean - sem) * scale, (mean + sem) * scale, color=colours[label], alpha=0.2, linewidth=0)
+        axes.set_xscale("log")
+        axes.set_xlim(left=max(result.horizon for result in panel.results.values()) * SHOWN)
+        if not time_average:
+            axes.set_yscale("log")
+            axes.set_ylim(bottom=1)
+        axes.set_title(panel.title, fontsize=11)
+        axes.set_xlabel("users")
+        axes.set_ylabel("regret per user" if time_average else "cumulative regret")
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(frameon=False, fontsize=9)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    if title:
+        figure.suptitle(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

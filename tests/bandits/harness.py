@@ -1,0 +1,90 @@
+"""A simulator small enough to be seen through: batch sums of simple rewards, plus one draw of the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.bandits.contract import Batch, Learner
+from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
+from tacit.protocols.contract import ErrorLaw, Estimate
+
+Law = Callable[[int], ErrorLaw]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Rewards in [0, 1] with these means; sums of many real ones by a normal approximation (above 4,096)."""
+
+    means: npt.NDArray[np.float64]
+    rewards: str = "bernoulli"
+
+    def total(self, arm: int, users: int, rng: np.random.Generator) -> float:
+        mean = float(self.means[arm])
+        if self.rewards == "bernoulli":
+            return float(rng.binomial(users, mean))
+        if self.rewards == "beta":
+            return self._sum(users, lambda n: rng.beta(2 * mean, 2 * (1 - mean), n), mean, math.sqrt(mean * (1 - mean) / 3), rng)
+        return self._sum(users, lambda n: np.clip(rng.normal(mean, 0.1, n), 0.0, 1.0), mean, 0.1, rng)
+
+    def _sum(
+        self,
+        users: int,
+        draw: Callable[[int], npt.NDArray[np.float64]],
+        mean: float,
+        deviation: float,
+        rng: np.random.Generator,
+    ) -> float:
+        if users <= 4096:
+            return float(draw(users).sum())
+        return users * mean + deviation * math.sqrt(users) * float(rng.standard_normal())
+
+
+def exact(users: int) -> ErrorLaw:
+    """No privacy."""
+    return ErrorLaw(users, 1, None)
+
+
+def laplace(epsilon: float) -> Law:
+    """Pure privacy through secure aggregation, precision ⌈ε√n⌉."""
+
+    @lru_cache(maxsize=4096)
+    def law(users: int) -> ErrorLaw:
+        precision = math.ceil(epsilon * math.sqrt(users))
+        return ErrorLaw(users, precision, DiscreteLaplace(precision / epsilon))
+
+    return law
+
+
+def fair_bits(bits: int) -> Law:
+    """Approximate privacy through a shuffler, binary rewards."""
+    noise = Binomial(bits)
+    return lambda users: ErrorLaw(users, 1, noise)
+
+
+def estimate(batch: Batch, environment: Environment, law: Law, rng: np.random.Generator) -> Estimate:
+    error = law(batch.users)
+    total = environment.total(batch.arm, batch.users, rng)
+    if isinstance(error.noise, NoiseLaw):
+        noise = float(error.noise.sample(rng)) - error.noise.mean
+        total = (math.floor(total * error.precision + rng.random()) + noise) / error.precision
+    return Estimate(total, error)
+
+
+def play(learner: Learner, environment: Environment, law: Law, rng: np.random.Generator) -> float:
+    """Runs the learner to its horizon; the pseudo-regret."""
+    gaps = environment.means.max() - environment.means
+    regret = 0.0
+    while batches := learner.propose():
+        for batch in batches:
+            regret += batch.users * float(gaps[batch.arm])
+            if batch.opened:
+                learner.observe(batch, estimate(batch, environment, law, rng))
+            else:
+                learner.skip(batch)
+    return regret

@@ -1,0 +1,140 @@
+"""Refusals: one line that names the value and what to do, raised before any randomness is spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.noise.laws import LAWS
+
+from tacit.checks import TacitError
+from tacit.noise import (
+    Binomial,
+    Chance,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Table,
+    check_modulus,
+    modular_pmf,
+    sum_divergence,
+    wrap_probability,
+)
+
+POSITIVE: dict[str, Callable[[Any], object]] = {
+    "scale": DiscreteLaplace,
+    "variance": Skellam,
+    "sigma": DiscreteGaussian,
+    "r": lambda r: Polya(r, 0.5),
+    "n": Binomial,
+}
+NOT_POSITIVE = [0, -1, -0.5, math.nan, math.inf, -math.inf, "2", None, True, 1j, [1]]
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(TacitError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
+
+
+@pytest.mark.parametrize("value", NOT_POSITIVE, ids=repr)
+@pytest.mark.parametrize("name", POSITIVE)
+def test_a_parameter_that_is_not_a_positive_number_is_refused(name: str, value: object) -> None:
+    message = refusal(lambda: POSITIVE[name](value))
+    assert message.startswith(f"{name} is ")
+    assert str(value) in message
+    assert "must be" in message
+    assert ": " in message, "no remedy"
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, math.nan, math.inf, "half", None], ids=repr)
+@pytest.mark.parametrize("make", [lambda p: Polya(1, p), lambda p: PolyaDifference(1, p), lambda p: Binomial(5, p)])
+def test_a_bias_outside_zero_to_one_is_refused(make: Callable[[Any], object], value: object) -> None:
+    message = refusal(lambda: make(value))
+    assert str(value) in message
+    assert "must be a probability with 0 <" in message
+
+
+@pytest.mark.parametrize("chance", [Chance(Fraction(0)), Chance(Fraction(1))])
+def test_a_certain_chance_is_no_beta(chance: Chance) -> None:
+    assert "strictly between 0 and 1" in refusal(lambda: Polya(1, chance))
+
+
+@pytest.mark.parametrize(("factor", "rate"), [(2, 0), (-1, 0), (1, -1), ("1", 0), (math.nan, 0), (1, math.inf)])
+def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
+    assert "must be" in (message := refusal(lambda: Chance(factor, rate))) or "needs a factor" in message
+
+
+@pytest.mark.parametrize("count", [0, -3, 2.5, math.nan, "two", None], ids=repr)
+@pytest.mark.parametrize("name", LAWS)
+def test_a_share_count_below_one_is_refused(name: str, count: Any) -> None:
+    message = refusal(lambda: LAWS[name].share(count))
+    assert message.startswith(f"shares is {count}; ")
+    assert "one or more people" in message
+
+
+@pytest.mark.parametrize("times", [0, -1, math.nan, math.inf, "two"], ids=repr)
+@pytest.mark.parametrize("name", LAWS)
+def test_a_power_that_is_not_positive_is_refused(name: str, times: Any) -> None:
+    assert str(times) in refusal(lambda: LAWS[name].power(times))
+
+
+@pytest.mark.parametrize("p", [0, 1, -0.1, 1.1, math.nan, math.inf, "0.5", None], ids=repr)
+@pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
+@pytest.mark.parametrize("name", ["laplace-10", "skellam-1388", "binomial-62", "table"])
+def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> None:
+    message = refusal(lambda: getattr(LAWS[name], ask)(p))
+    assert f"is {p}; it must be a probability" in message
+
+
+@pytest.mark.parametrize("p", [1 - Fraction(1, 10**30), Fraction(1, 10**400)], ids=["almost one", "almost zero"])
+@pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
+def test_a_level_that_no_double_can_tell_from_an_end_is_refused(ask: str, p: Fraction) -> None:
+    assert "in double precision" in refusal(lambda: getattr(DiscreteLaplace(10), ask)(p))
+
+
+@pytest.mark.parametrize("size", [-1, 2.5, "3"], ids=repr)
+def test_a_size_that_is_no_count_is_refused(size: Any) -> None:
+    assert f"size is {size};" in refusal(lambda: Skellam(3).draw(size))
+
+
+@pytest.mark.parametrize("modulus", [1, 0, -7, 2.5, "31"], ids=repr)
+def test_a_modulus_that_opens_nothing_is_refused(modulus: Any) -> None:
+    assert f"modulus is {modulus};" in refusal(lambda: modular_pmf(Skellam(3), modulus))
+
+
+@pytest.mark.parametrize("failure", [0, 1, math.nan, -1e-9, "never"], ids=repr)
+def test_a_failure_probability_that_is_none_is_refused(failure: Any) -> None:
+    assert f"failure is {failure};" in refusal(lambda: check_modulus(Skellam(3), 10, 31, failure))
+
+
+def test_a_modulus_too_small_is_refused() -> None:
+    assert "use at least" in refusal(lambda: wrap_probability(Skellam(3), 10, 5))
+    assert "use at least" in refusal(lambda: check_modulus(Skellam(300), 10, 31, 1e-9))
+    assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
+
+
+@pytest.mark.parametrize("probabilities", [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None], ids=repr)
+def test_a_table_that_is_no_law_is_refused(probabilities: Any) -> None:
+    assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))
+
+
+def test_a_table_starts_at_a_whole_number() -> None:
+    starts: list[Any] = [0.5, "0", None]
+    for start in starts:
+        assert "whole number to start at" in refusal(partial(Table.of, start, np.array([1.0])))
+
+
+@pytest.mark.parametrize(("sigma", "n"), [(0, 2), (math.nan, 2), (1, 0), (1, 1.5), ("1", 2)])
+def test_a_divergence_of_nothing_is_refused(sigma: Any, n: Any) -> None:
+    assert "must be" in refusal(lambda: sum_divergence(sigma, n))

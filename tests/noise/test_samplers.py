@@ -1,0 +1,144 @@
+"""`draw` and `sample` follow their laws, and the battery that says so catches samplers that do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.noise.battery import adjacent_ratios, chi_square, signs, suspicions
+from tests.noise.laws import DRAWABLE, LAWS
+
+from tacit.noise import Chance, DiscreteLaplace, NoiseLaw, Polya, Skellam
+from tacit.noise.coins import ONE_OVER_E, below, flip_exp, random_bits
+
+EACH = pytest.mark.parametrize("name", DRAWABLE)
+DRAWS = 100_000
+WRONG = 40_000
+
+
+@EACH
+def test_draws_follow_the_law(name: str) -> None:
+    law = DRAWABLE[name]
+    assert not suspicions([law.draw() for _ in range(DRAWS)], law)
+
+
+@EACH
+@pytest.mark.slow
+def test_a_million_draws_follow_the_law(name: str) -> None:
+    law = DRAWABLE[name]
+    assert not suspicions(law.draw(1_000_000), law)
+
+
+@pytest.mark.parametrize("name", ["binomial-62", "binomial-130"])
+def test_fair_bits_drawn_in_bulk_follow_the_law(name: str) -> None:
+    law = DRAWABLE[name]
+    assert not suspicions(law.draw(1_000_000), law)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_samples_follow_the_law(name: str) -> None:
+    law = LAWS[name]
+    assert not suspicions(law.sample(np.random.default_rng(2026), 500_000), law)
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.slow
+def test_millions_of_samples_follow_the_law(name: str) -> None:
+    law = LAWS[name]
+    assert not suspicions(law.sample(np.random.default_rng(11), 5_000_000), law)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_seed_reproduces_samples_and_shapes_are_kept(name: str) -> None:
+    law = LAWS[name]
+    once, again = (law.sample(np.random.default_rng(5), (3, 4)) for _ in range(2))
+    assert once.shape == (3, 4)
+    assert np.issubdtype(once.dtype, np.integer)
+    np.testing.assert_array_equal(once, again)
+    assert np.ndim(law.sample(np.random.default_rng(5))) == 0
+    assert law.sample(np.random.default_rng(5), 0).shape == (0,)
+
+
+def test_wide_draws_have_the_right_spread() -> None:
+    """Far beyond what a histogram resolves: the variance of 60 draws at standard deviation 10^6, false alarm 1e-8."""
+    from scipy import stats
+
+    law = Skellam(10**12)
+    values = np.array([law.draw() for _ in range(60)], dtype=float)
+    statistic = float((values**2).sum() / law.variance)
+    assert stats.chi2.ppf(5e-9, 60) < statistic < stats.chi2.isf(5e-9, 60)
+
+
+# Samplers that are wrong, each in a way that has happened.
+
+
+def half_scale() -> int:
+    return DiscreteLaplace(5).draw()
+
+
+def zero_counted_twice() -> int:
+    """The sign of a magnitude, without throwing away minus zero."""
+    while True:
+        remainder = below(10)
+        if flip_exp(Fraction(remainder, 10)):
+            break
+    whole = 0
+    while ONE_OVER_E.flip():
+        whole += 1
+    magnitude = remainder + 10 * whole
+    return -magnitude if random_bits(1) else magnitude
+
+
+def never_minus_one() -> int:
+    """Off by one at zero: negative values start one too low."""
+    value = DiscreteLaplace(10).draw()
+    return value - 1 if value < 0 else value
+
+
+def leaning_to_the_right() -> int:
+    """One sign in twenty is lost."""
+    value = DiscreteLaplace(10).draw()
+    return abs(value) if below(20) == 0 else value
+
+
+@pytest.mark.parametrize("wrong", [half_scale, zero_counted_twice, never_minus_one, leaning_to_the_right])
+def test_a_wrong_discrete_laplace_sampler_is_caught(wrong: Callable[[], int]) -> None:
+    assert suspicions([wrong() for _ in range(WRONG)], DiscreteLaplace(10))
+
+
+def test_each_part_of_the_battery_catches_its_own_bug() -> None:
+    law = DiscreteLaplace(10)
+    assert chi_square(np.array([half_scale() for _ in range(WRONG)]), law) < 1e-12
+    assert adjacent_ratios(np.array([zero_counted_twice() for _ in range(WRONG)]), law) < 1e-12
+    assert signs(np.array([leaning_to_the_right() for _ in range(2 * WRONG)])) < 1e-4
+
+
+def test_a_polya_walk_without_restart_is_caught() -> None:
+    r, beta = Fraction(1, 2), Chance(Fraction(1), Fraction(1, 10))
+
+    def walk() -> int:
+        x = 0
+        while beta.flip() and Chance((x + r) / (x + 1)).flip():
+            x += 1
+        return x
+
+    assert suspicions([walk() for _ in range(10_000)], Polya(r, beta))
+
+
+def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_rate() -> None:
+    """At an alarm of 5%, 200 runs of NumPy's own Poisson difference raise 0 to 26 alarms but for a chance of 1e-5."""
+    law, rng = Skellam(20), np.random.default_rng(1)
+    alarms = sum(bool(suspicions(rng.poisson(10, 5000) - rng.poisson(10, 5000), law, 0.05)) for _ in range(200))
+    assert alarms <= 26
+
+
+@pytest.mark.parametrize("name", DRAWABLE)
+def test_the_battery_would_catch_a_shift_by_one(name: str) -> None:
+    law: NoiseLaw = DRAWABLE[name]
+    count = 400_000 if law.std < 100 else 3_000_000
+    values = law.sample(np.random.default_rng(3), count) + 1
+    assert suspicions(values, law)
+    assert math.isfinite(law.std)

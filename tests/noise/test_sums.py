@@ -1,0 +1,158 @@
+"""Sums of independent laws, sums modulo m, and how likely a modular sum is misread."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from tests.noise.laws import LAWS
+
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    Skellam,
+    Table,
+    check_modulus,
+    convolve,
+    modular_pmf,
+    table,
+    wrap_probability,
+)
+from tacit.noise.table import entries
+
+
+def brute_force(one: NoiseLaw, other: NoiseLaw) -> dict[int, float]:
+    (start, p), (offset, q) = entries(one), entries(other)
+    terms: dict[int, list[float]] = {}
+    for (i, a), (j, b) in product(enumerate(p), enumerate(q)):
+        terms.setdefault(start + offset + i + j, []).append(a * b)
+    return {k: math.fsum(values) for k, values in terms.items()}
+
+
+PAIRS = [
+    (Binomial(30, 0.2), DiscreteGaussian(1.5)),
+    (DiscreteLaplace(0.3), Polya(0.5, 0.2)),
+    (Table.of(-5, np.array([0.5, 0.0, 0.5])), Skellam(0.1)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=repr)
+def test_convolution_agrees_with_brute_force(one: NoiseLaw, other: NoiseLaw) -> None:
+    total = convolve(one, other)
+    truth = brute_force(one, other)
+    np.testing.assert_allclose(total.pmf(list(truth)), list(truth.values()), rtol=1e-13, atol=1e-300)
+    assert total.mean == pytest.approx(one.mean + other.mean, abs=1e-12)
+    assert total.variance == pytest.approx(one.variance + other.variance, rel=1e-11)
+
+
+def test_long_convolutions_by_fourier_transform_agree_with_direct_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = Skellam(900), DiscreteLaplace(20)
+    direct = convolve(one, other)
+    monkeypatch.setattr(table, "DIRECT_LIMIT", 0)
+    fast = convolve(one, other)
+    np.testing.assert_allclose(fast.probabilities, direct.probabilities, rtol=0, atol=1e-15)
+
+
+def test_convolution_keeps_log_concavity_and_symmetry_in_sight() -> None:
+    total = convolve(DiscreteGaussian(30), Skellam(100))
+    assert total.log_concave
+    assert total.symmetric
+    assert not convolve(Polya(0.1, 0.5), Polya(0.1, 0.5)).log_concave
+
+
+@pytest.mark.parametrize("modulus", [2, 3, 17, 1000])
+@pytest.mark.parametrize("name", LAWS)
+def test_the_law_modulo_m_agrees_with_brute_force(name: str, modulus: int) -> None:
+    start, pmf = entries(LAWS[name])
+    terms: list[list[float]] = [[] for _ in range(modulus)]
+    for i, p in enumerate(pmf):
+        terms[(start + i) % modulus].append(float(p))
+    result = modular_pmf(LAWS[name], modulus)
+    np.testing.assert_allclose(result, [math.fsum(values) for values in terms], rtol=1e-11, atol=1e-300)
+    assert result.sum() == pytest.approx(1, abs=1e-12)
+
+
+def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
+    """P[the analyzer does not read `total` + noise]: residues above largest_sum + τ stand for negatives."""
+    start, pmf = entries(law)
+    opened = total + start + np.arange(len(pmf))
+    spare = (modulus - largest_sum - 1) // 2
+    right = (opened >= -spare) & (opened <= largest_sum + spare)
+    return math.fsum(pmf[~right])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    law=st.one_of(
+        st.builds(DiscreteLaplace, st.floats(0.2, 10)),
+        st.builds(Skellam, st.floats(0.1, 50)),
+        st.builds(Binomial, st.integers(1, 30), st.floats(0.05, 0.95)),
+        st.builds(Polya, st.floats(0.1, 3), st.floats(0.1, 0.8)),
+    ),
+    largest_sum=st.integers(0, 30),
+    room=st.integers(1, 80),
+)
+def test_the_wrap_probability_is_that_of_the_worst_sum(law: NoiseLaw, largest_sum: int, room: int) -> None:
+    modulus = largest_sum + room
+    worst = max(misread(law, total, largest_sum, modulus) for total in range(largest_sum + 1))
+    stated = wrap_probability(law, largest_sum, modulus)
+    assert worst <= stated * (1 + 1e-9) + 1e-300
+    if law.symmetric and law.mean == 0:
+        assert stated == pytest.approx(worst, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("largest_sum", [0, 5, 40])
+def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
+    """A small modulus, 10^6 sums at the worst end; seeded, false-alarm rate 1e-6."""
+    law, count, spare = DiscreteLaplace(3), 1_000_000, 9
+    modulus = largest_sum + 2 * spare + 1
+    noise = law.sample(np.random.default_rng(8), count)
+    opened = (largest_sum + noise) % modulus
+    read = np.where(opened > largest_sum + spare, opened - modulus, opened)
+    wrong = int((read != largest_sum + noise).sum())
+    chance = wrap_probability(law, largest_sum, modulus)
+    assert stats.binomtest(wrong, count, chance).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(10), Skellam(1388), Binomial(62), Polya(0.5, 0.9)], ids=repr)
+def test_a_modulus_too_small_is_refused_and_the_recommended_one_accepted(law: NoiseLaw) -> None:
+    with pytest.raises(ValueError, match=r"modulus 140 is too small for the noise: .* misread .*use at least \d+") as caught:
+        check_modulus(law, 130, 140, 1e-9)
+    recommended = int(str(caught.value).rsplit(" ", 1)[1])
+    assert check_modulus(law, 130, recommended, 1e-9) <= 1e-9
+
+
+def test_a_modulus_below_the_sum_is_refused_with_one_that_holds_the_noise() -> None:
+    with pytest.raises(ValueError, match=r"modulus 10 is too small for sums up to 10: use at least \d+") as caught:
+        wrap_probability(Binomial(100), 10, 10)
+    recommended = int(str(caught.value).split("at least ")[1].split(",")[0])
+    assert check_modulus(Binomial(100), 10, recommended, 1e-9) <= 1e-9
+
+
+def test_a_table_cannot_be_changed_nor_drawn_from() -> None:
+    given_array = np.array([0.5, 0.5])
+    law = Table.of(0, given_array)
+    given_array[0] = 1.0
+    assert float(law.pmf(0)) == 0.5
+    with pytest.raises(ValueError, match="read-only"):
+        law.probabilities[0] = 1.0
+    with pytest.raises(ValueError, match="draw the laws that it was summed from"):
+        law.draw()
+
+
+def test_sums_too_long_for_a_table_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "LARGEST_WINDOW", 1000)
+    with pytest.raises(ValueError, match=r"spreads over .* integers, more than a table of 1,000"):
+        convolve(DiscreteLaplace(100), DiscreteLaplace(1))
+    monkeypatch.setattr(table, "DIRECT_LIMIT", 0)
+    law = Table.of(0, np.full(600, 1 / 600))
+    with pytest.raises(ValueError, match="exceeds the largest table of 1,000"):
+        convolve(law, law)

@@ -1,0 +1,174 @@
+"""Tails and quantiles: sums, not bounds; and inverses of each other."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.noise.laws import LAWS
+
+from tacit.noise import (
+    Binomial,
+    Chance,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
+from tacit.noise.law import chord_sums, grid, tail_bounds
+from tacit.noise.table import entries
+
+EACH = pytest.mark.parametrize("name", LAWS)
+
+
+def floats(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(low, high, allow_nan=False)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> NoiseLaw:
+    weights = draw(st.lists(st.integers(0, 20), min_size=1, max_size=40).filter(any))
+    return Table.of(draw(st.integers(-50, 50)), np.array(weights) / sum(weights))
+
+
+CHANCES = st.builds(Chance, st.fractions(Fraction(1, 2), 1), st.fractions(Fraction(1, 100), 5, max_denominator=1000))
+ANY_LAW = st.one_of(
+    st.builds(DiscreteLaplace, floats(0.02, 300)),
+    st.builds(Polya, floats(1e-3, 50), st.one_of(floats(0.01, 0.99), CHANCES)),
+    st.builds(PolyaDifference, floats(1e-3, 5), st.one_of(floats(0.01, 0.98), CHANCES)),
+    st.builds(Skellam, floats(1e-3, 1e5)),
+    st.builds(DiscreteGaussian, floats(0.05, 500)),
+    st.builds(Binomial, st.integers(1, 3000), floats(1e-4, 1 - 1e-4)),
+    tables(),
+)
+LEVELS = st.one_of(floats(1e-12, 1 - 1e-12), floats(1e-9, 1e-3), st.just(0.5))
+
+
+@settings(max_examples=150, deadline=None)
+@given(law=ANY_LAW, p=LEVELS)
+def test_a_quantile_is_the_least_value_that_reaches_the_level(law: NoiseLaw, p: float) -> None:
+    k = law.quantile(p)
+    if p >= 0.5:
+        assert law.tail(k) <= 1 - p < law.tail(k - 1)
+    else:
+        assert law.cdf(k - 1) < p <= law.cdf(k)
+
+
+@settings(max_examples=100, deadline=None)
+@given(law=ANY_LAW, exponent=floats(-250, -0.001))
+def test_a_tail_quantile_inverts_the_tail_however_small(law: NoiseLaw, exponent: float) -> None:
+    p = 10**exponent
+    k = law.tail_quantile(p)
+    assert law.tail(k) <= p < law.tail(k - 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(law=ANY_LAW, p=LEVELS)
+def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(law: NoiseLaw, p: float) -> None:
+    t, centre = law.bound(p), round(law.mean)
+
+    def exceeded(distance: int) -> float:
+        return law.tail(centre + distance) + law.cdf(centre - distance - 1)
+
+    assert t >= 0
+    assert exceeded(t) <= p * (1 + 1e-12)
+    assert t == 0 or exceeded(t - 1) > p * (1 - 1e-12)
+
+
+@EACH
+def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> None:
+    law = LAWS[name]
+    start, pmf = entries(law)
+    for step in (-20, -3, -1, -0.1, 0, 0.1, 1, 3, 20):
+        t = round(law.mean + step * law.std)
+        cut = min(max(t + 1 - start, 0), len(pmf))
+        above, below = math.fsum(pmf[cut:]), math.fsum(pmf[:cut])
+        assert law.tail(t) == pytest.approx(above, rel=1e-12 if t >= law.mean else 0, abs=1e-300 if t >= law.mean else 1e-13)
+        assert law.cdf(t) == pytest.approx(below, rel=1e-12 if t < law.mean else 0, abs=1e-300 if t < law.mean else 1e-13)
+        assert law.tail(t) + law.cdf(t) == pytest.approx(1, abs=1e-13)
+
+
+@EACH
+def test_the_window_holds_what_is_above_the_floor_and_nothing_more(name: str) -> None:
+    law = LAWS[name]
+    first, last = law.window(log_floor=-30.0)
+    assert float(law.log_pmf(first)) >= -30 > float(law.log_pmf(first - 1))
+    assert float(law.log_pmf(last)) >= -30 > float(law.log_pmf(last + 1))
+
+
+def test_a_tail_across_a_gap_in_a_table_is_not_cut_at_the_gap() -> None:
+    pmf = np.zeros(2001)
+    pmf[[0, 2000]] = 0.5
+    law = Table.of(0, pmf)
+    assert law.tail(0) == 0.5
+    assert law.cdf(1999) == 0.5
+    assert law.window() == (0, 2000)
+    assert not law.log_concave
+
+
+WIDE = [
+    DiscreteLaplace(20_000),
+    Skellam(1e9),
+    DiscreteGaussian(20_000.5),
+    Binomial(10**9),
+    Binomial(2 * 10**8, 0.3),
+    Polya(30, Chance(Fraction(1), Fraction(1, 3000))),
+]
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("law", WIDE, ids=repr)
+def test_tail_bounds_bracket_the_exact_sum(law: NoiseLaw, sign: int) -> None:
+    assert law.std > 4096
+    for distance in (0.01, 0.5, 2.0, 5.0):
+        t = math.ceil(sign * law.mean + distance * law.std)
+        exact = law.tail(t) if sign > 0 else law.cdf(-t - 1)
+        low, high = tail_bounds(law, t, sign)
+        assert low <= exact * (1 + 1e-10)
+        assert exact <= high * (1 + 1e-10)
+        assert high <= low * (1 + (1e-6 if law.symmetric else 1e-4)) + 1e-300
+
+
+@pytest.mark.parametrize("law", WIDE, ids=repr)
+def test_quantiles_of_wide_laws_invert_the_exact_sum(law: NoiseLaw) -> None:
+    k = law.tail_quantile(1e-9)
+    assert law.tail(k) <= 1e-9 < law.tail(k - 1)
+    k = law.quantile(1e-4)
+    assert law.cdf(k - 1) < 1e-4 <= law.cdf(k)
+
+
+def test_tail_bounds_are_zero_at_the_end_of_the_support() -> None:
+    law = Binomial(10**8)
+    assert tail_bounds(law, 10**8, 1) == (0.0, 0.0)
+    assert tail_bounds(law, 2 * 10**8, 1) == (0.0, 0.0)
+    low, high = tail_bounds(law, 10**8 - 3, 1)
+    assert 0.0 <= low <= high < 1e-300
+
+
+@given(steps=st.lists(floats(0, 0.3), min_size=8, max_size=60), block=st.integers(1, 9))
+@settings(deadline=None)
+def test_chord_sums_bracket_the_sum_of_any_concave_sequence(steps: list[float], block: int) -> None:
+    slopes = 1.0 - np.cumsum(steps)
+    logs = np.concatenate([[0.0], np.cumsum(slopes)])
+    points = grid(block, len(logs) - 1 - 2 * block, block) if len(logs) > 3 * block + 1 else None
+    if points is None or points[-1] >= len(logs):
+        return
+    low, high = chord_sums(points, logs[points])
+    for i in range(len(low)):
+        exact = math.fsum(np.exp(logs[points[i + 1] + 1 : points[i + 2] + 1]))
+        assert low[i] <= exact * (1 + 1e-12)
+        assert exact <= high[i] * (1 + 1e-12)
+
+
+def test_the_documented_quantiles() -> None:
+    assert DiscreteLaplace(2).quantile(0.95) == 5
+    assert Binomial(1).quantile(0.5) == 0
+    assert Binomial(1).quantile(0.5000001) == 1
+    assert Skellam(1388).bound(0.05) == 73
