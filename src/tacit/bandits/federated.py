@@ -1,8 +1,9 @@
 """Silos that learn together: LinUCB in every silo, private sums of what all silos saw, on a schedule that is fixed beforehand.
 
-ZC24 Algorithm 1 (and 8, the lazy form) as two state machines without I/O. A `Silo` acts for one user after another and reports every `sync` rounds; a
-`Coordinator` collects the reports and hands private sums back. What a silo sends comes out of an encoder that it was given and depends on its users through
-nothing else; when it sends depends on nothing but the round. Neither knows a protocol: the encoder and decoder only need `randomize` and `open`.
+ZC24 Algorithm 1 (and 8, the lazy form) as two state machines without I/O. A `Silo` acts for one user after another and reports every
+`sync` rounds; a `Coordinator` collects the reports and hands private sums back. What a silo sends comes out of an encoder that it was
+given and depends on its users through nothing else; when it sends depends on nothing but the round. Neither knows a protocol: encoder
+and decoder only need `randomize` and `open`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Settings:
     confidence: float = 0.01
     lazy: bool = False
     clip: bool = False
+    scaled: bool = True  # off-diagonal entries by √2, see `tacit.bandits.statistics`
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
@@ -113,20 +115,15 @@ class Silo:
         self.clipped = 0
         self._base, self._base_bias = settings.regularizer * np.eye(d), np.zeros(d)
         self._gram, self._bias = np.zeros((d, d)), np.zeros(d)
+        self._inverse, self._estimate = self._base / settings.regularizer**2, np.zeros(d)
         self._pending: Floats | None = None
         self._waiting = False
-        self._reset_inverse()
+        self._last_report = 0
 
     @property
     def due(self) -> bool:
         """Whether it is time to report: a matter of the round alone."""
-        return self.round > 0 and self.round % self.settings.sync == 0 and self._pending is None and not self._reported
-
-    @property
-    def _reported(self) -> bool:
-        return self._last_report == self.round
-
-    _last_report = 0
+        return self.round % self.settings.sync == 0 and self.round > self._last_report and self._pending is None
 
     def act(self, contexts: npt.ArrayLike) -> int:
         """Which of the actions, given as rows of features of norm at most 1, the next user gets."""
@@ -167,7 +164,7 @@ class Silo:
             raise TacitError(
                 f"round {self.round} is not the end of a batch of {self.settings.sync}: the schedule is fixed, so that it says nothing"
             )
-        message = self.encoder.randomize(statistics.pack(self._bias, self._gram))
+        message = self.encoder.randomize(statistics.pack(self._bias, self._gram, scaled=self.settings.scaled))
         self._last_report, self._waiting = self.round, True
         return message
 
@@ -179,9 +176,6 @@ class Silo:
             raise TacitError(f"the sums have dimension {len(sums.bias)}, this silo {self.settings.dimension}: all silos need one dimension")
         self._base, self._base_bias, self._waiting = sums.gram, sums.bias, False
         self._bias, self._gram = np.zeros_like(self._bias), np.zeros_like(self._gram)
-        self._reset_inverse()
-
-    def _reset_inverse(self) -> None:
         self._inverse = np.linalg.inv(self._base)
         self._estimate = self._inverse @ self._base_bias
 
@@ -197,7 +191,7 @@ class Silo:
                     f"a feature vector has norm {norms[outside][0]:g}; at most 1 is covered: rescale, or set clip to shrink and count"
                 )
             self.clipped += int(outside.sum())
-            features = features / np.maximum(norms, 1.0)[:, None]
+            return np.asarray(features / np.maximum(norms, 1.0)[:, None], dtype=float)
         return features
 
     def to_dict(self) -> dict[str, Any]:
@@ -259,7 +253,7 @@ class Coordinator:
     def publish(self, opened: Floats) -> Sums:
         """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
         self.step += 1
-        bias, gram = statistics.unpack(opened, self.settings.dimension)
+        bias, gram = statistics.unpack(opened, self.settings.dimension, scaled=self.settings.scaled)
         repaired, needed = repair(gram, self.settings.regularizer)
         self.repairs += needed
         return Sums(np.array(bias), repaired)

@@ -1,7 +1,7 @@
-"""Where the users of federated silos come from: contexts that are fresh in every round, rewards that are linear in the chosen features.
+"""Where the users of federated silos come from: contexts that are fresh in every round, rewards linear in the chosen features.
 
-`Synthetic` is ZC24's instance; its contexts are drawn as they are needed, never stored. `Ranking` is the paper's real-data instance, made of
-an MSLR-WEB10K file: queries are users, documents actions, a lasso fit of the relevance labels the true parameter.
+`Synthetic` is ZC24's instance; its contexts are drawn as they are needed, never stored. `Ranking` is the paper's real-data instance,
+made of an MSLR-WEB10K file: queries are users, documents actions, a lasso fit of the relevance labels the true parameter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.environments.replay import LARGEST_LABEL, read_mslr_rows
 
 Floats = npt.NDArray[np.float64]
 Field = Literal["title", "body"]
-# MSLR-WEB10K numbers its features 1 to 136: blocks of five (body, anchor, title, url, whole document) up to 125, then eleven of the page as a whole.
+# The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then eleven of the page as a whole.
 STREAMS = ("body", "anchor", "title", "url", "whole")
 PAGE = list(range(125, 136))
 
@@ -52,8 +52,9 @@ class Silos(ABC):
 class Synthetic(Silos):
     """θ* and features: uniform on the sphere of radius 1/√2 in d - 1 dimensions, with 1/√2 appended; N(0, 0.25) noise (ZC24 Section 6).
 
-    Mean rewards lie in [0, 1]; noisy ones often do not and are to be clipped, which shrinks them towards 1/2 and keeps their order. θ* is fixed
-    for a run, features are fresh for every user.
+    Mean rewards lie in [0, 1]; noisy ones often do not and are to be clipped, which shrinks them towards 1/2 and keeps their order. θ*
+    is fixed for a run, features are fresh for every user. The paper does not say whether 0.25 is the noise's variance; `deviation`
+    is its standard deviation, 0.25 by default, as for the other papers' instances.
 
     >>> rng = np.random.default_rng(0)
     >>> Synthetic.draw(3, 10, 100, rng).contexts(rng).shape
@@ -63,14 +64,14 @@ class Synthetic(Silos):
     silos: int
     actions: int
     parameter: Floats
-    deviation: float = 0.5
+    deviation: float = 0.25
 
     @classmethod
-    def draw(cls, silos: int, dimension: int, actions: int, rng: np.random.Generator) -> Synthetic:
+    def draw(cls, silos: int, dimension: int, actions: int, rng: np.random.Generator, deviation: float = 0.25) -> Synthetic:
         """An instance with a random parameter."""
         d = integer("dimension", dimension, at_least=2, remedy="one coordinate is constant, the others are on a sphere")
         integer("actions", actions, at_least=1)
-        return cls(integer("silos", silos, at_least=1), actions, _sphere(rng, 1, 1, d)[0, 0])
+        return cls(integer("silos", silos, at_least=1), actions, _sphere(rng, 1, 1, d)[0, 0], deviation)
 
     def contexts(self, rng: np.random.Generator) -> Floats:
         """Fresh features; the memory is laid out with actions last, which is how they are used."""
@@ -90,13 +91,13 @@ def _sphere(rng: np.random.Generator, silos: int, actions: int, dimension: int) 
 class Ranking(Silos):
     """Recorded queries, dealt out to the silos; each round every silo sees one of its queries, drawn at random.
 
-    `queries[i]` are silo i's queries, as arrays of documents × features. Queries with fewer documents than others repeat their first one, which
-    changes no decision.
+    `queries[i]` are silo i's queries, as arrays of documents × features. Queries with fewer documents than others repeat their first
+    one, which changes no decision.
     """
 
     queries: tuple[tuple[Floats, ...], ...]
     parameter: Floats
-    deviation: float = 0.5
+    deviation: float = 0.25
 
     @property
     def silos(self) -> int:  # type: ignore[override]
@@ -118,8 +119,8 @@ class Ranking(Silos):
 def read_ranking(path: Path, *, field: Field = "title", silos: int = 10, penalty: float = 1e-3) -> Ranking:
     """ZC24's real-data instance from an MSLR-WEB10K fold file.
 
-    Title features number 57 and body features 78 (see `columns_of`). Features are scaled to [0, 1] by column,
-    then to norm at most 1; labels are divided by 4. The lasso fit is θ*, shrunk to norm 1 where it exceeds it.
+    Title features number 57 and body features 78 (see `columns_of`). Features are scaled to [0, 1] by column, then to
+    norm at most 1; labels are divided by 4. The lasso fit is θ*, shrunk to norm 1 where it exceeds it.
     """
     if not path.exists():
         raise TacitError(f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give a fold file, such as Fold1/train.txt")
@@ -149,8 +150,9 @@ def read_ranking(path: Path, *, field: Field = "title", silos: int = 10, penalty
 def columns_of(field: Field) -> npt.NDArray[np.int64]:
     """Which of the 136 columns belong to a field.
 
-    The data set has 25 features per stream and 11 of the page. The paper counts 57 title and 78 body features without saying which; here the title gets
-    its stream, the page's, and the first 21 of the url; the body its stream, the anchor's, the page's, and the first 17 of the whole document.
+    The data set has 25 features per stream and 11 of the page. The paper counts 57 title and 78 body features without saying which;
+    here the title gets its stream, the page's, and the first 21 of the url; the body its stream, the anchor's, the page's, and the
+    first 17 of the whole document.
 
     >>> len(columns_of("title")), len(columns_of("body"))
     (57, 78)

@@ -1,9 +1,9 @@
 """Private prefix sums of vectors that many silos hold together: P = (R, S, A) for sums that are published again and again.
 
-At every step each silo sends one message about its data so far and the server learns the noisy sum over all silos and steps. Who adds the noise tells
-the trust models apart: `silo` (ZC24 Algorithm 2: each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
-opened), `shuffle` (as secagg, but through a shuffler of additive shares, or of bits for binomial noise: ZC24 Algorithm 5). What is opened is chosen by a
-`Factorization`. The schedule is fixed, so that when a silo speaks says nothing.
+At every step each silo sends one message about its data so far and the server learns the noisy sum over all silos and steps. Who adds
+the noise tells the trust models apart: `silo` (ZC24 Algorithm 2: each silo alone, messages in the open), `secagg` (each silo a share,
+only the sum modulo 2^64 is opened), `shuffle` (as secagg, but through a shuffler of additive shares, or of bits for binomial noise: ZC24
+Algorithm 5). What is opened is chosen by a `Factorization`. The schedule is fixed, so that when a silo speaks says nothing.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class PrefixSums:
-    """A protocol for `silos` silos, each with vectors of `size` numbers per step; one person moves a step's vector by at most `sensitivity`.
+    """A protocol for `silos` silos with vectors of `size` numbers per step; one person moves a step's vector by at most `sensitivity`.
 
-    `sigma` is the standard deviation of the noise in each opened number (of each silo's message where the trust is `silo`, or `shuffle` with Gaussian
-    noise). Integer noise works at `scale` units per 1; `largest` bounds |a number of one person|, to see that nothing wraps around 2^64.
+    `sigma` is the standard deviation of the noise in each opened number (of each silo's message where the trust is `silo`, or `shuffle`
+    with Gaussian noise). Integer noise works at `scale` units per 1. `people` per silo and step, each with numbers of at most 1, tell
+    whether everything fits 64 bits. Shares are made for `silos` - `corrupt` silos, so the guarantee holds against so many silos that
+    tell the server their shares, or are the ones who look.
     """
 
     shape: Factorization
@@ -57,11 +59,14 @@ class PrefixSums:
     noise: Noise = "none"
     sigma: float = 0.0
     scale: int = 1
-    people: int = 1  # per silo and step
+    people: int = 1
+    corrupt: int = 0
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
         integer("size", self.size, at_least=1)
+        if not 0 <= self.corrupt < self.silos:
+            raise TacitError(f"corrupt is {self.corrupt} of {self.silos} silos; at least one silo must add its noise")
         positive("sensitivity", self.sensitivity, "the most that one person moves a step's vector, in l2 norm")
         if self.noise not in FITS[self.trust]:
             raise TacitError(f"noise is {self.noise!r}; under trust {self.trust} it must be one of {', '.join(FITS[self.trust])}")
@@ -74,7 +79,7 @@ class PrefixSums:
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
-            room = self.silos * self.people * float(self.shape.right.sum(axis=1).max()) * self.scale + 40 * self._total.std
+            room = self.silos * self.people * float(self.shape.right.sum(axis=1).max()) * self.scale + 40 * self.total.std
             if not room < 2.0 ** (MODULUS_BITS - 1):
                 raise TacitError(
                     f"sums up to {room:.3g} do not fit a modulus of {MODULUS_BITS} bits: use a coarser scale than {self.scale}"
@@ -90,33 +95,37 @@ class PrefixSums:
         """Whether each silo's noise suffices alone."""
         return self.trust == "silo" or (self.trust == "shuffle" and self.noise == "gaussian")
 
+    @property
+    def honest(self) -> int:
+        """How many silos' shares the guarantee needs."""
+        return self.silos - self.corrupt
+
     @cached_property
-    def _total(self) -> NoiseLaw:
-        """The noise of one opened integer (of one message where each silo's noise suffices alone)."""
+    def total(self) -> NoiseLaw:
+        """The noise that the guarantee needs in one opened integer (in one message where each silo's noise suffices alone)."""
         width = self.sigma * self.scale
         if self.noise == "discrete-gaussian":
             return DiscreteGaussian(width)
         if self.noise == "skellam":
             return Skellam(width**2)
-        bits = 2 * self.silos * math.ceil(2 * width**2 / self.silos)
-        return Binomial(bits)
+        return Binomial(2 * self.honest * math.ceil(2 * width**2 / self.honest))
 
     @cached_property
     def share(self) -> NoiseLaw:
         """What one silo adds to one integer."""
         if self.alone:
-            return self._total
-        if isinstance(self._total, DiscreteGaussian):
-            return DiscreteGaussian(float(self._total.sigma) / math.sqrt(self.silos))
-        return self._total.share(self.silos)
+            return self.total
+        if isinstance(self.total, DiscreteGaussian):
+            return DiscreteGaussian(float(self.total.sigma) / math.sqrt(self.honest))
+        return self.total.share(self.honest)
 
     @property
     def row_variance(self) -> float:
         """The variance of the noise in one opened number, summed over silos."""
         if self.noise == "none":
             return 0.0
-        each = float(self._total.variance) / self.scale**2 if self.integral else self.sigma**2
-        return each * (self.silos if self.alone else 1)
+        each = float(self.total.variance) / self.scale**2 if self.integral else self.sigma**2
+        return each * (self.silos if self.alone else self.silos / self.honest)
 
     @property
     def variances(self) -> Floats:
@@ -131,8 +140,9 @@ class PrefixSums:
     def movement(self, batches: int = 1, times: int = 1, silos: int = 1) -> float:
         """The most that one person moves everything opened, in l2 norm and in units of 1, rounding included.
 
-        A person in at most `batches` steps, `times` times in each, at each of `silos` silos. Messages of silos whose noise is their own move
-        apart, so squares add up; one opened sum moves by all of it at once. Rounding moves each affected number of a silo by less than one unit.
+        A person in at most `batches` steps, `times` times in each, at each of `silos` silos. Messages of silos whose noise is their
+        own move apart, so squares add up; one opened sum moves by all of it at once. Rounding moves each affected number of a silo by
+        less than one unit.
         """
         exact = self.sensitivity * self.shape.movement(batches, times)
         rows = min(self.shape.steps, batches * self.shape.rows_moved)
@@ -153,8 +163,8 @@ class PrefixSums:
         if not self.integral:
             return GaussianLoss(self.sigma, moved)
         rows = min(self.shape.steps, batches * self.shape.rows_moved) * (silos if self.alone else 1)
-        shares = 1 if self.alone else self.silos
-        return NearlyGaussianLoss(self._total, moved * self.scale, self.size * rows, shares)
+        shares = 1 if self.alone else self.honest
+        return NearlyGaussianLoss(self.total, moved * self.scale, self.size * rows, shares)
 
     @property
     def view(self) -> View:
@@ -175,13 +185,13 @@ class PrefixSums:
         return ApproximateDP(epsilon, delta + self.slack(epsilon), view=self.view)
 
     @property
-    def bits_per_message(self) -> int:
-        """How many bits one silo sends at one step (bits on the wire for binomial noise: levels and noise, for the largest node)."""
+    def bits_per_silo(self) -> float:
+        """How many bits one silo sends in all steps: 64 per number (and share), or levels and noise one by one for binomial noise."""
         if self.noise == "binomial":
-            levels = 2 * self.people * int(self.shape.right.sum(axis=1).max()) * self.scale
-            return self.size * (levels + int(self.share.support[1]))
+            levels = 2 * self.people * self.scale * float(self.shape.right.sum())
+            return self.size * (levels + self.shape.steps * self.share.support[1])
         split = shares_needed(self.silos, 1 << MODULUS_BITS) if self.trust == "shuffle" and self.integral else 1
-        return self.size * MODULUS_BITS * split
+        return self.shape.steps * self.size * MODULUS_BITS * split
 
     def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
         """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from the operating system."""
@@ -206,17 +216,26 @@ class PrefixSums:
 
 
 def calibrated(
-    shape: Factorization, silos: int, size: int, sensitivity: float, trust: Trust, noise: Noise, target: ApproximateDP, *, people: int = 1
+    shape: Factorization,
+    silos: int,
+    size: int,
+    sensitivity: float,
+    trust: Trust,
+    noise: Noise,
+    target: ApproximateDP,
+    *,
+    people: int = 1,
+    corrupt: int = 0,
 ) -> PrefixSums:
     """The protocol with the least noise for a target, checked against it.
 
-    Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the sensitivity and the law is near enough to a Gaussian.
+    Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the sensitivity and the law is near
+    enough to a Gaussian.
     """
     positive("epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb")
     unit = _unit_sigma(target.epsilon, target.delta * (1 - RESERVE.get(noise, 0.0)))
-    draft = PrefixSums(
-        shape, silos, size, sensitivity, trust, noise, unit * sensitivity * shape.movement(), 1 if noise == "gaussian" else 4, people
-    )
+    scale = 1 if noise == "gaussian" else 4
+    draft = PrefixSums(shape, silos, size, sensitivity, trust, noise, unit * sensitivity * shape.movement(), scale, people, corrupt)
     if not draft.integral:
         return draft
     while True:
@@ -239,11 +258,8 @@ def _meets(protocol: PrefixSums, target: ApproximateDP) -> bool:
 def _trimmed(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
     """The same with the part of δ that turned out not to be needed turned into less noise, if that holds."""
     loss = protocol.loss()
-    spent = protocol.slack(target.epsilon) + (
-        loss.delta(target.epsilon) - GaussianLoss(loss.law.std, loss.sensitivity).delta(target.epsilon)
-        if isinstance(loss, NearlyGaussianLoss)
-        else 0.0
-    )
+    gaussian = GaussianLoss(protocol.sigma * protocol.scale, loss.sensitivity).delta(target.epsilon)
+    spent = protocol.slack(target.epsilon) + max(0.0, loss.delta(target.epsilon) - gaussian)
     unit = _unit_sigma(target.epsilon, target.delta - 1.2 * spent)
     trimmed = replace(protocol, sigma=unit * protocol.movement())
     return trimmed if unit * protocol.movement() < protocol.sigma and _meets(trimmed, target) else protocol
@@ -307,7 +323,8 @@ class Decoder:
             )
         if not p.integral:
             return np.asarray(np.sum(messages, axis=0), dtype=float)
-        return np.sum(np.array(messages, dtype=np.uint64), axis=0, dtype=np.uint64).view(np.int64) / p.scale
+        total = np.asarray(np.sum(np.array(messages, dtype=np.uint64), axis=0, dtype=np.uint64))
+        return np.asarray(total.view(np.int64) / p.scale, dtype=float)
 
     def open(self, messages: list[Any]) -> Floats:
         """The next private prefix sum."""
@@ -346,11 +363,14 @@ class Simulator:
         self.total = vector if self.total is None else self.total + vector
         if p.noise == "none":
             return self.total
-        spread = math.sqrt(p.row_variance)
-        if p.integral and not p.alone:
-            drawn = p.draw(p._total, self.rng) / p.scale
+        if p.integral and p.corrupt == 0 and not p.alone:
+            drawn = p.draw(p.total, self.rng) / p.scale
+        elif isinstance(p.share, DiscreteGaussian):  # by the proven closeness of a sum of discrete Gaussians to one
+            drawn = p.draw(DiscreteGaussian(math.sqrt(p.row_variance) * p.scale), self.rng) / p.scale
+        elif p.integral:
+            drawn = p.draw(p.share.power(p.silos), self.rng) / p.scale
         else:
-            drawn = p.draw(None, self.rng, spread)
+            drawn = p.draw(None, self.rng, math.sqrt(p.row_variance))
         self.noise.append(drawn)
         step = len(self.noise)
         return self.total + p.shape.left[step - 1, :step] @ np.array(self.noise)

@@ -1,7 +1,8 @@
 """All silos of a federation at once: the decisions of `tacit.bandits.federated.Silo`, as batched arrays.
 
-The inverse of every silo's matrix is kept and updated by rank one after each user, and replaced by one common inverse at each synchronisation. Contexts are
-drawn round by round; memory does not grow with the horizon. A test holds the engine and the state machines to the same decisions.
+The inverse of every silo's matrix is kept and updated by rank one after each user, and replaced by one common inverse at each
+synchronisation. Contexts are drawn round by round; memory does not grow with the horizon. A test holds the engine and the state machines
+to the same decisions.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def run_federation(
 ) -> Federation:
     """Plays all rounds in all silos.
 
-    `synchronise` takes every silo's packed statistics of a batch (silos × size) and returns the private prefix sum over silos; `coordinator` makes it usable.
-    `record` keeps every choice.
+    `synchronise` takes every silo's packed statistics of a batch (silos × size) and returns the private prefix sum over silos;
+    `coordinator` makes it usable. `record` keeps every choice. `rng` is the environment's; noise has its own.
     """
     if environment.dimension != settings.dimension or environment.silos != settings.silos:
         raise TacitError(
@@ -82,7 +83,7 @@ def run_federation(
         bias += x * y[:, None]
         gram += x[:, :, None] * x[:, None, :]
         if round_ % settings.sync == 0:
-            fleet.receive(coordinator.publish(synchronise(statistics.pack(bias, gram))))
+            fleet.receive(coordinator.publish(synchronise(statistics.pack(bias, gram, scaled=settings.scaled))))
             bias[:], gram[:] = 0.0, 0.0
         elif not settings.lazy:
             fleet.learn(x, bias)
@@ -128,7 +129,8 @@ class _Fleet:
         np.sqrt(widths, out=widths)
         widths *= radius
         widths += (self._estimate[..., None, :] @ features)[:, 0, :]
-        return np.argmax(widths, axis=1)
+        best: Integers = np.argmax(widths, axis=1)
+        return best
 
     def learn(self, x: Floats, bias: Floats) -> None:
         """Each silo's own update (Sherman and Morrison) with the features x of its last action; `bias` is its batch so far."""
