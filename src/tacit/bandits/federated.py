@@ -176,7 +176,7 @@ class Silo:
             raise TacitError(f"the sums have dimension {len(sums.bias)}, this silo {self.settings.dimension}: all silos need one dimension")
         self._base, self._base_bias, self._waiting = sums.gram, sums.bias, False
         self._bias, self._gram = np.zeros_like(self._bias), np.zeros_like(self._gram)
-        self._inverse = np.linalg.inv(self._base)
+        self._inverse = np.asarray(np.linalg.inv(self._base), dtype=float)
         self._estimate = self._inverse @ self._base_bias
 
     def _checked(self, features: Floats) -> Floats:

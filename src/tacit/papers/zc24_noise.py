@@ -15,8 +15,9 @@ from tacit.bandits import statistics
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.privacy import ApproximateDP, GaussianLoss, View, advanced_composition
 from tacit.privacy.search import least
-from tacit.protocols.continual import PrefixSums, calibrated
+from tacit.protocols.continual import PrefixSums
 from tacit.protocols.factorization import depth, factorize
+from tacit.protocols.least_noise import calibrated
 
 Setting = Literal["paper", "tight"]
 BIT_WIDTH = 2e5  # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term by term
