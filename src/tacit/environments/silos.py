@@ -79,12 +79,13 @@ class Synthetic(Silos):
 
 
 def _sphere(rng: np.random.Generator, silos: int, actions: int, dimension: int) -> Floats:
-    points = np.empty((silos, dimension, actions))
-    rng.standard_normal(out=(drawn := np.empty((silos, dimension - 1, actions))))
-    norms = np.sqrt(2 * np.einsum("sda,sda->sa", drawn, drawn))
-    np.divide(drawn, norms[:, None, :], out=points[:, :-1])
-    points[:, -1] = math.sqrt(0.5)
-    return points.transpose(0, 2, 1)
+    points = np.empty((dimension, silos, actions))
+    sphere = points[:-1]
+    rng.standard_normal(out=sphere)
+    norms = np.einsum("dsa,dsa->sa", sphere, sphere)
+    sphere /= np.sqrt(2 * norms)
+    points[-1] = math.sqrt(0.5)
+    return points.transpose(1, 2, 0)
 
 
 @dataclass(frozen=True, eq=False)
