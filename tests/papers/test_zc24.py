@@ -161,6 +161,17 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
     assert list(one.rows())[-1]["round"] == 50
 
 
+@pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
+def test_returning_users_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
+    once, often = ALGORITHMS[name](ISSUE), ALGORITHMS[name](replace(ISSUE, visits=3, visits_per_batch=2))
+    assert often.guarantee is not None
+    assert 0.97 * 0.2 <= often.guarantee.epsilon <= 0.2
+    assert often.protocol.guarantee(0.1).epsilon < 0.01 < 0.5 < once.protocol.guarantee(0.1, batches=3, times=2).epsilon
+    assert "up to 3 batches, 2 time(s)" in Task.of(name, replace(ISSUE, visits=3, visits_per_batch=2)).promise()
+    with pytest.raises(TacitError, match="secagg-fedlinucb for returning users"):
+        sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4, visits=2))
+
+
 def test_promises_are_stated_between_users_too() -> None:
     lazy, eager = (Task.of("secagg-fedlinucb", replace(ISSUE, lazy=lazy)).promise() for lazy in (True, False))
     assert lazy.startswith("(0.2, 0.1)-DP: to whoever sees the opened sum")

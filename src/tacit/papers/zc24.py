@@ -132,9 +132,11 @@ class Task:
         if guarantee is None:
             return "none: silos send sums as they are"
         every = f"{guarantee} In all {self.problem.steps} releases together; {self.mechanism.derivation}."
+        if self.problem.visits * self.problem.visits_per_batch > 1:
+            every += f" For a user in up to {self.problem.visits} batches, {self.problem.visits_per_batch} time(s) in each."
         if self.problem.lazy:
             return every
-        loss = self.mechanism.protocol.loss(times=self.problem.sync)
+        loss = self.mechanism.protocol.loss(self.problem.visits, self.problem.sync)
         users = loss.epsilon(self.problem.delta)
         return (
             f"{every} Between streams that differ in one recorded (x, y); a user whose silo acts on raw data within a batch may move up "
@@ -158,6 +160,8 @@ def simulate(
     lazy: bool = False,
     progress: bool = False,
     confidence: float = 0.01,
+    visits: int = 1,
+    visits_per_batch: int = 1,
     deviation: float = 0.25,
     data: Path | Silos | None = None,
     field: Field = "title",
@@ -173,7 +177,7 @@ def simulate(
     if recorded is not None:
         silos, dimension = recorded.silos, recorded.dimension
     rounds = integer("horizon", horizon, at_least=1)
-    problem = Problem(silos, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence)
+    problem = Problem(silos, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence, visits, visits_per_batch)
     task = Task.of(name, problem, recorded, deviation)
     first = integer("seed", seed, at_least=0)
     done = sweep(task, range(first, first + integer("runs", runs, at_least=1)), label=name, progress=progress, workers=workers, path=log)

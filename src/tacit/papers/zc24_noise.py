@@ -25,7 +25,11 @@ BIT_WIDTH = 2e5  # standard deviation of printed binomial noise in units; its di
 
 @dataclass(frozen=True)
 class Problem:
-    """What a federated algorithm is asked to do."""
+    """What a federated algorithm is asked to do.
+
+    Returning users: the guarantee is for a user who comes in at most `visits` batches, at most `visits_per_batch` times in each, to one
+    silo or (where only sums over silos are opened) to any (ZC24 App. G.4).
+    """
 
     silos: int = 100
     dimension: int = 10
@@ -37,6 +41,8 @@ class Problem:
     setting: Setting = "tight"
     lazy: bool = False
     confidence: float = 0.01
+    visits: int = 1
+    visits_per_batch: int = 1
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
@@ -51,6 +57,8 @@ class Problem:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb")
         probability("delta", self.delta, "federated algorithms promise (epsilon, delta)-DP")
         probability("confidence", self.confidence)
+        integer("visits", self.visits, at_least=1, remedy="a user comes in at least one batch")
+        integer("visits per batch", self.visits_per_batch, at_least=1)
         if self.setting not in ("paper", "tight"):
             raise TacitError(f"setting is {self.setting!r}; it must be paper or tight")
 
@@ -78,6 +86,10 @@ class Problem:
     def sensitivity(self) -> float:
         """Joint, under replacement."""
         return statistics.joint_sensitivity(self.dimension)
+
+    def guarantee_of(self, protocol: PrefixSums) -> ApproximateDP:
+        """What a protocol gives to a user who returns as often as is allowed for."""
+        return protocol.guarantee(self.delta, batches=self.visits, times=self.visits_per_batch)
 
     def tree(self, sigma: float, trust: Literal["silo", "shuffle"], noise: Literal["gaussian", "binomial"], scale: int = 1) -> PrefixSums:
         """The binary tree with this noise in every node."""
@@ -111,7 +123,7 @@ def ldp_fedlinucb(problem: Problem) -> Mechanism:
     e, d = problem.epsilon, problem.delta
     variance = 8 * problem.depth * (math.log(2 / d) + e) / e**2
     protocol = problem.tree(math.sqrt(variance), "silo", "gaussian")
-    return Mechanism(protocol, protocol.guarantee(d), EXACT, math.sqrt(problem.silos * problem.depth * variance))
+    return Mechanism(protocol, problem.guarantee_of(protocol), EXACT, math.sqrt(problem.silos * problem.depth * variance))
 
 
 def sdp_fedlinucb(problem: Problem) -> Mechanism:
@@ -124,6 +136,8 @@ def sdp_fedlinucb(problem: Problem) -> Mechanism:
                 f"epsilon is {e:g}; amplification by shuffling silos holds up to √κ/(T√M) = {limit:.2g} (ZC24 Theorem 5.3, its constant "
                 "taken as 1): use secagg-fedlinucb, which holds at every epsilon, or sdp-fedlinucb-vec"
             )
+        if problem.visits * problem.visits_per_batch > 1:
+            raise TacitError("amplification is worked out for users who come once: use secagg-fedlinucb for returning users")
         alone = calibrated(factorize("tree", problem.steps), silos, problem.size, problem.sensitivity, "silo", "gaussian", problem.target)
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
         protocol = problem.tree(sigma, "shuffle", "gaussian")
@@ -154,7 +168,7 @@ def sdp_fedlinucb_vec(problem: Problem) -> Mechanism:
     sigma = math.sqrt(problem.depth * math.log(1 / d)) * math.log(problem.dimension**2 * problem.depth / d) / e
     scale = 1 << max(0, min(6, math.floor(math.log2(BIT_WIDTH / sigma)))) if sigma < BIT_WIDTH else 1
     protocol = problem.tree(sigma, "shuffle", "binomial", scale)
-    return Mechanism(protocol, protocol.guarantee(d), EXACT, math.sqrt(problem.depth) * sigma)
+    return Mechanism(protocol, problem.guarantee_of(protocol), EXACT, math.sqrt(problem.depth) * sigma)
 
 
 def secagg_fedlinucb(problem: Problem) -> Mechanism:
@@ -183,8 +197,10 @@ def _tight(
         problem.target,
         people=problem.sync,
         corrupt=curious,
+        batches=problem.visits,
+        times=problem.visits_per_batch,
     )
-    return Mechanism(protocol, protocol.guarantee(problem.delta), EXACT)
+    return Mechanism(protocol, problem.guarantee_of(protocol), EXACT)
 
 
 def amplified(epsilon0: float, delta0: float, silos: int, points: int, delta: float) -> ApproximateDP | None:
@@ -227,8 +243,9 @@ def _amplified_sigma(problem: Problem, enough: float) -> float:
 
 def _best_argument(problem: Problem, protocol: PrefixSums) -> tuple[ApproximateDP, str]:
     """What is proven about shuffled Gaussian nodes: each silo's own noise, accounted for exactly, or Lemma F.2, whichever says more."""
-    alone = protocol.guarantee(problem.delta).at(view=View.SHUFFLED)
-    shuffled = _amplified_guarantee(problem, protocol.sigma)
+    alone = problem.guarantee_of(protocol).at(view=View.SHUFFLED)
+    once = problem.visits * problem.visits_per_batch == 1
+    shuffled = _amplified_guarantee(problem, protocol.sigma) if once else None
     if shuffled is not None and shuffled.delta <= problem.delta and shuffled.epsilon < alone.epsilon:
         return shuffled.at(view=View.SHUFFLED), "amplification by shuffling (ZC24 Lemma F.2), advanced composition"
     return alone, "each silo's own noise, accounted for exactly; amplification proves nothing more here"

@@ -32,7 +32,7 @@ class Factorization:
     >>> factorize("tree", 400).movement() ** 2  # 1 + floor(log2 400) nodes
     9.0
     >>> root = factorize("square-root", 400)
-    >>> round((root.movement() ** 2 * root.variances[-1]), 2)  # the tree: 81 for the worst prefix
+    >>> round(float(root.movement() ** 2 * root.variances[-1]), 2)  # the tree: 81 for the worst prefix
     8.84
     """
 
