@@ -14,6 +14,7 @@ html_theme = "furo"
 html_title = f"tacit {__version__}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {"npt.ArrayLike": "ArrayLike", "Floats": "Floats", "Integers": "Integers", "Number": "Number"}
 autodoc_default_options = {"members": True, "show-inheritance": True}
 suppress_warnings = ["autodoc", "ref.python"]
 

@@ -11,9 +11,9 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("noise", "privacy")
+_SUBPACKAGES = ("bandits", "environments", "intermediaries", "noise", "papers", "privacy", "protocols", "simulation")
 
-__all__ = ["__version__", "noise", "privacy"]
+__all__ = ["__version__", *_SUBPACKAGES]
 
 
 def __getattr__(name: str) -> ModuleType:

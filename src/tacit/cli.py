@@ -64,15 +64,27 @@ DeltaOption = Annotated[float | None, typer.Option(help="Delta of the guarantee;
 
 
 def main() -> None:
-    """Entry point: errors of tacit's own become one line."""
+    """Entry point: what cannot be done as asked becomes one line on standard error and exit code 2."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except TacitError as error:
         _fail(str(error))
+    except (ArithmeticError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        _fail(f"a number is too large or too small to compute with ({reason}): use values nearer to 1, or scale the query")
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # the command line's own errors have it: an unknown option, a word for a number
+            raise
+        if len(sys.argv) < 2:
+            print(error.format_message())
+            raise SystemExit(2) from None
+        _fail(f"{error.format_message()} Try: tacit --help")
+    if isinstance(code, int) and code:
+        raise SystemExit(code)
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"tacit: {message}", file=sys.stderr)
+    print(f"tacit: {' '.join(message.split())}", file=sys.stderr)
     raise SystemExit(2)
 
 
@@ -177,7 +189,7 @@ def privacy(
         law_variance, parameters = float(law.variance), _parameters(law)
         moved = _count("sensitivity", sensitivity)
         single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
-        loss = single if batches == 1 else ComposedLoss(((single, batches),))
+        loss = single if batches == 1 else ComposedLoss(((single, _count("batches", batches)),))
     if delta is not None:
         answer = {"epsilon": loss.epsilon(delta), "delta": delta}
     else:
@@ -268,11 +280,14 @@ def audit(
     """
     import numpy as np
 
+    from tacit.checks import integer
     from tacit.privacy import audit as attack
     from tacit.privacy import calibrate as find
 
-    law = _scaled(find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law, noise_factor)
-    rng = np.random.default_rng(seed)
+    factor = _positive({"noise factor": noise_factor}, "noise factor")
+    generator_seed = integer("seed", seed, at_least=0)
+    law = _scaled(find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law, factor)
+    rng = np.random.default_rng(generator_seed)
     result = attack(lambda x, count: x + law.sample(rng, count), 0, sensitivity, _count("samples", samples), delta=delta)
     record = {**asdict(result), "claimed": epsilon, "refuted": result.refutes(epsilon), "std": law.std, "seed": seed}
     _show(record, "audit", as_json)

@@ -94,6 +94,9 @@ def simulate(
     trust: TrustOption = TrustChoice.secagg,
     index: IndexOption = IndexChoice.chernoff,
     dropout: Dropout = 0.0,
+    anytime: Annotated[bool, typer.Option(help="Do not tell the learner the horizon: restart it over periods that double.")] = False,
+    replay: Annotated[Path | None, typer.Option(help="CSV of recorded rewards, one column per arm, instead of a random instance.")] = None,
+    clip: Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them, instead of refusing them.")] = False,
     user_by_user: Annotated[bool, typer.Option(help="Run every user through the protocol, instead of drawing a batch at once.")] = False,
     out: Out = None,
     as_json: Json = False,
@@ -102,8 +105,11 @@ def simulate(
 
     Example: tacit simulate --algorithm dist-dp-se --epsilon 1 --arms 10 --instance easy --horizon 1e6 --runs 20
     """
-    problem = _problem(epsilon, delta, arms, means, horizon, growth, setting, trust, index, dropout)
-    result = _simulate_arms(algorithm, problem, rewards, instance, means, runs, seed, user_by_user, out)
+    problem = replace(_problem(epsilon, delta, arms, means, horizon, growth, setting, trust, index, dropout), anytime=anytime)
+    if replay is not None:
+        result = _replay(algorithm, problem, replay, clip, runs, seed, user_by_user)
+    else:
+        result = _simulate_arms(algorithm, problem, rewards, instance, means, runs, seed, user_by_user, out)
     _report(result, as_json, out)
 
 
@@ -243,6 +249,17 @@ def _simulate_arms(
     task = Task(name, problem, rewards.value, instance, _means(means), user_by_user)
     log = out / f"{name}.jsonl" if out is not None else None
     return run(task, runs=runs, seed=seed, progress=_interactive(), log=log)
+
+
+def _replay(name: str, problem: Problem, path: Path, clip: bool, runs: int, seed: int, user_by_user: bool) -> Result:
+    from tacit.environments import read_table
+    from tacit.papers.arms import Task
+    from tacit.papers.arms import simulate as run
+
+    world = read_table(path, clip=clip)
+    task = Task(name, replace(problem, arms=world.arms), "replay", environment=world, user_by_user=user_by_user)
+    result = run(task, runs=runs, seed=seed, progress=_interactive())
+    return replace(result, configuration={**result.configuration, "instance": None, "clipped_rewards": world.clipped})
 
 
 def _means(text: str | None) -> tuple[float, ...] | None:

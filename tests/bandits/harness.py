@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
 from tacit.bandits.contract import Batch, Learner
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
@@ -23,6 +24,15 @@ class Environment:
 
     means: npt.NDArray[np.float64]
     rewards: str = "bernoulli"
+
+    def mean(self, arm: int) -> float:
+        """The mean reward; clipping moves it where the mean is near 0 or 1."""
+        mean = float(self.means[arm])
+        if self.rewards != "gaussian":
+            return mean
+        high, low = (1 - mean) / 0.1, -mean / 0.1
+        inside = mean * (norm.cdf(high) - norm.cdf(low)) - 0.1 * (norm.pdf(high) - norm.pdf(low))
+        return float(inside + norm.sf(high))
 
     def total(self, arm: int, users: int, rng: np.random.Generator) -> float:
         mean = float(self.means[arm])

@@ -122,19 +122,28 @@ class Evidence:
             theta, q = start.tilt * math.sqrt(level / start.level), min(start.at(level), 1.0)
         else:
             theta, q = self._guess(level, mean)
-        steepest = STEEPEST / max(group.weight for group in self._groups)
+        finite, steepest = 0.0, STEEPEST / max(group.weight for group in self._groups)
         for _ in range(100):
             g, g1, g2, gq, g1q = self._exponent(theta, q, side, statistic)
             if g == -math.inf:  # beyond the noise's moments
-                theta *= 0.6
+                steepest, theta = theta, (theta + finite) / 2
                 continue
+            if q == 0.0 and g > level:  # noise alone does not explain what was seen: every mean is refuted
+                return Bound(0.0, 0.0, theta, level)
+            finite = theta
             moved = min(max(q + (level - g) / gq, 0.0), 1.0)
-            step = min(-(g1 + g1q * (moved - q)) / g2, steepest - theta)
-            if abs(step) < 0.02 * theta and abs(moved - q) <= 1e-3 * max(abs(moved - mean), 1e-9):
+            step = -(g1 + g1q * (moved - q)) / g2
+            if theta + step > steepest:
+                step = (steepest - theta) / 2
+            if abs(step) < 0.02 * theta and abs(moved - q) <= 1e-3 * min(abs(moved - mean), 1 - moved) + 1e-12:
                 return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
-            theta = min(max(theta + step, theta / 4), 4 * theta)
+            theta = max(min(theta + step, 4 * theta), theta / 4)
             q = moved
-        return Bound(1.0, 0.0, 0.0, level)  # did not settle: claim nothing
+        q = 1.0  # did not settle: keep the last θ, which is as valid as any, and come down to its root
+        for _ in range(50):
+            g, _, _, gq, _ = self._exponent(finite, q, side, statistic)
+            q = min(max(q + (level - g) / gq, 0.0), q)
+        return Bound(q, 0.0 if q in (0.0, 1.0) else 1 / gq, finite, level)
 
     def _guess(self, level: float, mean: float) -> tuple[float, float]:
         """(θ, q) of the Gaussian bound."""

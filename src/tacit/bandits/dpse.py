@@ -24,7 +24,7 @@ class DPSE(Elimination):
         The probability β with which the analysis may fail.
 
     >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, confidence=0.1).propose()[0].users
-    651
+    650
 
     References: Sajed & Sheffet 2019, Algorithm 2.
     """
@@ -39,7 +39,7 @@ class DPSE(Elimination):
 
     def _size(self) -> int:
         gap = 2.0**-self.round
-        return math.ceil(max(32 * self._log(8) / gap**2, 8 * self._log(4) / (float(self.epsilon) * gap)) + 1)
+        return math.floor(max(32 * self._log(8) / gap**2, 8 * self._log(4) / (float(self.epsilon) * gap))) + 1
 
     def _begin(self, arm: int) -> None:
         self._sums[arm] = (0.0, 0)

@@ -33,12 +33,12 @@ class PrivateKLUCB(Learner):
     index
         `chernoff` (rigorous) or `variance` (tighter in practice, Gaussian in its tails).
     first_batch
-        Users of an arm's first batch; by default about 40√v (20√v for `variance`), at least 1.
+        Users of an arm's first batch; by default 44√v (20√v for `variance`), as far as half of the horizon reaches.
     growth
-        Factor by which an arm's users grow with each batch, once they outnumber 10v; until then they double.
+        Factor by which an arm's users grow with each batch, once they outnumber 5v; until then they double.
 
     >>> [batch.users for batch in PrivateKLUCB(arms=2, horizon=1000, noise_variance=2.0).propose()]
-    [57, 57]
+    [63, 63]
 
     References: Garivier & Cappé 2011 for the index without noise.
     """
@@ -83,7 +83,8 @@ class PrivateKLUCB(Learner):
 
     def _size(self, users: int) -> int:
         if not users:
-            return self.first_batch or max(1, math.ceil(FIRST[self.index] * math.sqrt(self.noise_variance)))
+            usual = math.ceil(FIRST[self.index] * math.sqrt(self.noise_variance))
+            return self.first_batch or max(1, min(usual, self.horizon // (2 * self.arms)))
         factor = 2.0 if users < SETTLED * self.noise_variance else float(self.growth)
         return max(1, math.ceil((factor - 1) * users))
 
@@ -113,6 +114,6 @@ class PrivateKLUCB(Learner):
         self._bounds = [Bound(*entry) for entry in state["bounds"]]
 
 
-FIRST = {"chernoff": 40.0, "variance": 20.0}  # users of a first batch, in standard deviations of its noise
-SETTLED = 10.0  # an arm's users stop doubling at this many noise variances
+FIRST = {"chernoff": 44.0, "variance": 20.0}  # users of a first batch, in standard deviations of its noise
+SETTLED = 5.0  # an arm's users stop doubling at this many noise variances
 FORGET = 0.01  # share of an arm's users whose oldest batches are dropped

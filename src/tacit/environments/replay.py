@@ -7,6 +7,7 @@ pairs are clustered by their features, a cluster is an arm, relevance labels 0 t
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,6 +79,25 @@ class Replay(Environment):
         lower = np.floor(scaled).astype(np.int64)
         up = rng.binomial(counts, scaled - lower)
         return Levels(np.concatenate([lower, np.minimum(lower + 1, precision)]), np.concatenate([counts - up, up]))
+
+
+def read_table(path: Path, *, clip: bool = False) -> Replay:
+    """A CSV file with one column of rewards per arm and a line of names on top; columns may end early."""
+    if not path.exists():
+        raise TacitError(f"{path} does not exist: give a CSV file with one column of rewards per arm and a line of names on top")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    if len(rows) < 2:
+        raise TacitError(f"{path.name} has {len(rows)} line(s): it needs a line of names and at least one line of rewards")
+    columns: list[list[float]] = [[] for _ in rows[0]]
+    for number, row in enumerate(rows[1:], 2):
+        for column, text in zip(columns, row, strict=False):
+            if text.strip():
+                try:
+                    column.append(float(text))
+                except ValueError as error:
+                    raise TacitError(f"{path.name} line {number} has {text!r} where a reward is expected: use numbers in [0, 1]") from error
+    return Replay.of(columns, clip=clip)
 
 
 def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:

@@ -19,6 +19,7 @@ from tacit.noise.skellam import Skellam
 
 Cumulants = Callable[[float], tuple[float, float, float]]
 OUTSIDE = (math.inf, math.inf, math.inf)
+WIDEST_RATE = 700.0  # beyond it the noise is zero but for a chance of e^-700
 
 
 def no_noise(_: float) -> tuple[float, float, float]:
@@ -51,7 +52,7 @@ def cumulants(law: Any) -> Cumulants:
 
 def _polya_difference(r: float, rate: float) -> Cumulants:
     """-r ln(1 - h) with h = sinh²(s/2) / sinh²(rate/2): the same as r ln((1-β)² / ((1-βe^s)(1-βe^-s)))."""
-    inverse = 1 / math.sinh(rate / 2) ** 2
+    inverse = 1 / math.sinh(rate / 2) ** 2 if rate < WIDEST_RATE else 0.0
     sinh, cosh, log1p = math.sinh, math.cosh, math.log1p
 
     def function(s: float) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.bandits import Learner
+from tacit.bandits import Doubling, Learner
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.environments import Bernoulli, Beta, ClippedGaussian, Environment, instance_means
 from tacit.privacy import Guarantee
@@ -42,6 +42,7 @@ class Problem:
     index: str = "chernoff"
     scale: int = 10
     dropout: float = 0.0
+    anytime: bool = False
 
     def __post_init__(self) -> None:
         integer("arms", self.arms, at_least=2, remedy="a bandit chooses among two or more")
@@ -54,6 +55,9 @@ class Problem:
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
         probability("confidence", self.confidence, "the probability with which the best arm may be dropped, such as 0.1")
+        probability("dropout", self.dropout, "the fraction of users who may drop out of a batch", zero=True)
+        if self.dropout and self.setting == "paper":
+            raise TacitError("the papers' protocols assume that everyone reports: use --setting tight with --dropout")
         if self.setting not in ("paper", "tight"):
             raise TacitError(f"setting is {self.setting!r}; it must be paper or tight")
         if self.trust not in ("secagg", "shuffle", "central", "local"):
@@ -83,7 +87,14 @@ def assemble(name: str, problem: Problem) -> Assembly:
     load_all()
     if name not in BUILDERS:
         raise TacitError(f"algorithm is {name!r}; known multi-armed bandits are {', '.join(sorted(BUILDERS))} (see: tacit algorithms)")
-    return BUILDERS[name](problem)
+    assembly = BUILDERS[name](problem)
+    return replace(assembly, learner=_anytime(assembly.learner)) if problem.anytime else assembly
+
+
+def _anytime(learner: Learner) -> Learner:
+    """The same learner, started anew over periods that double, without knowing the horizon."""
+    options = {name: value for name, value in learner.arguments().items() if name not in ("arms", "horizon")}
+    return Doubling(learner.arms, learner.horizon, type(learner).__name__, options)
 
 
 def load_all() -> None:

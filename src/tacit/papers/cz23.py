@@ -11,6 +11,7 @@ import math
 from functools import partial
 
 from tacit.bandits import DPSE, ForgettingElimination
+from tacit.checks import TacitError
 from tacit.papers import batches
 from tacit.papers.arms import BUILDERS, Assembly, Problem
 from tacit.papers.catalogue import Entry, register
@@ -68,6 +69,8 @@ def dist_cdp_se(problem: Problem) -> Assembly:
     if problem.setting == "paper":
         protocols = partial(batches.gaussian_paper, epsilon=e, scale=s, confidence=problem.confidence)
         return Assembly(learner, protocols, ConcentratedDP(e * e / 2))
+    if problem.dropout:
+        raise TacitError("discrete Gaussian shares do not divide, so dropout is not accounted for: use dist-rdp-se or dist-dp-se")
     target = ApproximateDP(e, problem.delta_or_default)
     return Assembly(learner, partial(batches.gaussian_tight, target=target, binary=problem.binary), target)
 

@@ -19,6 +19,7 @@ from scipy.stats import beta
 from tacit.checks import TacitError, integer, probability
 
 Floats = npt.NDArray[np.float64]
+MOST_SAMPLES = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ def audit(
     True
     """
     count = integer("samples", samples, at_least=100, remedy="an audit of fewer samples shows nothing")
+    if count > MOST_SAMPLES:
+        raise TacitError(f"samples is {count:.3g}; an audit keeps them in memory: use at most {MOST_SAMPLES:,}")
     error = 1 - float(probability("confidence", confidence))
     failure = float(probability("delta", delta, zero=True))
     one, other = (_outputs(mechanism, value, count) for value in (x, x_prime))
@@ -76,6 +79,8 @@ def _outputs(mechanism: Callable[[Any, int], npt.ArrayLike], value: Any, count: 
     outputs = np.asarray(mechanism(value, count), dtype=float)
     if outputs.shape != (count,):
         raise TacitError(f"the mechanism returned outputs of shape {outputs.shape}; an audit needs {count} numbers in one row")
+    if np.isnan(outputs).any():
+        raise TacitError("the mechanism returned outputs that are not numbers (NaN): an audit can only order numbers")
     return outputs
 
 

@@ -8,6 +8,7 @@ reports what they truly guarantee.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -19,12 +20,13 @@ from tacit.privacy import closed_forms
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP
 from tacit.privacy.loss import PrivacyLoss, privacy_loss
-from tacit.privacy.search import least, least_integer
+from tacit.privacy.search import least, least_integer, least_root
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
 Kind = Literal["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
+LARGEST_EPSILON = 500
 KINDS: tuple[Kind, ...] = ("discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial")
 
 
@@ -99,6 +101,8 @@ def calibrate(
     count = None if users is None else integer("users", users, at_least=1, remedy="the noise is shared among one or more people")
     if isinstance(target, ApproximateDP):
         positive("epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use --trust none")
+    if not isinstance(target, ConcentratedDP) and target.epsilon > LARGEST_EPSILON:
+        raise TacitError(f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: use a smaller epsilon")
     if isinstance(target, PureDP) and kind not in ("discrete-laplace", "binomial"):
         raise TacitError(f"{kind} noise has no guarantee without exceptions: give a delta, or use discrete-laplace noise")
     if kind != "binomial" and (bits is not None or bias is not None):
@@ -110,12 +114,12 @@ def calibrate(
             return _laplace(problem, count)
         case "skellam":
             start = float(problem.sensitivity) * problem.spread
-            return problem.answer(Skellam(least(lambda v: problem.met_by(Skellam(v)), start**2)), count)
+            return problem.answer(Skellam(problem.least(Skellam, start**2)), count)
         case "gaussian":
             if count is not None and count > 1:
                 raise TacitError("continuous Gaussian noise is not shared among devices: use discrete-gaussian or skellam")
             start = float(problem.sensitivity) * problem.spread
-            return problem.answer(Gaussian(least(lambda s: problem.met_by(Gaussian(s)), start)), None)
+            return problem.answer(Gaussian(problem.least(Gaussian, start)), None)
         case "discrete-gaussian":
             return _discrete_gaussian(problem, count)
         case "binomial":
@@ -125,7 +129,12 @@ def calibrate(
 def _sensitivity(kind: Kind, norm: Norm, value: Number) -> Number:
     remedy = "the most that one person can move the sum"
     if kind == "gaussian" or norm == "l2":
-        return float(positive("sensitivity", value, remedy))
+        bound = positive("sensitivity", value, remedy)
+        if kind != "gaussian" and bound < 1:
+            raise TacitError(
+                f"sensitivity is {value}; a vector of integers moves by at least 1 or not at all: scale the query to integers first"
+            )
+        return float(bound)
     return integer("sensitivity", value, at_least=1, remedy=remedy + "; scale the query to integers first")
 
 
@@ -148,12 +157,22 @@ class _Problem:
 
     def met_by(self, law: NoiseLaw | Gaussian) -> bool:
         """Whether the law earns the target."""
+        return self._excess(law) <= 0
+
+    def least(self, law: Callable[[float], NoiseLaw | Gaussian], guess: float) -> float:
+        """The least amount whose law earns the target; the law at the returned amount was checked."""
+        return least_root(lambda amount: self._excess(law(amount)), guess)
+
+    def _excess(self, law: NoiseLaw | Gaussian) -> float:
+        """At most 0 if the law earns the target; falls smoothly as noise is added."""
         target = self.target
         if isinstance(target, ConcentratedDP):
-            return self.true_epsilon(law) <= target.rho
-        if isinstance(target, ApproximateDP) and not isinstance(law, Gaussian) and self.dimension == 1 and self.norm == "linf":
-            return self._loss(law, target.delta).delta(target.epsilon) <= target.delta
-        return self.true_epsilon(law) <= target.epsilon
+            return math.log(self.true_epsilon(law) / target.rho)
+        if isinstance(target, ApproximateDP) and not isinstance(law, Gaussian) and self.dimension == 1:
+            delta = self._loss(law, target.delta).delta(target.epsilon)
+            return delta - target.delta if not delta else math.log(delta / target.delta)
+        epsilon = self.true_epsilon(law)
+        return math.log(epsilon / target.epsilon) if epsilon else -math.inf
 
     def true_epsilon(self, law: NoiseLaw | Gaussian) -> float:
         """The ε at the target's δ that the law gives (or ρ, for a concentrated target)."""
@@ -172,7 +191,9 @@ class _Problem:
 
     def _loss(self, law: NoiseLaw, delta: float) -> PrivacyLoss:
         """The exact loss, resolved as far as δ needs."""
-        return privacy_loss(law, math.floor(self.sensitivity), log_floor=math.log(delta) - 30 if delta else LOG_TINY)
+        # what lies outside the window counts as lost; its mass is about the floor's probability times the standard deviation
+        floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
+        return privacy_loss(law, math.floor(self.sensitivity), log_floor=max(floor, LOG_TINY))
 
     def _rho(self, law: NoiseLaw | Gaussian) -> float:
         norm = float(self.sensitivity) * (math.sqrt(self.dimension) if self.norm == "linf" else 1.0)
@@ -215,7 +236,7 @@ def _laplace(problem: _Problem, users: int | None) -> Calibration:
         epsilon = float(int(problem.sensitivity) * problem.dimension / scale)
         return Calibration("discrete-laplace", "tight", problem.target, law, epsilon, "exact: sensitivity / scale", share, users)
     start = float(problem.sensitivity) * problem.spread
-    return problem.answer(DiscreteLaplace(least(lambda s: problem.met_by(DiscreteLaplace(s)), start)), users)
+    return problem.answer(DiscreteLaplace(problem.least(DiscreteLaplace, start)), users)
 
 
 def _discrete_gaussian(problem: _Problem, users: int | None) -> Calibration:
@@ -226,7 +247,7 @@ def _discrete_gaussian(problem: _Problem, users: int | None) -> Calibration:
     """
     start = float(problem.sensitivity) * problem.spread
     if users is None or users == 1:
-        return problem.answer(DiscreteGaussian(least(lambda s: problem.met_by(DiscreteGaussian(s)), start)), users)
+        return problem.answer(DiscreteGaussian(problem.least(DiscreteGaussian, start)), users)
     if not isinstance(problem.target, ApproximateDP):
         raise TacitError("a sum of discrete Gaussian shares is accounted for at an (epsilon, delta) target: give a delta")
     target, root = problem.target, math.sqrt(users)
@@ -259,20 +280,22 @@ def _binomial(problem: _Problem, users: int | None, bits: int | None, bias: Numb
     p = probability("bias", bias) if bias is not None else Fraction(1, 2)
     moved = problem.dimension if problem.norm == "linf" else 1
     guess = max(1, round((float(problem.sensitivity) * problem.spread) ** 2 * moved / float(p * (1 - p))))
+    everyone = users or 1
+
+    def needed() -> int:
+        """Bits per user, all of bias p; more bits never hurt: they can be added after the fact."""
+        return least_integer(lambda b: problem.met_by(Binomial(everyone * b, p)), max(1, guess // everyone))
+
     if users is None or bias is not None:
-        # more bits never hurt: they can be added after the fact
-        total = least_integer(lambda n: problem.met_by(Binomial(n, p)), guess)
-        per_user = None if users is None else -(-total // users)
-        return _binomial_answer(problem, total if per_user is None else per_user * (users or 1), p, users, per_user)
+        per_user = needed()
+        return _binomial_answer(problem, everyone * per_user, p, users, None if users is None else per_user)
     if bits is None:
-        total = least_integer(lambda n: problem.met_by(Binomial(n)), guess)
-        per_user = -(-total // users)
+        per_user = needed()
     else:
         per_user = integer("bits", bits, at_least=1)
         if not problem.met_by(Binomial(users * per_user)):
-            needed = least_integer(lambda n: problem.met_by(Binomial(n)), guess)
             raise TacitError(
-                f"{per_user} noise bits from each of {users} users are too few even when they are fair: use at least {-(-needed // users)}"
+                f"{per_user} noise bits from each of {users} users are too few even when they are fair: use at least {needed()}"
             )
     trials = users * per_user
     return _binomial_answer(problem, trials, Fraction(_least_bias(problem, trials)), users, per_user)
@@ -282,7 +305,7 @@ def _least_bias(problem: _Problem, trials: int) -> float:
     """The least p <= ½ at which Binomial(trials, p) is known to meet the target: the safe end of a bisection."""
     variance = (float(problem.sensitivity) * problem.spread) ** 2 * (problem.dimension if problem.norm == "linf" else 1)
     guess = (1 - math.sqrt(max(0.0, 1 - 4 * min(0.25, variance / trials)))) / 2
-    return min(0.5, least(lambda p: p >= 0.5 or problem.met_by(Binomial(trials, p)), max(guess, 1e-12)))
+    return min(0.5, problem.least(lambda p: Binomial(trials, min(p, 0.5)), max(guess, 1e-12)))
 
 
 def _binomial_answer(problem: _Problem, trials: int, p: Fraction, users: int | None, per_user: int | None) -> Calibration:

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from tacit.checks import TacitError, integer, positive, probability
-from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP, renyi_epsilon
+from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP, finite_epsilon, renyi_epsilon
 from tacit.privacy.loss import Direction, Floats, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GRID_FRACTION = 0.02  # grid step over the spread of one loss: adds (0.02)² / 4 to the variance, relatively
 MOST_GRID_POINTS = 1 << 22
 TRUNCATION = 1e-15  # mass moved to infinite loss by each convolution
-LEAST_DELTA = 1e-12  # below this the Fourier transform's rounding shows
+LEAST_DELTA = 1e-12  # below this the Fourier transform's rounding shows, for up to a thousand uses; it grows with their number
 
 
 def dominating_loss(guarantee: PureDP | ApproximateDP) -> PrivacyLoss:
@@ -50,7 +50,7 @@ class ComposedLoss:
     >>> from tacit.privacy.loss import privacy_loss
     >>> hundred = ComposedLoss(((privacy_loss(DiscreteLaplace(100), 1), 100),))
     >>> round(hundred.epsilon(1e-5), 2), hundred.pure
-    (0.4, 1.0)
+    (0.34, 1.0)
     """
 
     parts: tuple[tuple[PrivacyLoss, int], ...]
@@ -68,24 +68,37 @@ class ComposedLoss:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the least δ at ε, tight to discretization; not below 10^-12 unless ε reaches the largest loss."""
-        if not 0 <= epsilon < math.inf:
-            raise TacitError(f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0")
-        if epsilon >= self.pure:
+        at = finite_epsilon(epsilon)
+        if at >= self.pure:
             return 0.0
-        return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)) + LEAST_DELTA)
+        if self._hopeless:
+            return 1.0
+        return min(1.0, float(self._distribution.get_delta_for_epsilon(at)) + self._resolution)
 
     def epsilon(self, delta: float) -> float:
         """An upper bound on the least ε at δ, tight to discretization."""
         level = float(probability("delta", delta, zero=True))
         if level == 0:
             return self.pure
-        if level < 10 * LEAST_DELTA:
+        if level < 10 * self._resolution:
             raise TacitError(
-                f"delta is {level:g}; composition resolves delta down to {10 * LEAST_DELTA:g}: use a larger delta, Rényi composition, or "
-                "delta = 0 where the loss is bounded"
+                f"delta is {level:g}; composition resolves delta down to {10 * self._resolution:g}: use a larger delta, Rényi composition, "
+                "or delta = 0 where the loss is bounded"
             )
-        found = float(self._distribution.get_epsilon_for_delta(level - LEAST_DELTA))
+        if self._hopeless:
+            return math.inf
+        found = float(self._distribution.get_epsilon_for_delta(level - self._resolution))
         return min(self.pure, max(0.0, found))
+
+    @property
+    def _resolution(self) -> float:
+        """What rounding in the Fourier transforms may hide: a transform to the n-th power is off by about n units in the last place."""
+        return LEAST_DELTA * max(1.0, sum(times for _, times in self.parts) / 1000)
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether some part gives everything away: no finite loss has any mass to speak of."""
+        return any(float(direction.masses.sum()) <= 2 * TRUNCATION for loss, _ in self.parts for direction in loss.directions)
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution:
@@ -112,7 +125,11 @@ class ComposedLoss:
             uses += times
         fine = GRID_FRACTION * math.sqrt(variance / uses)
         span = mean + 20 * math.sqrt(variance) + max(float(d.losses[0]) for loss, _ in self.parts for d in loss.directions if len(d.losses))
-        return max(fine, span / MOST_GRID_POINTS, 1e-12)
+        step = max(fine, span / MOST_GRID_POINTS, 1e-12)
+        # where one loss has much of the mass (bounded losses: randomized response, discrete Laplace) it is put on the grid
+        heaviest = max((float(d.masses.max()), abs(float(d.losses[d.masses.argmax()]))) for loss, _ in self.parts for d in loss.directions)
+        mass, spike = heaviest
+        return spike / math.floor(spike / step) if mass > 0.1 and spike >= step else step
 
 
 def _moments(direction: Direction) -> tuple[float, float]:
@@ -132,17 +149,39 @@ def _dominating_masses(loss: PrivacyLoss, step: float) -> tuple[int, Floats, flo
         return gridded[0]
     lowest = min(first for first, _, _ in gridded)
     size = max(first + len(masses) for first, masses, _ in gridded) - lowest
-    decay = math.exp(-step)
-    curve = np.zeros(size)
+    total: tuple[Floats, Floats, Floats] | None = None
     for first, masses, infinite in gridded:
         padded = np.zeros(size)
         padded[first - lowest : first - lowest + len(masses)] = masses
-        above = np.append(np.cumsum(padded[:0:-1])[::-1], 0.0)  # mass strictly above each grid point
-        finite = lfilter([1.0], [1.0, -decay], (-math.expm1(-step) * above)[::-1])[::-1]
-        curve = np.maximum(curve, finite + infinite)
-    rises = np.diff(curve) / math.expm1(-step)  # what connects two dots puts on the upper one
-    masses = np.append(1 - curve[0], rises) - np.append(rises * decay, 0.0)
-    return lowest, masses.clip(min=0.0), float(curve[-1])
+        curve, rises = _curve(padded, infinite, step)
+        total = (padded, curve, rises) if total is None else _larger(total, (padded, curve, rises), step)
+    assert total is not None
+    return lowest, total[0], float(total[1][-1])
+
+
+def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats]:
+    """δ at each grid point, and the rise Σ_{j >= i} m_j e^{x_i - x_j} below each: δ(x_{i-1}) - δ(x_i) = (1 - e^{-step}) rise_i."""
+    decay = math.exp(-step)
+    rises = lfilter([1.0], [1.0, -decay], masses[::-1])[::-1]
+    above = np.append(rises[1:], 0.0) * -math.expm1(-step)
+    return np.cumsum(above[::-1])[::-1] + infinite, rises
+
+
+def _larger(one: tuple[Floats, Floats, Floats], other: tuple[Floats, Floats, Floats], step: float) -> tuple[Floats, Floats, Floats]:
+    """Masses, curve and rises of the larger of two curves: taken from its owner wherever that does not change, so nothing cancels there.
+
+    Where the owner changes between x_{i-1} and x_i the dots are connected: the rise is that of the owner at x_{i-1} less what the
+    other one is ahead by at x_i.
+    """
+    (m, c, r), (n, d, s) = one, other
+    owned = c >= d
+    before = np.append(owned[0], owned[:-1])
+    ahead = np.abs(c - d) / -math.expm1(-step)
+    rises = np.where(before, r, s) - np.where(before != owned, ahead, 0.0)
+    after = np.append(rises[1:], 0.0)
+    steady = (before == owned) & (np.append(owned[1:], owned[-1]) == owned)
+    masses = np.where(steady, np.where(owned, m, n), rises - math.exp(-step) * after).clip(min=0.0)
+    return masses, np.maximum(c, d), rises
 
 
 def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
@@ -153,7 +192,7 @@ def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
     """
     losses, masses = direction.losses, direction.masses
     top = int(np.searchsorted(np.cumsum(masses), TRUNCATION, side="right"))
-    infinite = direction.infinite + float(masses[:top].sum())
+    infinite = min(direction.infinite + float(masses[:top].sum()), 1 - TRUNCATION)
     losses, masses = losses[top:], masses[top:]
     bottom = int(np.searchsorted(np.cumsum(masses[::-1]), TRUNCATION, side="right"))
     if bottom:
@@ -180,7 +219,8 @@ def advanced_composition(guarantee: PureDP | ApproximateDP, times: int, slack: f
     count = integer("times", times, at_least=1)
     extra = float(probability("slack", slack, "the part of delta that pays for composing, such as 1e-6"))
     e = guarantee.epsilon
-    epsilon = e * math.sqrt(2 * count * math.log(1 / extra)) + count * e * math.expm1(e)
+    # past e = 30 the second term is far above k e, which basic composition gives
+    epsilon = e * math.sqrt(2 * count * math.log(1 / extra)) + count * e * math.expm1(min(e, 30.0))
     failure = extra + (count * guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
     if failure >= 1:
         raise TacitError(f"delta adds up to {failure:g} over {count} batches, which promises nothing: use a smaller delta")
@@ -207,7 +247,8 @@ def returning_user(release: PrivacyLoss | PureDP | ApproximateDP, batches: int, 
     """Accounts for a person in at most `batches` batches of one kind (CZ23 App. I, ZC24 App. G.4).
 
     `release` is the exact loss of one batch, or only its guarantee. Exact: composition of loss distributions. Rényi: at the best
-    order, real orders included where the loss is exact. Advanced: from the guarantee, δ split in half.
+    order, real orders included where the loss is exact; none where divergences are infinite. Advanced: from the guarantee, with the δ
+    that the batches' own exceptions leave over; none where they leave nothing. From an exact loss, δ split in half.
 
     >>> returning_user(PureDP(0.1), batches=100, delta=1e-5).exact < returning_user(PureDP(0.1), 100, 1e-5).advanced
     True
@@ -220,7 +261,8 @@ def returning_user(release: PrivacyLoss | PureDP | ApproximateDP, batches: int, 
         loss = release
         if release.renyi_source is not None:
             curve = ((order, release.renyi(order) * count) for order in (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128))
-            renyi = min(renyi_epsilon(order, value, level) for order, value in curve)
+            renyi = max(0.0, min(renyi_epsilon(order, value, level) for order, value in curve))
+            renyi = renyi if math.isfinite(renyi) else None
         single = release.epsilon(level / (2 * count))
         if math.isfinite(single) and single > 0:
             advanced = advanced_composition(ApproximateDP(single, level / (2 * count)), count, level / 2).epsilon
@@ -228,7 +270,9 @@ def returning_user(release: PrivacyLoss | PureDP | ApproximateDP, batches: int, 
         loss = dominating_loss(release)
         if isinstance(release, PureDP):
             renyi = RenyiDP.of(release.renyi).repeat(count).epsilon_at(level)
-        advanced = advanced_composition(release, count, level / 2).epsilon
+        left = level - (count * release.delta if isinstance(release, ApproximateDP) else 0.0)
+        if left > 0 and release.epsilon > 0:
+            advanced = advanced_composition(release, count, left).epsilon
     return ReturningUser(count, level, ComposedLoss(((loss, count),)).epsilon(level), renyi, advanced)
 
 
@@ -258,26 +302,27 @@ class Odometer:
         self.adaptive = adaptive
         self.order = _filter_order(budget)
         self._divergence = 0.0
-        self._losses: list[PrivacyLoss] = []
+        self._times: dict[PrivacyLoss | Guarantee, int] = {}
 
     def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
         """Adds a release, or raises `BudgetExceeded` and changes nothing."""
         count = integer("times", times, at_least=1)
+        self._same_promise(release)
         if self.adaptive:
             after = self._divergence + count * self._cost(release)
             self._refuse_beyond(renyi_epsilon(self.order, after, self.budget.delta))
             self._divergence = after
         else:
-            losses = [*self._losses, *[self._as_loss(release)] * count]
-            self._refuse_beyond(_composed_epsilon(losses, self.budget.delta))
-            self._losses = losses
+            spent = self._times | {release: self._times.get(release, 0) + count}
+            self._refuse_beyond(self._composed(spent))
+            self._times = spent
 
     def spent(self) -> ApproximateDP:
         """What the releases so far amount to, at the budget's δ."""
         if self.adaptive:
             epsilon = renyi_epsilon(self.order, self._divergence, self.budget.delta) if self._divergence else 0.0
         else:
-            epsilon = _composed_epsilon(self._losses, self.budget.delta) if self._losses else 0.0
+            epsilon = self._composed(self._times) if self._times else 0.0
         return ApproximateDP(max(0.0, epsilon), self.budget.delta, neighbours=self.budget.neighbours, view=self.budget.view)
 
     def _refuse_beyond(self, epsilon: float) -> None:
@@ -286,6 +331,18 @@ class Odometer:
                 f"the release would bring epsilon to {epsilon:.3g} at delta {self.budget.delta:g}, over the budget of "
                 f"{self.budget.epsilon:g}; nothing was spent: use more noise, or stop here"
             )
+
+    def _same_promise(self, release: PrivacyLoss | Guarantee) -> None:
+        if isinstance(release, Guarantee):
+            if (release.neighbours, release.view) != (self.budget.neighbours, self.budget.view):
+                raise TacitError(
+                    f"{release.short} is about other neighbours or another view than the budget: state it for the budget's, with .at()"
+                )
+        elif not isinstance(release, PrivacyLoss):
+            raise TacitError(f"{type(release).__name__} cannot be spent: give a guarantee, or the loss of one release (privacy_loss)")
+
+    def _composed(self, times: dict[PrivacyLoss | Guarantee, int]) -> float:
+        return ComposedLoss(tuple((self._as_loss(release), count) for release, count in times.items())).epsilon(self.budget.delta)
 
     def _cost(self, release: PrivacyLoss | Guarantee) -> float:
         cost = release.renyi(self.order)
@@ -303,11 +360,6 @@ class Odometer:
         if isinstance(release, (PureDP, ApproximateDP)):
             return dominating_loss(release)
         raise TacitError(f"{release.short} has no loss distribution: spend it with Odometer(budget, adaptive=True)")
-
-
-def _composed_epsilon(losses: list[PrivacyLoss], delta: float) -> float:
-    counts = {id(loss): (loss, losses.count(loss)) for loss in losses}
-    return ComposedLoss(tuple(counts.values())).epsilon(delta)
 
 
 def _filter_order(budget: ApproximateDP) -> float:

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 
-from tacit.checks import positive, probability
+from tacit.checks import TacitError, positive, probability
+from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,23 @@ class GaussianLoss:
 
     def delta(self, epsilon: float) -> float:
         """Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), without cancellation in the tail."""
+        at, mu = finite_epsilon(epsilon), self._mu
+        if at == 0:
+            return math.erf(mu / math.sqrt(8))
+        one, other = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
+        # far out both logs are huge and their difference is rounding: then Φ(μ/2 - ε/μ) alone bounds δ from above
+        precise = abs(one) < 1e12
+        return math.exp(one) * (-math.expm1(min(0.0, other - one)) if precise else 1.0) + 0.0
+
+    @property
+    def _mu(self) -> float:
         mu = float(self.sensitivity) / float(self.sigma)
-        one, other = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-        return float(-math.exp(one) * math.expm1(other - one))
+        if not 1e-150 < mu < 1e150:
+            raise TacitError(
+                f"sensitivity {self.sensitivity:g} over sigma {self.sigma:g} is {mu:g}, out of the range of double precision: "
+                "use numbers nearer to each other"
+            )
+        return mu
 
     def epsilon(self, delta: float) -> float:
         """The least ε at δ."""
@@ -89,9 +104,12 @@ class GaussianLoss:
         high = 1.0
         while self.delta(high) > level:
             high *= 2
-        root = float(brentq(lambda e: math.log(max(self.delta(e), 1e-320)) - math.log(level), 0.0, high, xtol=1e-14, rtol=1e-14))
-        return root if self.delta(root) <= level else math.nextafter(root, math.inf) * (1 + 1e-13)
+        root = float(brentq(lambda e: math.log(max(self.delta(e), 1e-320)) - math.log(level), 0.0, high, xtol=1e-300, rtol=1e-14))
+        step = 1e-15
+        while self.delta(root) > level:  # the safe side
+            root, step = root * (1 + step), 2 * step
+        return root
 
     def renyi(self, order: float) -> float:
         """αμ²/2."""
-        return order * (float(self.sensitivity) / float(self.sigma)) ** 2 / 2
+        return ConcentratedDP(self._mu**2 / 2).renyi(order)

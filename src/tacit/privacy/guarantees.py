@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Self
 
-import numpy as np
 from scipy.optimize import minimize_scalar
 
 from tacit.checks import TacitError, integer, positive, probability
@@ -127,26 +126,31 @@ class PureDP(Guarantee):
         return f"({self.epsilon:.4g}, 0)-DP"
 
     def _meaning(self) -> str:
-        return f"changes the probability of anything by a factor of at most {math.exp(self.epsilon):.3g}, without exception"
+        return f"changes the probability of anything by a factor of at most {_factor(self.epsilon)}, without exception"
 
     def delta_at(self, epsilon: float) -> float:
         """Exact for the worst mechanism, randomized response: (e^ε₀ - e^ε) / (1 + e^ε₀) below ε₀."""
-        if epsilon >= self.epsilon:
+        if finite_epsilon(epsilon) >= self.epsilon:
             return 0.0
         return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
 
     def epsilon_at(self, delta: float) -> float:
         """The inverse of `delta_at`."""
-        remaining = 1 - delta * (1 + math.exp(-self.epsilon))
-        return max(0.0, self.epsilon + math.log(remaining)) if remaining > 0 else 0.0
+        used = float(probability("delta", delta, zero=True)) * (1 + math.exp(-self.epsilon))
+        return max(0.0, self.epsilon + math.log1p(-used)) if used < 1 else 0.0
 
     def renyi(self, order: float) -> float:
-        """Exact for the worst mechanism, randomized response; never above CZ23 Lemma 10's ½ε²α."""
-        e = self.epsilon
-        log_q = -math.log1p(math.exp(-e))  # probability of the likelier answer
-        log_p = log_q - e
-        total = np.logaddexp(order * log_q + (1 - order) * log_p, order * log_p + (1 - order) * log_q)
-        return min(float(total) / (order - 1), e, e * e * order / 2)
+        """Exact for the worst mechanism, randomized response; never above CZ23 Lemma 10's ½ε²α.
+
+        With q the likelier answer's probability, q^α (1-q)^{1-α} + (1-q)^α q^{1-α} = cosh((α-½)ε) / cosh(ε/2), which is
+        1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2): no cancellation at a small ε.
+        """
+        e, rest = self.epsilon, _beyond_one(order)
+        if order * e > 30:
+            total = (order - 0.5) * e - e / 2 + math.log1p(math.exp(-(2 * order - 1) * e)) - math.log1p(math.exp(-e))
+        else:
+            total = math.log1p(2 * math.sinh(order * e / 2) * math.sinh(rest * e / 2) / math.cosh(e / 2))
+        return min(total / rest, e, e * e * order / 2)
 
     def rho_bound(self) -> float:
         """½ε² (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
@@ -180,25 +184,26 @@ class ApproximateDP(Guarantee):
 
     def _meaning(self) -> str:
         return (
-            f"changes the probability of anything by a factor of at most {math.exp(self.epsilon):.3g}, "
+            f"changes the probability of anything by a factor of at most {_factor(self.epsilon)}, "
             f"but for an exception of probability {self.delta:.3g}"
         )
 
     def delta_at(self, epsilon: float) -> float:
         """Exact for the worst mechanism: one that fails openly with probability δ and else answers at random."""
         exception = self.delta
-        if epsilon >= self.epsilon:
+        if finite_epsilon(epsilon) >= self.epsilon:
             return exception
         return exception + (1 - exception) * PureDP(self.epsilon).delta_at(epsilon)
 
     def epsilon_at(self, delta: float) -> float:
         """The inverse of `delta_at`; inf below δ."""
-        if delta < self.delta:
+        if probability("delta", delta, zero=True) < self.delta:
             return math.inf
         return PureDP(self.epsilon).epsilon_at((delta - self.delta) / (1 - self.delta)) if self.epsilon > 0 else 0.0
 
-    def renyi(self, order: float) -> float:  # noqa: ARG002
+    def renyi(self, order: float) -> float:
         """None is implied."""
+        _beyond_one(order)
         return math.inf
 
 
@@ -213,8 +218,8 @@ class RenyiDP(Guarantee):
     curve: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
-        if not self.curve or any(not order > 1 or math.isnan(value) or value < 0 for order, value in self.curve):
-            raise TacitError(f"a Rényi curve needs pairs (order > 1, divergence >= 0); got {self.curve[:3]}")
+        if not self.curve or any(not 1 < order < math.inf or math.isnan(value) or value < 0 for order, value in self.curve):
+            raise TacitError(f"a Rényi curve needs pairs (finite order > 1, divergence >= 0); got {self.curve[:3]}")
 
     @classmethod
     def of(
@@ -239,14 +244,19 @@ class RenyiDP(Guarantee):
 
     def delta_at(self, epsilon: float) -> float:
         """The best order's bound: e^{(α-1)(ε(α)-ε)} (1-1/α)^α / (α-1) (CKS20 Proposition 12)."""
-        return min(1.0, min(renyi_delta(order, value, epsilon) for order, value in self.curve))
+        at = finite_epsilon(epsilon)
+        return min(1.0, min(renyi_delta(order, value, at) for order, value in self.curve))
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10: inf over orders of ε(α) + ln(1/(αδ))/(α-1) + ln(1-1/α)."""
-        return max(0.0, min(renyi_epsilon(order, value, delta) for order, value in self.curve))
+        level = float(probability("delta", delta, "Rényi divergences promise nothing without exceptions", zero=True))
+        if level == 0:
+            return math.inf
+        return max(0.0, min(renyi_epsilon(order, value, level) for order, value in self.curve))
 
     def renyi(self, order: float) -> float:
         """The value at the next listed order (divergences grow with the order); inf past the last."""
+        _beyond_one(order)
         return min((value for listed, value in self.curve if listed >= order), default=math.inf)
 
     def repeat(self, times: int) -> RenyiDP:
@@ -278,11 +288,13 @@ class ConcentratedDP(Guarantee):
 
     def delta_at(self, epsilon: float) -> float:
         """The infimum over real orders."""
-        return min(1.0, math.exp(self._best(lambda order: renyi_log_delta(order, self.rho * order, epsilon))))
+        at = finite_epsilon(epsilon)
+        return math.exp(min(0.0, self._best(lambda order: renyi_log_delta(order, self.rho * order, at))))
 
     def epsilon_at(self, delta: float) -> float:
-        """CZ23 Lemma 10, over real orders."""
-        return max(0.0, self._best(lambda order: renyi_epsilon(order, self.rho * order, delta)))
+        """CZ23 Lemma 10, over real orders; inf at δ = 0."""
+        level = float(probability("delta", delta, "a concentrated guarantee promises nothing without exceptions", zero=True))
+        return math.inf if level == 0 else max(0.0, self._best(lambda order: renyi_epsilon(order, self.rho * order, level)))
 
     def _best(self, bound: Callable[[float], float]) -> float:
         # any order gives a valid bound, so an inexact minimum is still safe
@@ -291,6 +303,7 @@ class ConcentratedDP(Guarantee):
 
     def renyi(self, order: float) -> float:
         """ρ α."""
+        _beyond_one(order)
         return self.rho * order
 
     def rho_bound(self) -> float:
@@ -300,6 +313,25 @@ class ConcentratedDP(Guarantee):
     def group(self, size: int) -> ConcentratedDP:
         """size² ρ."""
         return replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+
+
+def finite_epsilon(epsilon: float) -> float:
+    """An ε at which a δ can be computed: finite, at least 0."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < math.inf:
+        raise TacitError(f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0")
+    return float(epsilon)
+
+
+def _beyond_one(order: float) -> float:
+    """α - 1, for a Rényi order that is one."""
+    if not 1 < order < math.inf:
+        raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
+    return order - 1
+
+
+def _factor(epsilon: float) -> str:
+    """e^ε for a sentence, also where it is too large for a float."""
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"10^{epsilon / math.log(10):.0f}"
 
 
 def renyi_log_delta(order: float, value: float, epsilon: float) -> float:

@@ -2,8 +2,9 @@
 
 For two neighbouring inputs the opened value has the noise's law, once shifted by the sensitivity. The pair's privacy loss at k is the
 log of the ratio of the two probabilities; δ(ε) is the hockey-stick divergence Σ_k max(0, P(k) - e^ε Q(k)), in the worse of the two
-directions. Sums run over every integer up to a standard deviation of 1,000; wider laws are summed in blocks of a 500th of it with
-rigorous bounds, so that the reported δ is never below the true one and exceeds it by about a part in 10^6.
+directions. Sums run over every integer up to a standard deviation of 2,000; wider laws are summed in blocks of a 1,000th of it with
+rigorous bounds, so that the reported δ is never below the true one and exceeds it by about a part in 10^6 to 10^5 (more, far in the
+tail of a law that is many times wider than the shift). What floating point may lose is added on the safe side.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, probability
-from tacit.noise import DiscreteLaplace, NoiseLaw, PolyaDifference, Table
-from tacit.noise.law import LOG_TINY, chord_sums, grid
+from tacit.noise import DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Table
+from tacit.noise.law import LOG_TINY, Integers, chord_sums, grid
+from tacit.privacy.guarantees import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
 
-POINTS_PER_STD = 500
+POINTS_PER_STD = 1000
 MOST_POINTS = 4_000_000
 MOST_SHIFTS = 4096
 WIDEST = 1e14
+LARGEST_INTEGER = 1 << 53  # past this a double no longer tells k from k + 1
 ROUNDING = 1e-12  # relative rounding error allowed for in double precision sums
+LOG_ROUNDING = 1e-15  # rounding error of a log-probability, relative to its size
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +61,10 @@ class Direction:
             return 0.0
         upper = np.cumsum(self.masses) + self.infinite
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            lower = np.cumsum(self.masses * np.exp(-self.losses))
-            candidates = np.log((upper - delta) / lower)
+            if self.losses[0] < 600:
+                candidates = np.log((upper - delta) / np.cumsum(self.masses * np.exp(-self.losses)))
+            else:  # e^-loss is zero in double precision
+                candidates = np.log(upper - delta) - np.logaddexp.accumulate(np.log(self.masses) - self.losses)
         following = np.append(self.losses[1:], -np.inf)
         settled = np.flatnonzero((upper > delta) & (candidates >= following))
         epsilon = float(min(candidates[settled[0]], self.losses[settled[0]])) if len(settled) else float(self.losses[0])
@@ -75,7 +81,7 @@ class PrivacyLoss:
 
     >>> loss = privacy_loss(DiscreteLaplace(2), sensitivity=1)
     >>> loss.pure, round(loss.delta(0.25), 6)
-    (0.5, 0.137675)
+    (0.5, 0.137688)
     """
 
     directions: tuple[Direction, ...]
@@ -84,11 +90,10 @@ class PrivacyLoss:
 
     def delta(self, epsilon: float) -> float:
         """The least δ for which adding the noise is (ε, δ)-DP."""
-        if not isinstance(epsilon, (int, float)) or not 0 <= epsilon < math.inf:
-            raise TacitError(f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0")
-        if epsilon >= self.pure:
+        at = finite_epsilon(epsilon)
+        if at >= self.pure:
             return 0.0
-        return max(direction.delta(epsilon) for direction in self.directions)
+        return max(direction.delta(at) for direction in self.directions)
 
     def epsilon(self, delta: float) -> float:
         """The least ε for which adding the noise is (ε, δ)-DP; at δ = 0 the largest loss."""
@@ -102,8 +107,8 @@ class PrivacyLoss:
         if self.renyi_source is None:
             raise TacitError("this loss is already composed; add the Rényi divergences of its parts instead")
         law, sensitivity = self.renyi_source
-        shifts = (sensitivity,) if law.symmetric else (sensitivity, -sensitivity)
-        return max(renyi_divergence(law, shift, order) for shift in shifts)
+        signs = (1,) if law.symmetric else (1, -1)
+        return max(renyi_divergence(law, sign * shift, order) for shift in _shifts(law, sensitivity) for sign in signs)
 
 
 def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY) -> PrivacyLoss:
@@ -111,8 +116,12 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
 
     For log-concave laws the largest shift is the worst: with f = ln P concave, the loss at shift s, f(k) - f(k+s), grows with
     s at every k to the right of any point where it is positive, and the hockey-stick divergence is the P-mass of a half-line
-    {k >= t} less e^ε times that of {k >= t+s}: for fixed t it grows with s, and so does its maximum over t. For other laws (a
-    Pólya difference with r < 1) every shift up to the sensitivity is computed and the worst kept.
+    {k >= t} less e^ε times that of {k >= t+s}: for fixed t it grows with s, and so does its maximum over t.
+
+    The same holds for a law that is symmetric and falls away from its centre, log-concave or not (a Pólya difference with r < 1),
+    and for one that falls from 0 on (Pólya): P(k) > e^ε P(k+s) with ε >= 0 needs |k| < |k+s|, so k+s lies right of the centre, where
+    a larger shift only makes P(k+s) smaller; the set that is best for a shift does at least as well for every larger one. For
+    any other law (a table) every shift up to the sensitivity is computed and the worst kept.
 
     `log_floor`: points of smaller log-probability are not resolved; their mass counts as infinite loss (safe). Cost: about
     0.1 µs per integer in the window, at most 4 million of them.
@@ -123,16 +132,24 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
     """
     shift = integer("sensitivity", sensitivity, at_least=1, remedy="the most that one person can move the integer sum")
     pure = _largest_loss(law, shift)
-    if law.log_concave:
-        signs = (1,) if law.symmetric else (1, -1)
-        return PrivacyLoss(tuple(_direction(law, sign * shift, log_floor) for sign in signs), pure, (law, shift))
-    if shift > MOST_SHIFTS:
+    signs = (1,) if law.symmetric else (1, -1)
+    if not largest_shift_is_worst(law) and shift > MOST_SHIFTS:
         raise TacitError(
             f"{law!r} is not log-concave, so each of {shift:,} shifts would have to be checked, more than {MOST_SHIFTS:,}: "
             "use a coarser precision, or noise of another kind (Skellam)"
         )
-    directions = tuple(_direction(law, sign * s, log_floor) for s in range(1, shift + 1) for sign in ((1,) if law.symmetric else (1, -1)))
+    directions = _directions(law, [sign * s for s in _shifts(law, shift) for sign in signs], log_floor)
     return PrivacyLoss(directions, pure, (law, shift))
+
+
+def largest_shift_is_worst(law: NoiseLaw) -> bool:
+    """Whether a larger shift of this law is always the more revealing one; proven in `privacy_loss`."""
+    return law.log_concave or isinstance(law, (Polya, PolyaDifference))
+
+
+def _shifts(law: NoiseLaw, sensitivity: int) -> range:
+    """The shifts to check: only the largest, where that is the worst."""
+    return range(sensitivity if largest_shift_is_worst(law) else 1, sensitivity + 1)
 
 
 def _largest_loss(law: NoiseLaw, shift: int) -> float:
@@ -146,52 +163,78 @@ def _largest_loss(law: NoiseLaw, shift: int) -> float:
     return math.inf
 
 
-def _direction(law: NoiseLaw, shift: int, log_floor: float) -> Direction:
-    """The atoms of P(k) = P[X = k] against Q(k) = P[X = k + shift]."""
-    if law.std > WIDEST or abs(shift) > WIDEST:
+def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Direction, ...]:
+    """For each shift the atoms of P(k) = P[X = k] against Q(k) = P[X = k + shift]."""
+    farthest = max(abs(shift) for shift in shifts)
+    if law.std > WIDEST or farthest > WIDEST:
         raise TacitError(
-            f"{law!r} at a shift of {shift:,} is wider than {WIDEST:.0e}, past which integers lose digits: scale the query down"
+            f"{law!r} at a shift of {farthest:,} is wider than {WIDEST:.0e}, past which integers lose digits: scale the query down"
         )
-    first, last = law.window(log_floor)
+    # a table may have gaps, which a search for the window's edges would not see past
+    first, last = (int(end) for end in law.support) if isinstance(law, Table) else law.window(log_floor)
+    if max(abs(first), abs(last)) + farthest > LARGEST_INTEGER:
+        raise TacitError(
+            f"{law!r} reaches {max(abs(first), abs(last)):.1e}, past {LARGEST_INTEGER:.1e}, where integers lose digits: use fewer bits, "
+            "or noise around 0"
+        )
     span = last - first + 1
-    step = max(1, -(-span // MOST_POINTS), min(int(law.std // POINTS_PER_STD), abs(shift) // 4))
-    if step == 1 or not law.log_concave:
-        if span > 5 * MOST_POINTS:
-            raise TacitError(f"{law!r} spreads over {span:,} integers, too many to sum: use a coarser precision")
-        points = np.arange(first, last + 1)
-        log_p, log_q = law.log_pmf(points), law.log_pmf(points + shift)
-        masses = np.exp(log_p)
-        return Direction.of(log_p - log_q, masses, _outside(law, first, last))
-    return _blocks(law, shift, first, last, step)
+    step = max(1, -(-span // MOST_POINTS), min(int(law.std // POINTS_PER_STD), farthest // 4))
+    at_end = first <= law.support[0] or last >= law.support[1]  # no chord reaches past the end of the support
+    infinite = _outside(law, first, last)
+    if step > 1 and law.log_concave and not at_end:
+        return _blocks(law, shifts, grid(first - 1, last, step), infinite)
+    if span > 5 * MOST_POINTS:
+        raise TacitError(f"{law!r} spreads over {span:,} integers, too many to sum: use a coarser precision")
+    points = np.arange(first, last + 1)
+    log_p = law.log_pmf(points)
+    masses = np.exp(log_p)
+    found = []
+    for shift in shifts:
+        log_q = law.log_pmf(points + shift)
+        with np.errstate(invalid="ignore"):
+            losses = log_p - log_q + _log_rounding(log_p, log_q)
+        found.append(Direction.of(losses, masses, infinite))
+    return tuple(found)
 
 
-def _blocks(law: NoiseLaw, shift: int, first: int, last: int, step: int) -> Direction:
-    """Blocks of `step` integers, each split into two atoms at the losses of its ends that keep its P-mass and its Q-mass.
+def _log_rounding(log_p: Floats, log_q: Floats) -> Floats:
+    """What the difference of two computed log-probabilities may be off by; matters where the loss itself is tiny."""
+    return LOG_ROUNDING * (1 + np.abs(log_p) + np.abs(log_q))
 
-    Spreading the points of a block to its two ends, with P-mass and Q-mass kept, can only raise Σ max(0, P - e^ε Q), which is
-    convex in that sense ("connect the dots", Doroshenko et al. 2022). The P-mass is taken from above and the Q-mass from below
-    (`chord_sums`), so the result is never below the truth.
+
+def _blocks(law: NoiseLaw, shifts: list[int], points: Integers, infinite: float) -> tuple[Direction, ...]:
+    """Blocks of integers between `points`, each split into two atoms at the losses of its ends that keep its P-mass and its Q-mass.
+
+    The loss is monotone, so it stays between those of a block's ends. Spreading the points of a block to its two ends, with P-mass
+    and Q-mass kept, can only raise Σ max(0, P - e^ε Q), which is convex in that sense ("connect the dots", Doroshenko et al.
+    2022). The P-mass p is taken from above and the Q-mass from below (`chord_sums`), which raises it further. Where these bounds
+    leave no room for the loss to be below the larger end's, all of p is put there: no point of the block has a larger loss.
     """
-    points = grid(first - 1, last, step)
-    log_p, log_q = law.log_pmf(points), law.log_pmf(points + shift)
+    log_p = law.log_pmf(points)
     _, p = chord_sums(points, log_p)
-    q, _ = chord_sums(points + shift, log_q)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        losses = (log_p - log_q)[1:-1]
-        one, other = losses[:-1], losses[1:]
-        low, high = np.minimum(one, other), np.maximum(one, other)
-        high = np.maximum(high, np.log(p) - np.log(q))  # if rounding of the bounds pushed the block's own ratio past its ends
-        usable = np.isfinite(low) & np.isfinite(high) & (high > low)
-        share = np.where(usable, -np.expm1(low + np.log(q) - np.log(p)) / -np.expm1(low - high), 1.0).clip(0.0, 1.0)
-    every = np.concatenate([high, np.where(usable, low, high)])
-    masses = np.concatenate([p * share, p * (1 - share)])
-    return Direction.of(np.where(np.isnan(every), np.inf, every), masses, _outside(law, first, last))
+    found = []
+    for shift in shifts:
+        log_q = law.log_pmf(points + shift)
+        q, _ = chord_sums(points + shift, log_q)
+        q = np.where(np.isnan(q), 0.0, q)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            losses, rounding = (log_p - log_q)[1:-1], _log_rounding(log_p, log_q)[1:-1]
+            error = np.maximum(rounding[:-1], rounding[1:])
+            low = np.minimum(losses[:-1], losses[1:]) - error
+            high = np.maximum(losses[:-1], losses[1:]) + error
+            usable = np.isfinite(low) & np.isfinite(high) & (high > low)
+            share = np.where(usable, -np.expm1(low + np.log(q) - error - np.log(p)) / -np.expm1(low - high), 1.0).clip(0.0, 1.0)
+        high = np.where(np.isnan(high), np.inf, high)
+        atoms = np.concatenate([high, np.where(usable, low, high)])
+        found.append(Direction.of(atoms, np.concatenate([p * share, p * (1 - share)]), infinite))
+    return tuple(found)
 
 
 def _outside(law: NoiseLaw, first: int, last: int) -> float:
     """An upper bound on P[X < first or X > last], by geometric series where the law is log-concave."""
     if isinstance(law, Table):
-        return 0.0
+        missing = 1 - math.fsum(law.probabilities)
+        return missing if missing > ROUNDING else 0.0
     total = 0.0
     for edge, sign, end in ((last, 1, law.support[1]), (first, -1, law.support[0])):
         if edge == end:
@@ -212,8 +255,8 @@ def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
 
     Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with the standard deviation and the shift.
     """
-    if not order > 1:
-        raise TacitError(f"the Rényi order is {order}; it must be greater than 1")
+    if not 1 < order < math.inf:
+        raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
     low, high = law.support
     if math.isfinite(low) or math.isfinite(high):
         return math.inf

@@ -13,17 +13,28 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc
+from scipy.special import betainc
 
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.noise import Binomial
 from tacit.noise.table import product
+from tacit.privacy.guarantees import finite_epsilon
 from tacit.privacy.loss import Direction
 
 Floats = npt.NDArray[np.float64]
 UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that counts as lost
 MOST_COUNTS = 4096
 MOST_USERS_EVERY_INPUT = 512
+LARGEST_EPSILON0 = 500
+
+
+def _check(epsilon0: float, users: int) -> None:
+    positive("epsilon0", epsilon0, "the guarantee of one message")
+    if epsilon0 > LARGEST_EPSILON0:
+        raise TacitError(
+            f"epsilon0 is {epsilon0:g}; a message above {LARGEST_EPSILON0} hides nothing, shuffled or not: use a smaller epsilon0"
+        )
+    integer("users", users, at_least=1)
 
 
 @dataclass(frozen=True)
@@ -42,12 +53,11 @@ class Clones:
     users: int
 
     def __post_init__(self) -> None:
-        positive("epsilon0", self.epsilon0, "the guarantee of one message")
-        integer("users", self.users, at_least=1)
+        _check(self.epsilon0, self.users)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the δ at ε of the shuffled messages."""
-        if epsilon >= self.epsilon0:
+        if finite_epsilon(epsilon) >= self.epsilon0:
             return 0.0
         counts, weights, lost = self._clones
         likelier = 1 / (1 + math.exp(-self.epsilon0))
@@ -87,10 +97,10 @@ class Clones:
 
 
 def _binomial_tail(counts: Floats, threshold: Floats) -> Floats:
-    """P[Bin(c, ½) >= t], elementwise."""
-    t = threshold - 1
-    inside = bdtrc(np.clip(t, 0, counts), counts, 0.5)
-    return np.where(t < 0, 1.0, np.where(t >= counts, 0.0, inside))
+    """P[Bin(c, ½) >= t], elementwise: the incomplete beta function I_½(t, c - t + 1)."""
+    t = np.clip(threshold, 1, np.maximum(counts, 1))
+    inside = betainc(t, np.maximum(counts - t + 1, 1), 0.5).astype(np.float64)
+    return np.where(threshold <= 0, 1.0, np.where(threshold > counts, 0.0, inside))
 
 
 @dataclass(frozen=True)
@@ -109,12 +119,12 @@ class RandomizedResponse:
     users: int
 
     def __post_init__(self) -> None:
-        positive("epsilon0", self.epsilon0, "the guarantee of one message")
-        integer("users", self.users, at_least=1)
+        _check(self.epsilon0, self.users)
 
     def delta(self, epsilon: float, ones: int | None = None) -> float:
         """The exact δ at ε."""
-        return max(direction.delta(epsilon) for direction in self._directions(ones))
+        at = finite_epsilon(epsilon)
+        return max(direction.delta(at) for direction in self._directions(ones)) if at < self.epsilon0 else 0.0
 
     def epsilon(self, delta: float, ones: int | None = None) -> float:
         """The exact ε at δ."""
@@ -123,7 +133,7 @@ class RandomizedResponse:
 
     def _directions(self, ones: int | None) -> tuple[Direction, ...]:
         if ones is not None:
-            if not 0 <= ones < self.users:
+            if ones != int(ones) or not 0 <= ones < self.users:
                 raise TacitError(f"ones is {ones}; among the {self.users - 1} other people there are between 0 and {self.users - 1}")
             return _responses(self.epsilon0, self.users, ones)
         if self.users > MOST_USERS_EVERY_INPUT:

@@ -17,7 +17,7 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import ConcentratedDP, renyi_epsilon
-from tacit.privacy.loss import privacy_loss
+from tacit.privacy.loss import largest_shift_is_worst, privacy_loss
 
 MOST_BINOMIAL_SHIFTS = 512
 
@@ -39,9 +39,10 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
     shift s is max over t of S(t) - e^ε S(t+s), where S(t) = P[X >= t] falls with t. For each t this grows with s, hence so does
     the maximum, at every ε: the pair with the larger shift dominates. A negative shift is the mirror image; where the law is not
     symmetric both directions are kept, and one pair that dominates both is composed. Several coordinates: the joint pair is the
-    product of independent pairs, and domination carries over to products (Zhu, Dong & Wang 2022, Theorem 10).
+    product of independent pairs, and domination carries over to products (Zhu, Dong & Wang 2022, Theorem 10). A Pólya
+    difference with r < 1 is not log-concave but symmetric and falling, for which `privacy_loss` proves the same.
     """
-    if not law.log_concave:
+    if not largest_shift_is_worst(law):
         raise TacitError(f"{law!r} is not log-concave, so its worst shift is not known to be the largest: use a law with whole shares")
     return ComposedLoss(((privacy_loss(law, bound), integer("dimension", dimension, at_least=1)),))
 
@@ -92,13 +93,13 @@ def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> flo
 def _binomial_l2(law: Binomial, l2: float, dimension: int, delta: float) -> VectorGuarantee:
     """A Rényi bound restricted to likely outcomes, optimised over orders.
 
-    Let E be the event that every moved coordinate's noise lies within R of its mean. Then δ(ε) <= P[not E] + Σ_E max(0, P - e^ε Q), and
-    the second term is at most e^{-(α-1)ε} (1-1/α)^α / (α-1) · Σ_E P^α Q^{1-α}, as for Rényi divergences. The sum over E is a
+    Let E be the event that every moved coordinate's noise lies within R of its rounded mean. Then δ(ε) <= P[not E] + Σ_E max(0, P - e^ε Q)
+    and the second term is at most e^{-(α-1)ε} (1-1/α)^α / (α-1) · Σ_E P^α Q^{1-α}, as for Rényi divergences. The sum over E is a
     product over coordinates of M(s_i) = Σ_{|k - mean| <= R} P(k)^α P(k + s_i)^{1-α}, and Σ ln M(s_i) <= Δ₂² max_s ln M(s)/s², because
     Σ s_i² <= Δ₂². Coordinates that do not move contribute nothing. A tenth of δ pays for P[not E].
     """
-    largest = math.floor(l2)
-    moved = min(dimension, math.floor(l2 * l2))
+    square = l2 * l2 * (1 + 1e-12)  # a bound of √3 lets three coordinates move, though its float's square is below 3
+    largest, moved = math.floor(math.sqrt(square)), min(dimension, math.floor(square))
     if largest < 1:
         return VectorGuarantee(0.0, delta, "an integer vector cannot move by less than 1")
     if largest > MOST_BINOMIAL_SHIFTS:
@@ -106,8 +107,8 @@ def _binomial_l2(law: Binomial, l2: float, dimension: int, delta: float) -> Vect
             f"the bound {l2:g} lets a coordinate move by {largest}, more than the {MOST_BINOMIAL_SHIFTS} shifts that are checked one "
             "by one: use a coarser precision, or Skellam noise"
         )
-    reach = law.bound(delta / (10 * moved))
-    low, high = math.ceil(law.mean - reach), math.floor(law.mean + reach)
+    reach, centre = law.bound(delta / (10 * moved)), round(law.mean)
+    low, high = centre - reach, centre + reach
     how = "Rényi bound of the binomial law on likely outcomes, exact per coordinate and shift"
     if low - largest < 0 or high + largest > law.n:
         return VectorGuarantee(math.inf, delta, how + "; too few bits for any guarantee at this delta")
@@ -117,7 +118,7 @@ def _binomial_l2(law: Binomial, l2: float, dimension: int, delta: float) -> Vect
     best = math.inf
     for order in (1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 50, 64, 80, 100):
         worst = 0.0
-        for shift in (*range(1, largest + 1), *range(-largest, 0)):
+        for shift in (*range(1, largest + 1), *(() if law.symmetric and law.mean == centre else range(-largest, 0))):
             other = log_p[largest + shift : len(k) - largest + shift]
             exponents = order * inner + (1 - order) * other
             peak = float(exponents.max())

@@ -1,0 +1,83 @@
+"""Keys that two parties of one round share, and the channel that carries messages under them.
+
+X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to both public keys, one
+per direction, and ChaCha20-Poly1305 seals each message under a random nonce. What kind of message it is, and of which
+round, stands in the clear in front and is authenticated with it.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tacit.intermediaries.interface import SYSTEM, Refusal, Source
+
+KEY_SIZE = 32
+NONCE_SIZE = 12
+TAG_SIZE = 16
+
+_SHA256 = hashes.SHA256()
+
+
+def new_key(source: Source = SYSTEM) -> X25519PrivateKey:
+    """A fresh private key."""
+    return X25519PrivateKey.from_private_bytes(source(KEY_SIZE))
+
+
+def public_bytes(key: X25519PrivateKey) -> bytes:
+    """The 32 bytes that others may know."""
+    return key.public_key().public_bytes_raw()
+
+
+def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
+    """The secret that `own` and the holder of the public key `peer` both compute; a point of small order is refused."""
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(peer))
+    except ValueError:
+        raise Refusal("a public key is malformed or of small order; the key exchange was not done") from None
+
+
+def derive(secret: bytes, context: bytes, info: bytes, size: int = KEY_SIZE) -> bytes:
+    """Key material from a shared secret, bound to the round (`context`) and to what it is for (`info`)."""
+    return HKDF(_SHA256, size, context, info).derive(secret)
+
+
+class Channel:
+    """An authenticated, encrypted line between two parties of one round.
+
+    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s. `source` is for test
+    vectors only.
+    """
+
+    def __init__(
+        self,
+        own: X25519PrivateKey,
+        initiator: bytes,
+        responder: bytes,
+        context: bytes,
+        *,
+        starts: bool,
+        source: Source = SYSTEM,
+    ) -> None:
+        secret = agree(own, responder if starts else initiator)
+        keys = derive(secret, context, b"tacit channel v1" + initiator + responder, 2 * KEY_SIZE)
+        first, second = ChaCha20Poly1305(keys[:KEY_SIZE]), ChaCha20Poly1305(keys[KEY_SIZE:])
+        self._outward, self._inward = (first, second) if starts else (second, first)
+        self._source = source
+
+    def seal(self, front: bytes, content: bytes) -> bytes:
+        """`front` in the clear, then a nonce and `content` sealed; all of it authenticated."""
+        nonce = self._source(NONCE_SIZE)
+        return front + nonce + self._outward.encrypt(nonce, content, front)
+
+    def open(self, front: bytes, sealed: bytes) -> bytes:
+        """The content that the other end sealed under the same `front`."""
+        if len(sealed) < NONCE_SIZE + TAG_SIZE:
+            raise Refusal(f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has {len(sealed)}")
+        try:
+            return self._inward.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], front)
+        except InvalidTag:
+            raise Refusal("the message is not authentic: it was altered, or sealed with another key") from None

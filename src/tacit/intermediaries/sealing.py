@@ -1,0 +1,119 @@
+"""Sealing a message to one recipient with HPKE (RFC 9180), and the recipients' keys.
+
+Two suites: X25519, and X25519 joined with ML-KEM-768, which stays closed to whoever records today and owns a quantum
+computer tomorrow. Both use HKDF-SHA256 and ChaCha20-Poly1305. HPKE says nothing about who sealed a message, only who
+can open it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import (
+    AEAD,
+    KDF,
+    KEM,
+    MLKEM768X25519PrivateKey,
+    MLKEM768X25519PublicKey,
+    Suite,
+)
+
+from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, new_key, public_bytes
+from tacit.intermediaries.interface import SYSTEM, Refusal, Source
+
+_MLKEM_SEED_SIZE = 64
+_MLKEM_PUBLIC_SIZE = 1184
+
+
+class Sealing(IntEnum):
+    """Which HPKE suite a round uses; the number is its byte on the wire."""
+
+    X25519 = 1
+    HYBRID = 2
+
+    @property
+    def key_size(self) -> int:
+        """Bytes of a public key."""
+        return KEY_SIZE if self is Sealing.X25519 else _MLKEM_PUBLIC_SIZE + KEY_SIZE
+
+    @property
+    def overhead(self) -> int:
+        """Bytes that sealing adds to a message, whatever it says.
+
+        >>> Sealing.X25519.overhead, Sealing.HYBRID.overhead
+        (48, 1136)
+        """
+        return _KEMS[self].enc_length() + TAG_SIZE
+
+
+_KEMS = {Sealing.X25519: KEM.X25519, Sealing.HYBRID: KEM.MLKEM768_X25519}
+_SUITES = {sealing: Suite(kem, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305) for sealing, kem in _KEMS.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class PrivateKey:
+    """A recipient's key. Its repr shows the suite and nothing else."""
+
+    sealing: Sealing
+    classical: X25519PrivateKey
+    lattice: MLKEM768PrivateKey | None = None
+
+    def __repr__(self) -> str:
+        return f"PrivateKey({self.sealing.name})"
+
+    @classmethod
+    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> PrivateKey:
+        """A fresh key; `source` is for test vectors only.
+
+        >>> PrivateKey.new(Sealing.HYBRID)
+        PrivateKey(HYBRID)
+        """
+        classical = new_key(source)
+        if sealing is Sealing.X25519:
+            return cls(sealing, classical)
+        return cls(sealing, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
+
+    def public(self) -> bytes:
+        """The bytes that anyone may seal to: the ML-KEM key if there is one, then the X25519 key."""
+        lattice = self.lattice.public_key().public_bytes_raw() if self.lattice else b""
+        return lattice + public_bytes(self.classical)
+
+    def open(self, sealed: bytes, info: bytes) -> bytes:
+        """What was sealed to this key under the same `info`."""
+        key = MLKEM768X25519PrivateKey(self.lattice, self.classical) if self.lattice else self.classical
+        try:
+            return _SUITES[self.sealing].decrypt(sealed, key, info)
+        except (InvalidTag, ValueError):
+            raise Refusal("a sealed message does not open: it was altered, or sealed to another key or for another round") from None
+
+
+@dataclass(frozen=True)
+class Recipient:
+    """A public key that messages are sealed to, parsed once."""
+
+    sealing: Sealing
+    key: X25519PublicKey | MLKEM768X25519PublicKey
+
+    @classmethod
+    def parse(cls, sealing: Sealing, public: bytes) -> Recipient:
+        """The recipient with these public bytes."""
+        if len(public) != sealing.key_size:
+            raise Refusal(f"a public key has {len(public)} bytes; the suite {sealing.name} has {sealing.key_size}")
+        classical = X25519PublicKey.from_public_bytes(public[-KEY_SIZE:])
+        if sealing is Sealing.X25519:
+            return cls(sealing, classical)
+        try:
+            return cls(sealing, MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(public[:-KEY_SIZE]), classical))
+        except ValueError:
+            raise Refusal("a public key is malformed") from None
+
+    def seal(self, message: bytes, info: bytes) -> bytes:
+        """The message, for the recipient's eyes only; `overhead` bytes longer."""
+        try:
+            return _SUITES[self.sealing].encrypt(message, self.key, info)
+        except ValueError:
+            raise Refusal("a public key is of small order; nothing was sealed") from None

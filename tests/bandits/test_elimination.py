@@ -1,0 +1,133 @@
+"""Eliminating learners: the printed radii, the stated confidence, and what tight bounds gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from tests.bandits.harness import Environment, Law, exact, fair_bits, laplace, play
+
+from tacit.bandits import DPSE, CumulativeElimination, ForgettingElimination, Learner, SuccessiveElimination
+from tacit.protocols.contract import ErrorLaw, Estimate
+
+Make = Callable[[], Learner]
+TIE = Environment(np.array([0.5, 0.5 - 1e-9, 0.5 - 1e-9]))
+CONFIDENT: dict[str, tuple[Make, Law]] = {
+    "forgetting": (lambda: ForgettingElimination(3, 4_000, growth=2), laplace(0.5)),
+    "forgetting-paper": (lambda: ForgettingElimination(3, 4_000, 4, 0.1, "paper", math.sqrt(8), 2.0), laplace(0.5)),
+    "cumulative-doubling": (lambda: CumulativeElimination(3, 4_000), fair_bits(203)),
+    "cumulative-fixed": (lambda: CumulativeElimination(3, 4_000, batch=51), fair_bits(203)),
+    "dp-se": (lambda: DPSE(3, 20_000, epsilon=0.5), laplace(0.5)),
+    "successive": (lambda: SuccessiveElimination(3, 2_000, lazy=0.1), exact),
+}
+
+
+def answer(learner: Learner, means: list[float]) -> None:
+    """One round of exact estimates."""
+    for batch in learner.propose():
+        learner.observe(batch, Estimate(batch.users * means[batch.arm], ErrorLaw(batch.users, 1, None)))
+
+
+def drops(make: Make, law: Law, runs: int) -> int:
+    """In how many runs arm 0, which is best by a hair, is dropped."""
+    dropped = 0
+    for seed in range(runs):
+        learner = make()
+        play(learner, TIE, law, np.random.default_rng([19, seed]))
+        dropped += 0 not in learner.active
+    return dropped
+
+
+@pytest.mark.parametrize("name", CONFIDENT)
+def test_best_arm_is_dropped_no_more_often_than_stated(name: str) -> None:
+    make, law = CONFIDENT[name]
+    assert drops(make, law, 150) <= binom.isf(1e-6, 150, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIDENT)
+def test_best_arm_is_dropped_no_more_often_than_stated_in_1000_runs(name: str) -> None:
+    make, law = CONFIDENT[name]
+    assert drops(make, law, 1_000) <= 100
+
+
+def test_forgetting_drops_by_the_printed_radius() -> None:
+    """Two arms, round 2 of growth 4 (16 users): dropped exactly beyond 2β(2)."""
+    log = math.log(2 * 2 * 2**2 / 0.1)
+    radius = math.sqrt((log + math.log(2)) / (2 * 16)) + 0.2 * math.sqrt(log) / 16 + 0.1 * log / 16
+    for gap, left in ((2 * radius - 1e-9, [0, 1]), (2 * radius + 1e-9, [0])):
+        learner = ForgettingElimination(2, 10_000, 4, 0.1, "paper", sigma=0.2, h=0.1)
+        answer(learner, [0.5, 0.5])
+        answer(learner, [0.5 + gap, 0.5])
+        assert learner.active == left
+
+
+def test_cumulative_drops_by_the_printed_radius() -> None:
+    radius = (2 * math.sqrt(2) * 3.0 / 2000 + 1 / math.sqrt(2000)) * math.sqrt(2 * math.log(10_000))
+    for gap, left in ((2 * radius - 1e-9, [0, 1]), (2 * radius + 1e-9, [0])):
+        learner = CumulativeElimination(2, 10_000, batch=1000, radius="paper", sigma=3.0)
+        answer(learner, [0.5, 0.5])
+        answer(learner, [0.5 + 2 * gap, 0.5])  # averaged over two rounds
+        assert learner.active == left
+
+
+def test_forgetting_forgets_and_cumulative_does_not() -> None:
+    forgetting, cumulative = ForgettingElimination(2, 10**6, growth=30), CumulativeElimination(2, 10**6, batch=30)
+    for learner in (forgetting, cumulative):
+        answer(learner, [0.6, 0.5])
+        answer(learner, [0.5, 0.55])
+    assert forgetting.best() == 1
+    assert cumulative.best() == 0
+
+
+def test_round_sizes() -> None:
+    sizes: dict[str, list[int]] = {}
+    for name, learner in {
+        "forgetting": ForgettingElimination(2, 10**6, growth=4),
+        "fraction": ForgettingElimination(2, 10**6, growth=1.5),
+        "doubling": CumulativeElimination(2, 10**6),
+        "fixed": CumulativeElimination(2, 10**6, batch=7),
+    }.items():
+        for _ in range(4):
+            sizes.setdefault(name, []).append(learner.propose()[0].users)
+            answer(learner, [0.5, 0.5])
+    assert sizes == {
+        "forgetting": [4, 16, 64, 256],
+        "fraction": [2, 3, 4, 6],
+        "doubling": [2, 4, 8, 16],
+        "fixed": [7, 7, 7, 7],
+    }
+
+
+def test_a_lost_batch_is_asked_for_again_in_the_same_round() -> None:
+    learner = ForgettingElimination(3, 10**6)
+    one, two, three = learner.propose()
+    learner.skip(two)
+    for batch in (one, three):
+        learner.observe(batch, Estimate(1.0, ErrorLaw(2, 1, None)))
+    (again,) = learner.propose()
+    assert (again.arm, again.users, again.number) == (1, 2, 3)
+
+
+def test_tight_opens_nothing_once_one_arm_is_left() -> None:
+    learner = CumulativeElimination(2, 10**6, batch=1000)
+    while len(learner.active) > 1:
+        answer(learner, [0.9, 0.1])
+    (last,) = learner.propose()
+    assert (last.users, last.opened) == (10**6 - learner.played, False)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_tight_has_at_most_half_the_regret_of_the_paper(fixed: bool) -> None:
+    """At (0.5, 10^-5): 4,688 fair bits as printed, 203 by exact calibration."""
+    rng, regrets = np.random.default_rng(23), np.zeros(2)
+    for seed in range(4):
+        environment = Environment(rng.uniform(0.25, 0.75, 10))
+        paper = CumulativeElimination(10, 10**6, 1172 if fixed else None, radius="paper", sigma=math.sqrt(1172))
+        tight = CumulativeElimination(10, 10**6, 51 if fixed else None)
+        regrets[0] += play(paper, environment, fair_bits(4688), np.random.default_rng(seed))
+        regrets[1] += play(tight, environment, fair_bits(203), np.random.default_rng(seed))
+    assert regrets[1] < regrets[0] / 2

@@ -1,0 +1,79 @@
+"""The textbook learners, and the doubling trick."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.bandits.harness import Environment, exact, laplace, play
+
+from tacit.bandits import KLUCB, UCB1, Batch, Doubling, Learner, SuccessiveElimination, Thompson
+from tacit.protocols.contract import ErrorLaw, Estimate
+
+EASY = Environment(np.array([0.3, 0.5, 0.7]))
+
+
+@pytest.mark.parametrize("learner", [UCB1, KLUCB, Thompson])
+def test_lazy_zero_decides_after_every_user(learner: type[Learner]) -> None:
+    textbook = learner(3, 400, lazy=0)  # type: ignore[call-arg]
+    play(textbook, EASY, exact, np.random.default_rng(0))
+    assert textbook._number == 400
+
+
+@pytest.mark.parametrize("learner", [UCB1, KLUCB, Thompson, SuccessiveElimination])
+def test_laziness_hardly_costs_regret(learner: type[Learner]) -> None:
+    def mean_regret(lazy: float) -> float:
+        runs = [play(make(lazy), EASY, exact, np.random.default_rng(seed)) for seed in range(6)]
+        return sum(runs) / len(runs)
+
+    def make(lazy: float) -> Learner:
+        return learner(3, 1_500, lazy=lazy)  # type: ignore[call-arg]
+
+    regrets = [mean_regret(lazy) for lazy in (0, 0.02)]
+    assert regrets[1] < 1.3 * regrets[0] + 5
+
+
+def test_ucb1_takes_the_largest_mean_plus_width() -> None:
+    learner = UCB1(2, 1_000, lazy=0)
+    for batch, total in zip(learner.propose(), (0.0, 1.0), strict=True):
+        learner.observe(batch, Estimate(total, ErrorLaw(1, 1, None)))
+    assert [batch.arm for batch in learner.propose()] == [1]
+
+
+def test_thompson_depends_on_its_seed_alone() -> None:
+    regrets = [play(Thompson(3, 2_000, seed=seed), EASY, exact, np.random.default_rng(0)) for seed in (1, 1, 2)]
+    assert regrets[0] == regrets[1] != regrets[2]
+
+
+def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
+    environment = Environment(np.array([0.05, 0.1, 0.05, 0.05]))
+    regret = {
+        learner.__name__: np.mean([play(learner(4, 20_000), environment, exact, np.random.default_rng(s)) for s in range(5)])
+        for learner in (UCB1, KLUCB, Thompson)
+    }
+    assert regret["Thompson"] < regret["KLUCB"] < regret["UCB1"] < 20_000 * 0.0375
+
+
+def test_doubling_starts_afresh_and_never_opens_what_a_period_cuts() -> None:
+    learner = Doubling(3, 5_000, "ForgettingElimination", {"growth": 4}, start=100)
+    seen: list[tuple[int, Batch]] = []
+    while batches := learner.propose():
+        for batch in batches:
+            seen.append((learner.period, batch))
+            if batch.opened:
+                learner.observe(batch, Estimate(batch.users / 2, laplace(1.0)(batch.users)))
+            else:
+                learner.skip(batch)
+    played = [sum(batch.users for period, batch in seen if period == p) for p in range(learner.period + 1)]
+    assert played == [100, 200, 400, 800, 1600, 1900]
+    assert [p for p, batch in seen if not batch.opened] == list(range(6))
+
+
+def test_doubling_recommends_what_the_last_period_found_until_the_new_one_knows_more() -> None:
+    learner = Doubling(3, 100_000, "ForgettingElimination", start=2_000)
+    while learner.period < 1:
+        for batch in learner.propose():
+            if batch.opened:
+                learner.observe(batch, Estimate(batch.users * [0.1, 0.2, 0.9][batch.arm], ErrorLaw(batch.users, 1, None)))
+            else:
+                learner.skip(batch)
+    assert learner.best() == 2

@@ -1,0 +1,211 @@
+"""Writes the test vectors, against which a second implementation can check itself.
+
+Run `python tests/intermediaries/make_vectors.py`. Everything that masking computes follows from the vectors' random
+bytes, so its file comes out the same each time. HPKE draws its own randomness: the sealed messages of splitting and
+mixing change with every run, what they open to does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tacit.intermediaries import (
+    Analyzer,
+    Collector,
+    MaskingClient,
+    MaskingServer,
+    MixingKeys,
+    MixingRound,
+    Neighbourhood,
+    Sealing,
+    ServerKeys,
+    Shuffler,
+    SplittingRound,
+    SplittingServer,
+    masks,
+    shamir,
+    split,
+    wrap,
+)
+from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
+from tacit.intermediaries.interface import Source
+from tacit.intermediaries.masking import mask_seed, route_key
+
+FOLDER = Path(__file__).parent / "vectors"
+
+
+def source(label: str) -> Source:
+    """Bytes that follow from a label: the output of SHAKE256, read from the front."""
+    return io.BytesIO(hashlib.shake_256(b"tacit test vector " + label.encode()).digest(10_000)).read
+
+
+def primitives() -> dict[str, Any]:
+    """Shamir shares, masks and key derivations, each alone."""
+    first, second = new_key(source("first")), new_key(source("second"))
+    secret = source("secret")(32)
+    shares = shamir.split(secret, 3, 5, source("coefficients"))
+    pair = [(4, public_bytes(first)), (9, public_bytes(second))]
+    context = source("context")(32)
+    return {
+        "shamir": {
+            "prime": str(shamir.PRIME),
+            "secret": secret.hex(),
+            "threshold": 3,
+            "shares": {str(number): share.hex() for number, share in enumerate(shares, start=1)},
+        },
+        "masks": [
+            {
+                "seed": (seed := source(f"mask {modulus}")(32)).hex(),
+                "modulus": str(modulus),
+                "numbers": [str(number) for number in masks.expand(seed, modulus, 12)],
+            }
+            for modulus in (2, 10, 1000003, 2**32 + 15, 2**63 + 1, 2**64, 2**64 + 13, 2**127 - 1)
+        ],
+        "keys": {
+            "context": context.hex(),
+            "numbers": [4, 9],
+            "private": [first.private_bytes_raw().hex(), second.private_bytes_raw().hex()],
+            "public": [key.hex() for _, key in pair],
+            "shared": agree(first, pair[1][1]).hex(),
+            "route": route_key(first, pair[0], pair[1], context).hex(),
+            "mask": mask_seed(first, pair[0], pair[1], context).hex(),
+            "channel": derive(agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64).hex(),
+        },
+    }
+
+
+def masking() -> dict[str, Any]:
+    """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before revealing."""
+    server = MaskingServer.open(8, 6, 1000003, 2, Neighbourhood(6, 4), source("masking server"), shuffle=lambda _: None)
+    values = [[place, 1000 + place] for place in range(8)]
+    clients = [MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)]
+    wire: dict[str, list[str | None]] = {}
+
+    def step(name: str, answers: list[bytes | None]) -> dict[bytes, bytes]:
+        wire[name] = [answer.hex() if answer else None for answer in answers]
+        for answer in answers:
+            if answer:
+                server.take(answer)
+        return dict(server.close())
+
+    setups = step("join", [client.join() for client in clients])
+    wire["setup"] = [setups[client.address].hex() for client in clients]
+    inboxes = step("shares", [client.share(setups[client.address]) for client in clients])
+    wire["inbox"] = [inboxes[client.address].hex() for client in clients]
+    seeds = [client._seed.hex() for client in clients]
+    private = [client._key.private_bytes_raw().hex() for client in clients]
+    masking_private = [client._masking_key.private_bytes_raw().hex() for client in clients]
+    server_private = server._key.private_bytes_raw().hex()
+    requests = step(
+        "masked",
+        [
+            client.mask(inboxes[client.address], value) if place != 2 else None
+            for place, (client, value) in enumerate(zip(clients, values, strict=True))
+        ],
+    )
+    asked = [requests.get(client.address) for client in clients]
+    wire["request"] = [request.hex() if request else None for request in asked]
+    step(
+        "reveal",
+        [client.reveal(request) if request and client is not clients[5] else None for client, request in zip(clients, asked, strict=True)],
+    )
+    return {
+        "round": server.round.encode().hex(),
+        "context": server.round.context.hex(),
+        "server_private": server_private,
+        "clients": {"private": private, "masking_private": masking_private, "seeds": seeds, "values": values},
+        "wire": wire,
+        "sum": list(server.view().numbers),
+        "reports": server.view().reports,
+    }
+
+
+def splitting(sealing: Sealing) -> dict[str, Any]:
+    """Three reports, one of which reaches only server 0."""
+    keys = tuple(ServerKeys.new(sealing, source(f"server {role}")) for role in (0, 1))
+    collecting = new_key(source("collector"))
+    publics = (keys[0].public(), keys[1].public())
+    announced = SplittingRound.open(4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round"))
+    servers = [SplittingServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
+    collector = Collector(announced, collecting)
+    values = [[1, 2], [30, 40], [500, 600]]
+    halves = [split(announced, value, source(f"report {place}")) for place, value in enumerate(values)]
+    for place, report in enumerate(halves):
+        servers[0].take(report[0])
+        if place != 2:
+            servers[1].take(report[1])
+    opened = [[server._halves[tag] for tag in server._halves] for server in servers]
+    lists = [dict(server.close()) for server in servers]
+    for server, incoming in zip(servers, reversed(lists), strict=True):
+        server.take(incoming[announced.line(server.role)])
+    partials = [server.close()[announced.collector] for server in servers]
+    for partial in partials:
+        collector.take(partial)
+    collector.close()
+    return {
+        "round": announced.encode().hex(),
+        "context": announced.context.hex(),
+        "servers": [_private(key) for key in keys],
+        "collector": collecting.private_bytes_raw().hex(),
+        "values": values,
+        "halves": [[half.hex() for half in report] for report in halves],
+        "opened": opened,
+        "present": [lists[role][announced.line(1 - role)].hex() for role in (0, 1)],
+        "partial": [partial.hex() for partial in partials],
+        "sum": list(collector.view().numbers),
+        "reports": collector.view().reports,
+    }
+
+
+def mixing(sealing: Sealing) -> dict[str, Any]:
+    """Three reports of two messages each."""
+    keys = tuple(MixingKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
+    announced = MixingRound.open(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, source("mixing round"))
+    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
+    for report in reports:
+        shuffler.take(report)
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    analyzer.close()
+    return {
+        "round": announced.encode().hex(),
+        "context": announced.context.hex(),
+        "shuffler": _private(keys[0]),
+        "analyzer": _private(keys[1]),
+        "reports": [report.hex() for report in reports],
+        "batch": batch.hex(),
+        "messages": sorted(message.hex() for message in analyzer.view().messages),
+    }
+
+
+def _private(keys: ServerKeys | MixingKeys) -> dict[str, str]:
+    lattice = keys.sealing.lattice
+    return {
+        "line": keys.line.private_bytes_raw().hex(),
+        "x25519": keys.sealing.classical.private_bytes_raw().hex(),
+        "mlkem768_seed": lattice.private_bytes_raw().hex() if lattice else "",
+    }
+
+
+def main() -> None:
+    """Write all files."""
+    FOLDER.mkdir(exist_ok=True)
+    everything = {
+        "primitives": primitives(),
+        "masking": masking(),
+        **{f"splitting-{sealing.name.lower()}": splitting(sealing) for sealing in Sealing},
+        **{f"mixing-{sealing.name.lower()}": mixing(sealing) for sealing in Sealing},
+    }
+    for name, content in everything.items():
+        (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+        sys.stdout.write(f"{name}.json\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""A second reader of docs/wire-formats.md: opens the masking vector from what the page says, with nothing of tacit."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+KNOWN = json.loads((Path(__file__).parent / "vectors" / "masking.json").read_text(encoding="utf-8"))
+ROUND = bytes.fromhex(KNOWN["round"])
+CONTEXT = hashlib.sha256(ROUND).digest()
+PRIME = 2**256 + 297
+MODULUS = int.from_bytes(ROUND[73:], "big")
+
+
+def hkdf(secret: bytes, info: bytes, size: int) -> bytes:
+    key = hmac.digest(CONTEXT, secret, "sha256")
+    out = block = b""
+    for number in count(1):
+        if len(out) >= size:
+            return out[:size]
+        block = hmac.digest(key, block + info + bytes((number,)), "sha256")
+        out += block
+    raise AssertionError
+
+
+def x25519(private: bytes, public: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+
+
+def public(private: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def chacha20(key: bytes, counter: int) -> bytes:
+    """One block of RFC 8439 with a nonce of zeros."""
+    start = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), counter, 0, 0, 0]
+    state = list(start)
+
+    def quarter(a: int, b: int, c: int, d: int) -> None:
+        for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            state[x] = (state[x] + state[y]) & 0xFFFFFFFF
+            mixed = state[z] ^ state[x]
+            state[z] = (mixed << turn | mixed >> (32 - turn)) & 0xFFFFFFFF
+
+    for _ in range(10):
+        for column in range(4):
+            quarter(column, column + 4, column + 8, column + 12)
+        for diagonal in range(4):
+            quarter(diagonal, (diagonal + 1) % 4 + 4, (diagonal + 2) % 4 + 8, (diagonal + 3) % 4 + 12)
+    return struct.pack("<16I", *((a + b) & 0xFFFFFFFF for a, b in zip(state, start, strict=True)))
+
+
+def mask(seed: bytes, length: int) -> list[int]:
+    words = (word for block in count() for word in struct.unpack("<8Q", chacha20(seed, block)))
+    numbers: list[int] = []
+    while len(numbers) < length:
+        word = next(words)
+        if word < 2**64 - 2**64 % MODULUS:
+            numbers.append(word % MODULUS)
+    return numbers
+
+
+class Book:
+    """The masking vector, opened from the server's side."""
+
+    def __init__(self) -> None:
+        self.clients: dict[str, list[Any]] = KNOWN["clients"]
+        self.private = [bytes.fromhex(key) for key in self.clients["private"]]
+        self.masking = [bytes.fromhex(key) for key in self.clients["masking_private"]]
+        self.seeds = [bytes.fromhex(seed) for seed in self.clients["seeds"]]
+        self.server = bytes.fromhex(KNOWN["server_private"])
+
+    def open(self, name: str, number: int, *, from_client: bool) -> bytes:
+        message = bytes.fromhex(KNOWN["wire"][name][number])
+        address = public(self.private[number])
+        assert message[20:52] == address
+        info = b"tacit channel v1" + address + public(self.server)
+        keys = hkdf(x25519(self.server, address), info, 64)
+        key = keys[:32] if from_client else keys[32:]
+        return ChaCha20Poly1305(key).decrypt(message[52:64], message[64:], message[:52])
+
+    def pair(self, label: bytes, privates: list[bytes], i: int, j: int) -> bytes:
+        low, high = sorted((i, j))
+        info = label + struct.pack(">I32sI32s", low, public(privates[low]), high, public(privates[high]))
+        return hkdf(x25519(privates[i], public(privates[j])), info, 32)
+
+
+def test_masked_numbers_are_what_the_page_says() -> None:
+    book = Book()
+    for me, message in enumerate(KNOWN["wire"]["masked"]):
+        if message is None:
+            continue
+        setup = book.open("setup", me, from_client=False)
+        assert struct.unpack(">III", setup[:12]) == (me, 8, 6)
+        neighbours = [number for number, _, _ in struct.iter_unpack(">I32s32s", setup[12:])]
+        expected = [a + b for a, b in zip(book.clients["values"][me], mask(book.seeds[me], 2), strict=True)]
+        for other in neighbours:
+            sign = 1 if me < other else -1
+            pairwise = mask(book.pair(b"tacit masking mask v1", book.masking, me, other), 2)
+            expected = [a + sign * b for a, b in zip(expected, pairwise, strict=True)]
+        content = book.open("masked", me, from_client=True)
+        assert [int.from_bytes(content[:3], "big"), int.from_bytes(content[3:], "big")] == [x % MODULUS for x in expected]
+
+
+def test_parcels_and_reveals_are_what_the_page_says() -> None:
+    book = Book()
+    revealed: dict[int, dict[int, int]] = {number: {} for number in range(8)}
+    for me, message in enumerate(KNOWN["wire"]["reveal"]):
+        if message is None:
+            continue
+        parcels = dict(struct.iter_unpack(">I82s", book.open("inbox", me, from_client=False)))
+        for other, there, share in struct.iter_unpack(">IB33s", book.open("reveal", me, from_client=True)):
+            key = book.pair(b"tacit masking route v1", book.private, me, other)
+            pair = ChaCha20Poly1305(key).decrypt(bytes(11) + bytes((other > me,)), parcels[other], None)
+            assert there == 1
+            assert share == (pair[33:] if other == 2 else pair[:33])
+            theirs = book.open("setup", other, from_client=False)
+            order = [number for number, _, _ in struct.iter_unpack(">I32s32s", theirs[12:])]
+            revealed[other][order.index(me) + 1] = int.from_bytes(share, "big")
+    for owner, shares in revealed.items():
+        points = sorted(shares)[:4]
+        secret = 0
+        for x in points:
+            weight = 1
+            for other in points:
+                if other != x:
+                    weight = weight * other * pow(other - x, -1, PRIME) % PRIME
+            secret += weight * shares[x]
+        expected = book.masking[2] if owner == 2 else book.seeds[owner]
+        assert (secret % PRIME).to_bytes(32, "big") == expected
+        commitment = book.open("shares", owner, from_client=True)[:32]
+        text = b"tacit masking seed v1" + CONTEXT + struct.pack(">I", owner) + book.seeds[owner]
+        assert commitment == hashlib.sha256(text).digest()

@@ -1,0 +1,124 @@
+"""The graph is regular and random, and its parameters come from exact tails."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tacit.checks import TacitError
+from tacit.intermediaries import Refusal
+from tacit.intermediaries.graph import (
+    Neighbourhood,
+    connected,
+    disconnection,
+    neighbourhood,
+    quantile,
+    regular_graph,
+    seeded_shuffle,
+    tail,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 60), st.data())
+def test_graph_is_regular_symmetric_and_without_loops(clients: int, data: st.DataObject) -> None:
+    degree = data.draw(st.integers(1, clients - 1).filter(lambda k: not (k % 2 and clients % 2)))
+    graph = regular_graph(clients, degree)
+    for client, neighbours in enumerate(graph):
+        assert len(set(neighbours)) == degree
+        assert neighbours == sorted(neighbours)
+        assert client not in neighbours
+        assert all(client in graph[other] for other in neighbours)
+
+
+def test_neighbours_of_a_client_are_a_uniform_set(assert_uniform: Callable[[Iterable[object], int], None]) -> None:
+    draws = [tuple(regular_graph(6, 2)[0]) for _ in range(6000)]
+    assert_uniform(draws, 10)
+
+
+def test_impossible_graphs_are_refused() -> None:
+    for clients, degree in [(5, 3), (5, 5), (5, 0)]:
+        with pytest.raises(TacitError, match="there is no"):
+            regular_graph(clients, degree)
+
+
+@given(st.integers(1, 60), st.data())
+def test_tail_is_the_hypergeometric_tail(population: int, data: st.DataObject) -> None:
+    marked = data.draw(st.integers(0, population))
+    draws = data.draw(st.integers(0, population))
+    least = data.draw(st.integers(0, draws + 1))
+    expected = stats.hypergeom(population, marked, draws).sf(least - 1)
+    assert float(tail(population, marked, draws, least)) == pytest.approx(float(expected), abs=1e-9)
+
+
+@given(st.integers(1, 40), st.data())
+def test_quantile_is_the_least_with_a_small_enough_tail(population: int, data: st.DataObject) -> None:
+    marked = data.draw(st.integers(0, population))
+    draws = data.draw(st.integers(0, population))
+    level = Fraction(1, data.draw(st.integers(1, 10**6)))
+    found = quantile(population, marked, draws, level)
+    assert tail(population, marked, draws, found + 1) <= level
+    assert found == 0 or tail(population, marked, draws, found) > level
+
+
+@pytest.mark.parametrize(("clients", "degree"), [(8, 2), (8, 3), (8, 4), (9, 4), (10, 5), (10, 6)])
+def test_disconnection_bounds_the_exact_probability(clients: int, degree: int) -> None:
+    graph = regular_graph(clients, degree, shuffle=lambda _: None)
+    for removed in range(clients - 1):
+        sets = list(itertools.combinations(range(clients), removed))
+        broken = sum(not connected(graph, set(range(clients)) - set(gone)) for gone in sets)
+        assert Fraction(broken, len(sets)) <= disconnection(clients, degree, removed)
+
+
+@pytest.mark.parametrize("clients", [2, 3, 5, 10, 37, 64, 200, 1001])
+def test_neighbourhood_keeps_its_promises(clients: int) -> None:
+    chosen = neighbourhood(clients, dropout=0.1, corrupt=0.1)
+    gone = bad = clients // 10
+    degree, threshold = chosen.degree, chosen.threshold
+    missing = tail(clients - 1, gone, degree, degree - threshold + 1)
+    both = tail(max(clients - 1 - gone, degree), bad, degree, 2 * threshold - degree)
+    assert clients * missing <= Fraction(1, 2**30)
+    assert clients * both + disconnection(clients, degree, gone + bad) <= Fraction(1, 2**40)
+
+
+def test_more_security_needs_more_neighbours() -> None:
+    degrees = [neighbourhood(1000, security=bits).degree for bits in (20, 40, 60)]
+    assert degrees == sorted(set(degrees))
+
+
+def test_too_much_dropout_and_corruption_is_refused() -> None:
+    with pytest.raises(TacitError, match="tolerate fewer"):
+        neighbourhood(100, dropout=0.4, corrupt=0.3)
+
+
+@given(st.integers(1, 40), st.data())
+def test_fitting_never_weakens_secrecy(degree: int, data: st.DataObject) -> None:
+    threshold = data.draw(st.integers(degree // 2 + 1, degree))
+    clients = data.draw(st.integers(2, 80))
+    asked = Neighbourhood(degree, threshold)
+    try:
+        fitted = asked.fit(clients)
+    except Refusal:
+        assert clients - 1 < threshold
+        return
+    assert 2 * fitted.threshold - fitted.degree >= 2 * threshold - degree
+    assert len(regular_graph(clients, fitted.degree, seeded_shuffle(1))) == clients
+
+
+@pytest.mark.parametrize(("degree", "threshold"), [(20, 10), (21, 22), (0, 0), (1 << 16, 1 << 16)])
+def test_thresholds_of_half_or_less_are_refused(degree: int, threshold: int) -> None:
+    with pytest.raises(TacitError):
+        Neighbourhood(degree, threshold)
+
+
+def test_seeded_deal_repeats() -> None:
+    places, again = list(range(20)), list(range(20))
+    seeded_shuffle(3)(places)
+    seeded_shuffle(3)(again)
+    assert places == again != list(range(20))

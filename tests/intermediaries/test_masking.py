@@ -1,0 +1,232 @@
+"""Masking gives the exact modular sum of those who stayed, or refuses; it survives dropouts down to the threshold."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.checks import TacitError
+from tacit.intermediaries import (
+    Dropouts,
+    MaskingClient,
+    MaskingRound,
+    MaskingServer,
+    MaskingSession,
+    Neighbourhood,
+    Refusal,
+    SumView,
+    run_masking,
+)
+from tacit.intermediaries.masking_server import Stage
+from tacit.intermediaries.wire import Kind
+
+MODULI = st.integers(2, 2**70) | st.sampled_from([2, 3, 2**32, 2**32 + 15, 10**12 + 39, 2**64, 2**64 + 13])
+
+
+@st.composite
+def rounds(draw: st.DrawFn, most: int) -> tuple[list[list[int]], int, Neighbourhood, Dropouts]:
+    clients = draw(st.integers(2, most))
+    modulus = draw(MODULI)
+    length = draw(st.sampled_from([1, 1, 1, 3, 9]))
+    degree = draw(st.integers(min(2, clients - 1), min(clients - 1, 11)))
+    threshold = draw(st.integers(degree // 2 + 1, degree))
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    values = [[rng.randrange(-modulus, 2 * modulus) for _ in range(length)] for _ in range(clients)]
+    stages = [rng.sample(range(clients), rng.randrange(0, 1 + clients // 6)) for _ in range(4)]
+    return values, modulus, Neighbourhood(degree, threshold), Dropouts(*stages)
+
+
+def _ideal(values: list[list[int]], modulus: int, gone: Dropouts) -> tuple[int, ...]:
+    out = {*gone.join, *gone.share, *gone.mask}
+    staying = [value for place, value in enumerate(values) if place not in out]
+    return tuple(sum(column) % modulus for column in zip(*staying, strict=True))
+
+
+@settings(deadline=None, max_examples=30)
+@given(rounds(most=200))
+def test_masking_gives_the_exact_sum_or_refuses(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> None:
+    _check_round(case)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=300)
+@given(rounds(most=200))
+def test_masking_gives_the_exact_sum_or_refuses_for_many(
+    case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
+) -> None:
+    _check_round(case)
+
+
+def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> None:
+    values, modulus, among, gone = case
+    session = MaskingSession(MaskingServer.open(len(values), 2, modulus, len(values[0]), among), values)
+    try:
+        session.join(gone.join)
+        session.share(gone.share)
+        session.mask(gone.mask)
+        session.reveal(gone.reveal)
+    except Refusal:
+        assert gone != Dropouts([], [], [], [])
+        return
+    sent = [value for value, client in zip(values, session.clients, strict=True) if Kind.MASKED in client._answers]
+    expected = tuple(sum(column) % modulus for column in zip(*sent, strict=True))
+    assert session.server.view() == SumView(expected, len(sent))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 14), st.data())
+def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_minimum(clients: int, data: st.DataObject) -> None:
+    threshold = data.draw(st.integers((clients - 1) // 2 + 1, clients - 1))
+    minimum = data.draw(st.integers(2, clients))
+    fates = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 4, 4, 4]), min_size=clients, max_size=clients))
+    gone = Dropouts(*[[place for place, fate in enumerate(fates) if fate == stage] for stage in range(4)])
+    masked, revealing = (sum(fate > stage for fate in fates) for stage in (2, 3))
+    # Whoever reveals needs the threshold among the others who reveal; everything before follows from that.
+    opens = masked >= minimum and masked > threshold and revealing > threshold
+    values = [[place * 7 + 1] for place in range(clients)]
+    try:
+        view = run_masking(values, 1009, minimum, Neighbourhood(clients - 1, threshold), gone)
+    except Refusal:
+        assert not opens
+    else:
+        assert opens
+        assert view == SumView(_ideal(values, 1009, gone), masked)
+
+
+@pytest.mark.parametrize("stage", ["join", "share", "mask", "reveal"])
+def test_dropout_at_every_stage_is_survived_down_to_the_threshold(stage: str) -> None:
+    clients, threshold = 12, 7
+    values = [[place] for place in range(clients)]
+    among = Neighbourhood(clients - 1, threshold)
+    most = clients - 1 - threshold
+    survived = Dropouts(**{stage: range(most)})
+    expected = sum(range(clients if stage == "reveal" else most, clients)) + (sum(range(clients)) if stage == "reveal" else 0)
+    assert run_masking(values, 1000, 2, among, survived).numbers == (expected,)
+    with pytest.raises(Refusal):
+        run_masking(values, 1000, 2, among, Dropouts(**{stage: range(most + 1)}))
+
+
+def test_numbers_that_were_sent_count_even_if_the_sender_leaves_before_revealing() -> None:
+    view = run_masking([1, 2, 3, 4, 5], 100, 5, Neighbourhood(4, 3), Dropouts(reveal=[0]))
+    assert view == SumView((15,), 5)
+
+
+@pytest.mark.parametrize("stage", ["join", "share", "mask"])
+def test_fewer_than_the_minimum_open_nothing(stage: str) -> None:
+    values = list(range(10))
+    assert run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3]})).reports == 9
+    with pytest.raises(Refusal, match="the minimum is 9; nothing was opened"):
+        run_masking(values, 100, 9, Neighbourhood(9, 5), Dropouts(**{stage: [3, 4]}))
+
+
+def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
+    """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum of their own."""
+    server = MaskingServer.open(8, 4, 100, among=Neighbourhood(2, 2), shuffle=lambda _: None)
+    session = MaskingSession(server, list(range(8)))
+    session.join()
+    session.share()
+    with pytest.raises(Refusal, match="fall apart into groups"):
+        session.mask(without=[0, 4])
+    assert server.stage is Stage.REFUSED
+
+
+def test_pairs_are_not_a_neighbourhood() -> None:
+    with pytest.raises(TacitError, match="makes pairs"):
+        MaskingServer.open(4, 4, 100, among=Neighbourhood(1, 1))
+    assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
+
+
+def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
+    session = MaskingSession(MaskingServer.open(4, 4, 100), [1, 2, 3, 4])
+    session.join()
+    with pytest.raises(Refusal):
+        session.share(without=[0])
+    assert session.server.stage is Stage.REFUSED
+    assert "clients=0" in repr(session.server)
+    for attempt in (session.server.close, session.server.view, lambda: session.server.take(b"")):
+        with pytest.raises(Refusal):
+            attempt()
+
+
+def test_a_sum_is_opened_once_and_stays_opened() -> None:
+    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session.join()
+    session.share()
+    session.mask()
+    session.reveal()
+    with pytest.raises(Refusal, match="this round is opened"):
+        session.server.close()
+    assert session.server.view() == SumView((6,), 3)
+
+
+def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None:
+    session, elsewhere = (MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3]) for _ in range(2))
+    elsewhere.join()
+    join = session.clients[0].join()
+    session.server.take(join)
+    assert session.clients[0].join() == join
+    with pytest.raises(Refusal, match="joined already"):
+        session.server.take(join)
+    with pytest.raises(Refusal, match="another round"):
+        session.server.take(elsewhere.clients[0].join())
+    for client in session.clients[1:]:
+        session.server.take(client.join())
+    setups = session.server.close()
+    shares = session.clients[0].share(setups[session.clients[0].address])
+    session.server.take(shares)
+    for message, reason in ((shares, "already"), (join, "kind 0x11")):
+        with pytest.raises(Refusal, match=reason):
+            session.server.take(message)
+    with pytest.raises(Refusal, match="another round"):
+        session.clients[1].share(elsewhere.outgoing[elsewhere.clients[1].address])
+    with pytest.raises(Refusal, match="addressed to another client"):
+        session.clients[1].share(setups[session.clients[2].address])
+
+
+def test_a_full_round_takes_no_one_else() -> None:
+    server = MaskingServer.open(2, 2, 100)
+    for _ in range(2):
+        server.take(MaskingClient(server.round).join())
+    with pytest.raises(Refusal, match="full"):
+        server.take(MaskingClient(server.round).join())
+
+
+def test_a_client_that_knows_another_round_cannot_join() -> None:
+    server = MaskingServer.open(3, 3, 100)
+    other = MaskingRound(server.round.identity, 3, 3, 101, 1, server.round.neighbourhood, server.round.server)
+    with pytest.raises(Refusal, match="not authentic"):
+        server.take(MaskingClient(other).join())
+
+
+def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
+    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session.join()
+    session.share()
+    client = session.clients[0]
+    inbox = session.outgoing[client.address]
+    for values, reason in (([1, 2], "takes 1 per report"), ([0.5], "whole numbers"), (["3"], "whole numbers")):
+        with pytest.raises(TacitError, match=reason):
+            client.mask(inbox, values)  # type: ignore[arg-type]
+    with pytest.raises(TacitError, match="follows a MASKED"):
+        client.reveal(inbox)
+    assert client.mask(inbox, [7]) == client.mask(inbox, [7])
+
+
+@pytest.mark.parametrize(
+    ("reports", "minimum", "modulus", "length"),
+    [
+        (1, 1, 10, 1),
+        (5, 6, 10, 1),
+        (5, 1, 10, 1),
+        (5, 3, 1, 1),
+        (5, 3, 10, 0),
+        (5, 3, 1 << 2040, 1),
+        (5, 3, 10, 1 << 31),
+    ],
+)
+def test_rounds_that_cannot_be_are_not_opened(reports: int, minimum: int, modulus: int, length: int) -> None:
+    with pytest.raises(TacitError):
+        MaskingServer.open(reports, minimum, modulus, length)

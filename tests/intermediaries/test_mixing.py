@@ -1,0 +1,194 @@
+"""Mixing hands over exactly the messages that came, in random order, or refuses."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.checks import TacitError
+from tacit.intermediaries import (
+    Analyzer,
+    MixingKeys,
+    MixingRound,
+    MixView,
+    Refusal,
+    Sealing,
+    Shuffler,
+    run_mixing,
+    wrap,
+)
+from tacit.intermediaries.agreement import Channel
+from tacit.intermediaries.wire import Kind, header
+
+KEYS = (MixingKeys.new(), MixingKeys.new())
+
+
+def parties(reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1) -> tuple[MixingRound, Shuffler, Analyzer]:
+    announced = MixingRound.open(reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages)
+    return announced, Shuffler(announced, KEYS[0]), Analyzer(announced, KEYS[1])
+
+
+def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    analyzer.close()
+    return analyzer.view()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
+def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(reports: int, messages: int, size: int, seed: int) -> None:
+    rng = random.Random(seed)
+    sent = [[rng.choice((bytes(size), rng.randbytes(size))) for _ in range(messages)] for _ in range(reports)]
+    lost = {place for place in range(reports) if rng.random() < 0.2}
+    minimum = rng.randrange(1, reports + 1)
+    came = [report for place, report in enumerate(sent) if place not in lost]
+    try:
+        view = run_mixing(sent, minimum, lost=lost)
+    except Refusal:
+        assert len(came) < minimum
+    else:
+        assert Counter(view.messages) == Counter(message for report in came for message in report)
+        assert (view.reports, view.spoilt) == (len(came), 0)
+
+
+def test_the_hybrid_suite_hands_over_the_same_messages() -> None:
+    assert sorted(run_mixing([[b"b"], [b"a"]], 2, Sealing.HYBRID).messages) == [b"a", b"b"]
+
+
+def test_a_report_counts_once_however_often_it_arrives() -> None:
+    announced, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        report = wrap(announced, [message])
+        shuffler.take(report)
+        with pytest.raises(Refusal, match="counts once"):
+            shuffler.take(report)
+    assert sorted(finish(shuffler, analyzer).messages) == [b"a", b"b", b"c"]
+
+
+def test_a_message_wrapped_anew_counts_once() -> None:
+    announced, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(wrap(announced, [message]))
+    again = announced.recipients[0].seal(shuffler._buffer[0], b"tacit mixing wrap v1" + announced.context)
+    with pytest.raises(Refusal, match="counts once"):
+        shuffler.take(header(Kind.WRAPPED, announced.identity) + again)
+    assert finish(shuffler, analyzer).spoilt == 0
+
+
+def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> None:
+    announced, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(wrap(announced, [message]))
+    shuffler._buffer.append(shuffler._buffer[0])
+    view = finish(shuffler, analyzer)
+    assert (sorted(view.messages), view.reports, view.spoilt) == ([b"a", b"b", b"c"], 4, 1)
+
+
+def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
+    announced, shuffler, analyzer = parties()
+    shuffler.take(wrap(announced, [b"a"]))
+    shuffler._buffer *= 3
+    with pytest.raises(Refusal, match="1 messages that open: the minimum is 3"):
+        finish(shuffler, analyzer)
+
+
+def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
+    announced, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(wrap(announced, [message]))
+    nonsense = announced.recipients[0].seal(bytes(announced.sealed_size), b"tacit mixing wrap v1" + announced.context)
+    shuffler.take(header(Kind.WRAPPED, announced.identity) + nonsense)
+    view = finish(shuffler, analyzer)
+    assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
+
+
+def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None:
+    announced, shuffler, _ = parties()
+    shuffler.take(wrap(announced, [b"a"]))
+    with pytest.raises(Refusal, match="1 reports: the minimum is 3; nothing was opened"):
+        shuffler.close()
+    assert not shuffler._buffer
+    assert not shuffler._seen
+    for attempt in (shuffler.close, lambda: shuffler.take(wrap(announced, [b"a"]))):
+        with pytest.raises(Refusal, match="over"):
+            attempt()
+
+
+def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
+    announced, shuffler, analyzer = parties(reports=3)
+    for message in (b"a", b"b", b"c"):
+        assert not shuffler.full
+        shuffler.take(wrap(announced, [message]))
+    assert shuffler.full
+    with pytest.raises(Refusal, match="full"):
+        shuffler.take(wrap(announced, [b"d"]))
+    finish(shuffler, analyzer)
+    assert not shuffler._buffer
+    assert not shuffler._seen
+
+
+def test_reports_of_another_round_key_or_size_are_refused() -> None:
+    announced, shuffler, _ = parties()
+    other, _, _ = parties()
+    with pytest.raises(Refusal, match="another round"):
+        shuffler.take(wrap(other, [b"a"]))
+    with pytest.raises(Refusal, match="does not open"):
+        shuffler.take(header(Kind.WRAPPED, announced.identity) + wrap(other, [b"a"])[20:])
+    with pytest.raises(Refusal, match="bytes here"):
+        shuffler.take(wrap(announced, [b"a"]) + b"x")
+    for messages in ([b"aa"], [b""], [], [b"a", b"b"]):
+        with pytest.raises(TacitError, match="1 messages of 1 bytes"):
+            wrap(announced, messages)
+
+
+def test_batches_that_make_no_sense_are_refused() -> None:
+    announced, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(wrap(announced, [message]))
+    sealed = b"".join(shuffler._buffer)
+    for content in (b"", bytes(5), (3).to_bytes(4, "big") + sealed[:-1], (9).to_bytes(4, "big") + sealed * 3):
+        line = Channel(KEYS[0].line, announced.shuffler[:32], announced.analyzer[:32], announced.context, starts=True)
+        with pytest.raises(Refusal):
+            analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    with pytest.raises(Refusal, match="arrived before"):
+        analyzer.take(batch)
+    analyzer.close()
+    for attempt in (analyzer.close, lambda: analyzer.take(batch)):
+        with pytest.raises(Refusal):
+            attempt()
+    assert analyzer.view().reports == 3
+
+
+def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
+    announced, _, _ = parties()
+    for wrong in (lambda: Shuffler(announced, KEYS[1]), lambda: Analyzer(announced, KEYS[0])):
+        with pytest.raises(TacitError, match="these keys are not"):
+            wrong()
+    with pytest.raises(TacitError, match="same key"):
+        MixingRound.open(4, 3, 1, KEYS[0].public(), KEYS[0].public())
+    with pytest.raises(TacitError, match="open several rounds"):
+        MixingRound.open(10**6, 3, 10**6, KEYS[0].public(), KEYS[1].public())
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
+    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
+    announced = MixingRound.open(500, 1, 1, keys[0].public(), keys[1].public(), sealing=sealing)
+    shuffler = Shuffler(announced, keys[0])
+    reports = [wrap(announced, [b"1"]) for _ in range(500)]
+    tracemalloc.start()
+    try:
+        for report in reports:
+            shuffler.take(report)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used / 500 <= 2048

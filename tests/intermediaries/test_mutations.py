@@ -1,0 +1,254 @@
+"""At least 10,000 spoilt messages per intermediary: every one is refused, and the round goes on as before."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from tacit.intermediaries import (
+    Analyzer,
+    Collector,
+    MaskingRound,
+    MaskingServer,
+    MaskingSession,
+    MixingKeys,
+    MixingRound,
+    Neighbourhood,
+    Refusal,
+    Sealing,
+    ServerKeys,
+    Shuffler,
+    SplittingRound,
+    SplittingServer,
+    SumView,
+    split,
+    wrap,
+)
+from tacit.intermediaries.agreement import new_key, public_bytes
+from tacit.intermediaries.masking import FRONT_SIZE
+from tacit.intermediaries.masking_client import MaskingClient
+from tacit.intermediaries.wire import Kind
+
+Mutate = Callable[[random.Random, bytes, Sequence[bytes], int], Iterator[bytes]]
+
+
+class Spoiler:
+    """Feeds spoilt versions of a message to whoever expects it and counts how many were refused."""
+
+    def __init__(self, mutate: Mutate, seed: int, known: Sequence[bytes] = ()) -> None:
+        self.mutate = mutate
+        self.rng = random.Random(seed)
+        self.known = list(known)
+        self.refused = 0
+
+    def attack(self, take: Callable[[bytes], object], message: bytes, count: int) -> None:
+        others = [known for known in self.known if known != message]
+        for spoilt in self.mutate(self.rng, message, others, count):
+            with pytest.raises(Refusal):
+                take(spoilt)
+            self.refused += 1
+        self.known.append(message)
+
+
+def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
+    elsewhere = MaskingSession(MaskingServer.open(6, 4, 1009), list(range(6)))
+    spoiler = Spoiler(mutate, 1, [client.join() for client in elsewhere.clients])
+    values, modulus = [100 * place + 7 for place in range(6)], 1009
+    session = MaskingSession(MaskingServer.open(6, 4, modulus, among=Neighbourhood(5, 3)), values)
+    server, clients = session.server, session.clients
+    for client in clients:
+        spoiler.attack(server.take, client.join(), 150)
+        server.take(client.join())
+    outgoing = server.close()
+    for client in clients:
+        spoiler.attack(client.share, outgoing[client.address], 250)
+        message = client.share(outgoing[client.address])
+        spoiler.attack(server.take, message, 300)
+        if client is not clients[5]:
+            server.take(message)
+    outgoing = server.close()
+    for client, value in list(zip(clients, values, strict=True))[:5]:
+        spoiler.attack(partial(client.mask, values=[0]), outgoing[client.address], 250)
+        message = client.mask(outgoing[client.address], [value])
+        spoiler.attack(server.take, message, 300)
+        if client is not clients[4]:
+            server.take(message)
+    outgoing = server.close()
+    for client in clients[:4]:
+        spoiler.attack(client.reveal, outgoing[client.address], 500)
+        message = client.reveal(outgoing[client.address])
+        spoiler.attack(server.take, message, 500)
+        server.take(message)
+    server.close()
+    assert server.view() == SumView((sum(values[:4]) % modulus,), 4)
+    assert spoiler.refused >= 10_000
+
+
+def test_splitting_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
+    keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.X25519)), new_key()
+    publics = (keys[0].public(), keys[1].public())
+    announced, other = (SplittingRound.open(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2))
+    servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
+    collector = Collector(announced, collecting)
+    spoiler = Spoiler(mutate, 2, split(other, [5]))
+    values = [500, 600, 700, 800]
+    for value in values:
+        for server, half in zip(servers, split(announced, [value]), strict=True):
+            spoiler.attack(server.take, half, 750)
+            server.take(half)
+    lists = [server.close() for server in servers]
+    for server, incoming in zip(servers, reversed(lists), strict=True):
+        spoiler.attack(server.take, incoming[announced.line(server.role)], 1000)
+        server.take(incoming[announced.line(server.role)])
+    for server in servers:
+        part = server.close()[announced.collector]
+        spoiler.attack(collector.take, part, 1000)
+        collector.take(part)
+    collector.close()
+    assert collector.view() == SumView((sum(values) % 1009,), 4)
+    assert spoiler.refused >= 10_000
+
+
+def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(mutate: Mutate) -> None:
+    keys = (MixingKeys.new(), MixingKeys.new())
+    announced, other = (MixingRound.open(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2))
+    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    spoiler = Spoiler(mutate, 3, [wrap(other, [b"zz", b"zz"])])
+    sent = [bytes((65 + place, 65)) for place in range(8)]
+    for message in sent:
+        report = wrap(announced, [message, message])
+        spoiler.attack(shuffler.take, report, 1000)
+        shuffler.take(report)
+    (batch,) = shuffler.close().values()
+    spoiler.attack(analyzer.take, batch, 2000)
+    analyzer.take(batch)
+    analyzer.close()
+    assert sorted(analyzer.view().messages) == sorted(sent * 2)
+    assert analyzer.view().spoilt == 0
+    assert spoiler.refused >= 10_000
+
+
+def test_hybrid_seals_that_were_spoilt_are_refused(mutate: Mutate) -> None:
+    keys, collecting = (ServerKeys.new(Sealing.HYBRID), ServerKeys.new(Sealing.HYBRID)), new_key()
+    publics = (keys[0].public(), keys[1].public())
+    announced = SplittingRound.open(5, 3, 1009, publics, public_bytes(collecting), sealing=Sealing.HYBRID)
+    server = SplittingServer(announced, 0, keys[0])
+    spoiler = Spoiler(mutate, 4)
+    spoiler.attack(server.take, split(announced, [5])[0], 500)
+    assert spoiler.refused == 500
+
+
+@pytest.mark.parametrize("kind", ["masking", "splitting", "mixing"])
+def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(kind: str, mutate: Mutate) -> None:
+    keys = (ServerKeys.new(), ServerKeys.new())
+    publics = (keys[0].public(), keys[1].public())
+    server = MaskingServer.open(6, 4, 1009)
+    splitting = SplittingRound.open(5, 3, 1009, publics, public_bytes(new_key()))
+    mixing = MixingRound.open(5, 3, 2, *publics)
+    message = {"masking": server.round.encode(), "splitting": splitting.encode(), "mixing": mixing.encode()}[kind]
+    accepted = 0
+    for spoilt in mutate(random.Random(5), message, [], 2000):
+        try:
+            match kind:
+                case "masking":
+                    reports = [(server.take, MaskingClient(MaskingRound.decode(spoilt)).join())]
+                case "splitting":
+                    takers = [SplittingServer(splitting, role, keys[role]).take for role in (0, 1)]
+                    reports = list(zip(takers, split(SplittingRound.decode(spoilt), [1]), strict=True))
+                case _:
+                    shuffler = Shuffler(mixing, MixingKeys(keys[0].sealing, keys[0].line))
+                    reports = [(shuffler.take, wrap(MixingRound.decode(spoilt), [b"ab"]))]
+        except ValueError:
+            continue  # refused, or the report does not fit the spoilt round: either way nothing was sent
+        for take, report in reports:
+            with pytest.raises(Refusal):
+                take(report)
+        accepted += 1
+    assert accepted > 0
+
+
+@pytest.mark.parametrize("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])
+def test_what_is_not_a_message_is_refused(nothing: object) -> None:
+    server = MaskingServer.open(6, 4, 1009)
+    client = MaskingClient(server.round)
+    client.join()
+    takers: list[Callable[[bytes], object]] = [
+        server.take,
+        client.share,
+        MaskingRound.decode,
+        SplittingRound.decode,
+        MixingRound.decode,
+    ]
+    for take in takers:
+        with pytest.raises(Refusal):
+            take(nothing)  # type: ignore[arg-type]
+
+
+def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt: bytes) -> bytes:
+    """A message whose content was spoilt before it was sealed: what a malicious client could send."""
+    kind = Kind(message[3])
+    assert peer.stage.value == kind
+    return party._channel.seal(message[:FRONT_SIZE], spoilt)
+
+
+def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: Mutate) -> None:
+    """The channel proves who sent a message, not that it makes sense. A wrong reveal must never give a wrong sum."""
+    rng, outcomes = random.Random(6), {"exact": 0, "refused": 0}
+    for trial in range(120):
+        session = MaskingSession(MaskingServer.open(4, 3, 1009, among=Neighbourhood(3, 2)), [1, 2, 3, 4])
+        stage = ("share", "reveal")[trial % 2]
+        steps: dict[str, Callable[[MaskingClient, bytes], bytes]] = {
+            "share": MaskingClient.share,
+            "mask": partial(MaskingClient.mask, values=[7]),
+            "reveal": MaskingClient.reveal,
+        }
+        session.join()
+        try:
+            for name, answer in steps.items():
+                for place, client in enumerate(session.clients):
+                    message = answer(client, session.outgoing[client.address])
+                    if name == stage and place == 0:
+                        channel = session.server._by_address[client.address].channel
+                        content = channel.open(message[:FRONT_SIZE], message[FRONT_SIZE:])
+                        for spoilt in mutate(rng, content, [], 20):
+                            forged = _resealed(client, session.server, message, spoilt)
+                            with contextlib.suppress(Refusal):
+                                session.server.take(forged)
+                                break
+                        else:
+                            session.server.take(message)
+                    else:
+                        session.server.take(message)
+                session.outgoing = session.server.close()
+        except Refusal:
+            outcomes["refused"] += 1
+        else:
+            outcomes["exact"] += session.server.view() == SumView((28,), 4)
+    assert outcomes["exact"] + outcomes["refused"] == 120
+    assert min(outcomes.values()) > 0
+
+
+@pytest.mark.parametrize("stage", ["share", "mask", "reveal"])
+def test_sealed_nonsense_from_the_server_is_answered_or_refused_and_nothing_else(stage: str, mutate: Mutate) -> None:
+    """Keys, parcels or counts that were changed into other possible ones are answered: the client cannot know."""
+    rng = random.Random(7)
+    for _ in range(8):
+        session = MaskingSession(MaskingServer.open(6, 4, 1009, among=Neighbourhood(5, 4)), [1, 2, 3, 4, 5, 6])
+        session.join()
+        for name in ("share", "mask"):
+            if name == stage:
+                break
+            getattr(session, name)()
+        client = session.clients[0]
+        known, message = session.server._by_address[client.address], session.outgoing[client.address]
+        front = message[:FRONT_SIZE]
+        content = client._channel.open(front, message[FRONT_SIZE:])
+        for spoilt in mutate(rng, content, [], 50):
+            forged = known.channel.seal(front, spoilt)
+            with contextlib.suppress(Refusal):
+                client.mask(forged, [1]) if stage == "mask" else getattr(client, stage)(forged)
+                break

@@ -1,0 +1,207 @@
+"""What each party sees of one person is uniform, the order of a batch is uniform, and sizes say nothing.
+
+Each chi-square test raises a false alarm with probability 1e-6 (conftest.FALSE_ALARM).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.intermediaries import (
+    Analyzer,
+    Collector,
+    MaskingClient,
+    MaskingServer,
+    MaskingSession,
+    MixingKeys,
+    MixingRound,
+    Neighbourhood,
+    Sealing,
+    ServerKeys,
+    Shuffler,
+    SplittingRound,
+    SplittingServer,
+    masks,
+    run_masking,
+    run_mixing,
+    run_splitting,
+    split,
+    wrap,
+)
+from tacit.intermediaries.agreement import new_key, public_bytes
+from tacit.intermediaries.interface import Source
+from tacit.intermediaries.masking import mask_seed
+from tacit.intermediaries.wire import Kind
+
+Uniform = Callable[[Iterable[object], int], None]
+MODULUS = 8
+
+
+def fixed(label: str) -> Source:
+    """The same bytes every time, for the parties whose randomness is held fixed."""
+    stream = io.BytesIO(hashlib.shake_256(label.encode()).digest(2_000))
+    return stream.read
+
+
+def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
+    """A round of three in which everything is fixed but the randomness of client 0."""
+    server = MaskingServer.open(3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None)
+    victim = MaskingClient(server.round)
+    clients = [victim, *(MaskingClient(server.round, fixed(f"client {place}")) for place in (1, 2))]
+    for client in clients:
+        server.take(client.join())
+    setups = server.close()
+    for client in clients:
+        server.take(client.share(setups[client.address]))
+    inboxes = server.close()
+    server.take(victim.mask(inboxes[victim.address], [value]))
+    return server, victim
+
+
+@pytest.mark.parametrize("value", [0, 5, 7])
+def test_the_masking_server_sees_a_uniform_number_whatever_the_value(value: int, assert_uniform: Uniform) -> None:
+    assert_uniform([masked_by_victim(value)[0]._clients[0].masked[0] for _ in range(640)], MODULUS)
+
+
+def test_one_honest_neighbour_is_enough_to_hide_a_number(assert_uniform: Uniform, assert_not_uniform: Uniform) -> None:
+    """The server knows the own mask (it is opened in the end) and the mask with a corrupt neighbour: still uniform."""
+    with_one, with_none = [], []
+    for _ in range(640):
+        server, victim = masked_by_victim(5)
+        me, context = (0, victim._masking_public), server.round.context
+        seeds = [mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context) for place in (1, 2)]
+        known = masks.total([victim._seed, seeds[0]], [], MODULUS, 1)[0]
+        everything = masks.total([victim._seed, *seeds], [], MODULUS, 1)[0]
+        masked = server._clients[0].masked[0]
+        with_one.append((masked - known) % MODULUS)
+        with_none.append((masked - everything) % MODULUS)
+    assert_uniform(with_one, MODULUS)
+    assert set(with_none) == {5}
+    assert_not_uniform(with_none, MODULUS)
+
+
+KEYS = (ServerKeys.new(), ServerKeys.new())
+
+
+@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize("value", [0, 5, 7])
+def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(role: int, value: int, assert_uniform: Uniform) -> None:
+    publics = (KEYS[0].public(), KEYS[1].public())
+    announced = SplittingRound.open(800, 1, MODULUS, publics, public_bytes(new_key()))
+    server = SplittingServer(announced, role, KEYS[role])
+    for _ in range(800):
+        server.take(split(announced, [value])[role])
+    assert_uniform([numbers[0] for numbers in server._halves.values()], MODULUS)
+
+
+def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> None:
+    publics = (KEYS[0].public(), KEYS[1].public())
+    announced = SplittingRound.open(200, 1, MODULUS, publics, public_bytes(new_key()))
+    servers = [SplittingServer(announced, role, KEYS[role]) for role in (0, 1)]
+    for _ in range(200):
+        for server, half in zip(servers, split(announced, [5]), strict=True):
+            server.take(half)
+    first, second = (server._halves for server in servers)
+    whole = [(first[tag][0] + second[tag][0]) % MODULUS for tag in first]
+    assert set(whole) == {5}
+    assert_not_uniform(whole, MODULUS)
+
+
+def orders(people: int, times: int) -> list[tuple[int, ...]]:
+    keys = (MixingKeys.new(), MixingKeys.new())
+    announced = MixingRound.open(people, people, 1, keys[0].public(), keys[1].public())
+    shuffler = Shuffler(announced, keys[0])
+    for place in range(people):
+        shuffler.take(wrap(announced, [bytes((place,))]))
+    sealed, seen = list(shuffler._buffer), []
+    place_of = {item: place for place, item in enumerate(sealed)}
+    for _ in range(times):
+        shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+        shuffler._buffer = list(sealed)
+        (batch,) = shuffler.close().values()
+        analyzer.take(batch)
+        assert analyzer._batch is not None
+        seen.append(tuple(place_of[item] for item in analyzer._batch[1]))
+    return seen
+
+
+def test_the_order_of_a_batch_is_uniform(assert_uniform: Uniform) -> None:
+    assert_uniform(orders(people=4, times=3600), 24)
+
+
+def test_every_place_in_a_larger_batch_is_uniform(assert_uniform: Uniform) -> None:
+    seen = orders(people=20, times=1500)
+    for place in (0, 7, 19):
+        assert_uniform([order.index(place) for order in seen], 20)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(2, 2**70), st.data())
+def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.integers(0, modulus - 1), min_size=4, max_size=4))
+    assert sizes_of_masking(values, modulus) == sizes_of_masking([0, 0, 0, 0], modulus)
+    publics = (KEYS[0].public(), KEYS[1].public())
+    announced = SplittingRound.open(4, 1, modulus, publics, public_bytes(new_key()))
+    assert {len(half) for value in values for half in split(announced, [value])} == {announced.half_size}
+
+
+def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
+    session = MaskingSession(MaskingServer.open(4, 4, modulus), values)
+    session.join()
+    sizes = [[len(message) for message in session.outgoing.values()]]
+    for stage in (session.share, session.mask, session.reveal):
+        stage()
+        sizes.append([len(message) for message in session.outgoing.values()])
+    sizes += [[len(client._answers[kind][1]) for kind in client._answers] for client in session.clients]
+    return sizes
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
+    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
+    announced = MixingRound.open(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
+    reports = [wrap(announced, [bytes(3), b"\xff" * 3]), wrap(announced, [b"abc", b"abc"])]
+    assert {len(report) for report in reports} == {announced.report_size}
+
+
+def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    session = MaskingSession(MaskingServer.open(3, 3, 2**64, among=Neighbourhood(2, 2)), [11111111, 22222222, 33333333])
+    session.join()
+    session.share()
+    session.mask()
+    client, server = session.clients[0], session.server
+    keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.HYBRID)), new_key()
+    mixing = MixingKeys.new()
+    secrets = [
+        client._seed,
+        client._key.private_bytes_raw(),
+        client._masking_key.private_bytes_raw(),
+        server._key.private_bytes_raw(),
+        *client._parcels.values(),
+        *(key.line.private_bytes_raw() for key in (*keys, mixing)),
+        *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
+    ]
+    numbers = [str(number) for known in server._clients for number in known.masked]
+    announced = SplittingRound.open(3, 3, 100, (keys[0].public(), ServerKeys.new().public()), public_bytes(collecting))
+    mixed = MixingRound.open(3, 3, 1, mixing.public(), ServerKeys.new().public())
+    shown = [client, server, server._clients, client._channel, client._ciphers, *keys, mixing, keys[1].sealing]
+    shown += [SplittingServer(announced, 0, keys[0]), Collector(announced, collecting), Shuffler(mixed, mixing)]
+    text = "".join(f"{thing!r} {thing!s}" for thing in shown)
+    run_masking([1, 2, 3], 10, 3)
+    run_splitting([1, 2, 3], 10, 3)
+    run_mixing([[b"a"], [b"b"]], 2)
+    for secret in secrets:
+        assert repr(secret)[2:-1] not in text
+        assert secret.hex() not in text
+        assert str(int.from_bytes(secret, "big")) not in text
+    assert not any(number in text for number in numbers if len(number) > 3)
+    assert caplog.text == ""
+    assert Kind.MASKED in client._answers

@@ -1,0 +1,104 @@
+"""The committed vectors hold: what follows from fixed bytes comes out the same, what was sealed opens as it says."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tacit.intermediaries import (
+    Analyzer,
+    Collector,
+    MaskingRound,
+    MixingKeys,
+    MixingRound,
+    PrivateKey,
+    Sealing,
+    ServerKeys,
+    Shuffler,
+    SplittingRound,
+    SplittingServer,
+    masks,
+    shamir,
+)
+
+FOLDER = Path(__file__).parent
+MAKE = runpy.run_path(str(FOLDER / "make_vectors.py"))
+
+
+def vectors(name: str) -> Any:
+    return json.loads((FOLDER / "vectors" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["primitives", "masking"])
+def test_what_follows_from_fixed_bytes_comes_out_the_same(name: str) -> None:
+    assert MAKE[name]() == vectors(name)
+
+
+def test_shares_and_masks_of_the_vectors() -> None:
+    known = vectors("primitives")
+    shares = {int(number): bytes.fromhex(share) for number, share in known["shamir"]["shares"].items()}
+    assert shamir.combine((2, 3, 5), [shares[2], shares[3], shares[5]]).hex() == known["shamir"]["secret"]
+    for case in known["masks"]:
+        numbers = masks.expand(bytes.fromhex(case["seed"]), int(case["modulus"]), len(case["numbers"]))
+        assert numbers == [int(number) for number in case["numbers"]]
+
+
+def test_the_sum_of_the_masking_vector_is_the_sum_of_those_who_stayed() -> None:
+    known = vectors("masking")
+    announced = MaskingRound.decode(bytes.fromhex(known["round"]))
+    assert announced.context.hex() == known["context"]
+    staying = [value for place, value in enumerate(known["clients"]["values"]) if place != 2]
+    assert known["sum"] == [sum(column) % announced.modulus for column in zip(*staying, strict=True)]
+
+
+def key(sealing: Sealing, private: dict[str, str]) -> tuple[PrivateKey, X25519PrivateKey]:
+    lattice = MLKEM768PrivateKey.from_seed_bytes(bytes.fromhex(private["mlkem768_seed"])) if sealing > 1 else None
+    classical, line = (X25519PrivateKey.from_private_bytes(bytes.fromhex(private[name])) for name in ("x25519", "line"))
+    return PrivateKey(sealing, classical, lattice), line
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_the_splitting_vectors_open_to_what_they_say(sealing: Sealing) -> None:
+    known = vectors(f"splitting-{sealing.name.lower()}")
+    announced = SplittingRound.decode(bytes.fromhex(known["round"]))
+    assert announced.context.hex() == known["context"]
+    collecting = X25519PrivateKey.from_private_bytes(bytes.fromhex(known["collector"]))
+    keys = [ServerKeys(*key(sealing, private)) for private in known["servers"]]
+    servers = [SplittingServer(announced, role, keys[role], MAKE["source"](f"nonces {role}")) for role in (0, 1)]
+    for place, report in enumerate(known["halves"]):
+        for role in (0, 1):
+            if (place, role) != (2, 1):
+                servers[role].take(bytes.fromhex(report[role]))
+    assert [list(server._halves.values()) for server in servers] == known["opened"]
+    collector = Collector(announced, collecting)
+    for role in (0, 1):
+        (message,) = servers[role].close().values()
+        assert message.hex() == known["present"][role]
+    for role in (0, 1):
+        servers[role].take(bytes.fromhex(known["present"][1 - role]))
+        (message,) = servers[role].close().values()
+        assert message.hex() == known["partial"][role]
+        collector.take(message)
+    collector.close()
+    assert list(collector.view().numbers) == known["sum"] == [31, 42]
+    assert collector.view().reports == known["reports"] == 2
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_the_mixing_vectors_open_to_what_they_say(sealing: Sealing) -> None:
+    known = vectors(f"mixing-{sealing.name.lower()}")
+    announced = MixingRound.decode(bytes.fromhex(known["round"]))
+    shuffler = Shuffler(announced, MixingKeys(*key(sealing, known["shuffler"])))
+    for report in known["reports"]:
+        shuffler.take(bytes.fromhex(report))
+    assert shuffler.full
+    analyzer = Analyzer(announced, MixingKeys(*key(sealing, known["analyzer"])))
+    analyzer.take(bytes.fromhex(known["batch"]))
+    analyzer.close()
+    assert sorted(message.hex() for message in analyzer.view().messages) == known["messages"]

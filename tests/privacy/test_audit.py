@@ -1,0 +1,141 @@
+"""Audits by attack: never above a true claim, above it when the noise is halved.
+
+At a confidence of 99.9% a sound mechanism is refuted with probability at most 1e-3 (Clopper-Pearson bounds at 5e-4 each, on samples that
+did not choose the event). Nine sound mechanisms with fixed seeds: a false alarm anywhere had a chance of at most 0.9% when the seeds
+were chosen, and none since.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, PureDP, RandomizedResponse, audit, calibrate
+
+SAMPLES = 200_000
+Mechanism = Callable[[Any, int], Any]
+
+
+def additive(law: NoiseLaw, seed: int) -> Mechanism:
+    rng = np.random.default_rng(seed)
+    return lambda x, count: x + law.sample(rng, count)
+
+
+def summed_shares(law: DiscreteLaplace, users: int, seed: int) -> Mechanism:
+    rng = np.random.default_rng(seed)
+    share = law.share(users)
+    return lambda x, count: x + sum(share.sample(rng, count) for _ in range(users))
+
+
+def halved(law: NoiseLaw) -> NoiseLaw:
+    match law:
+        case DiscreteLaplace():
+            return DiscreteLaplace(float(law.scale) / 2)
+        case Skellam():
+            return Skellam(float(law.variance) / 4)
+        case DiscreteGaussian():
+            return DiscreteGaussian(float(law.sigma) / 2)
+        case Binomial():
+            return Binomial(round(law.n / 4))
+    raise AssertionError(law)
+
+
+@pytest.mark.parametrize("sensitivity", [1, 10])
+def test_discrete_laplace(sensitivity: int) -> None:
+    law = DiscreteLaplace(sensitivity)
+    assert 0.9 < audit(additive(law, 1), 0, sensitivity, SAMPLES).epsilon <= 1.0
+    caught = audit(additive(halved(law), 2), 0, sensitivity, SAMPLES)
+    assert caught.refutes(1.0)
+    assert 1.8 < caught.epsilon <= 2.0
+
+
+@pytest.mark.parametrize("users", [2, 5])
+def test_pólya_shares_summed(users: int) -> None:
+    law = DiscreteLaplace(4)
+    assert 0.85 < audit(summed_shares(law, users, 3), 0, 4, SAMPLES).epsilon <= 1.0
+    assert audit(summed_shares(DiscreteLaplace(2), users, 4), 0, 4, SAMPLES).refutes(1.0)
+
+
+@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+def test_noise_with_exceptions(kind: Any) -> None:
+    target = ApproximateDP(1.0, 1e-3)
+    law = calibrate(kind, 4, target).law
+    assert isinstance(law, NoiseLaw)
+    sound = audit(additive(law, 5), 0, 4, SAMPLES, delta=target.delta)
+    assert 0.3 < sound.epsilon <= 1.0
+    assert not sound.refutes(1.0)
+    assert audit(additive(halved(law), 6), 0, 4, SAMPLES, delta=target.delta).refutes(1.0)
+
+
+def test_shuffled_randomized_response() -> None:
+    epsilon0, users = 2.0, 5
+    rng = np.random.default_rng(7)
+
+    def mechanism(keep: float) -> Mechanism:
+        return lambda x, count: (rng.random(count) < (keep if x else 1 - keep)) + rng.binomial(users - 1, 1 - keep, count)
+
+    claimed = RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0)
+    keep = 1 / (1 + math.exp(-epsilon0))
+    assert 0.8 * claimed < audit(mechanism(keep), 0, 1, SAMPLES, delta=1e-6).epsilon <= claimed
+    careless = 1 / (1 + math.exp(-2 * epsilon0))  # flips half as reluctantly: twice the epsilon
+    assert audit(mechanism(careless), 0, 1, SAMPLES, delta=1e-6).refutes(claimed)
+
+
+def test_a_mechanism_without_noise_is_refuted_at_any_claim() -> None:
+    found = audit(lambda x, count: np.full(count, float(x)), 0, 1, 10_000)
+    assert found.epsilon > 6
+
+
+def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
+    rng = np.random.default_rng(8)
+    # an outcome that only one input can produce
+    leaky: Mechanism = lambda x, count: np.where(rng.random(count) < 0.01 * x, -5, rng.integers(0, 3, count))  # noqa: E731
+    for pair in ((0, 1), (1, 0)):
+        assert audit(leaky, *pair, 100_000).refutes(3.0)
+
+
+def test_the_bound_is_clopper_pearson_on_the_other_half() -> None:
+    rng = np.random.default_rng(9)
+    outputs = {0: rng.integers(0, 2, 1000), 1: rng.integers(0, 2, 1000) | rng.integers(0, 2, 1000)}
+    found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95)
+    first, second = (outputs[1][500:], outputs[0][500:]) if found.swapped else (outputs[0][500:], outputs[1][500:])
+    hits, misses = (int((side >= found.threshold if found.above else side <= found.threshold).sum()) for side in (first, second))
+    low, high = beta.ppf(0.025, hits, 500 - hits + 1), beta.ppf(0.975, misses + 1, 500 - misses)
+    assert found.epsilon == pytest.approx(max(0.0, math.log(low / high)))
+
+
+@pytest.mark.slow
+def test_false_alarms_are_rarer_than_stated() -> None:
+    """400 audits at 95% of a sound mechanism: at most 5% expected; more than 35 has probability below 1e-3."""
+    rng = np.random.default_rng(10)
+    law = DiscreteLaplace(1)
+    alarms = sum(audit(lambda x, n: x + law.sample(rng, n), 0, 1, 5000, confidence=0.95).refutes(1.0) for _ in range(400))
+    assert alarms <= 35
+
+
+def test_what_cannot_be_audited_is_refused() -> None:
+    noisy = additive(DiscreteLaplace(1), 11)
+    for samples in (0, 99, 1e12):
+        with pytest.raises(TacitError, match="samples is"):
+            audit(noisy, 0, 1, samples)  # type: ignore[arg-type]
+    with pytest.raises(TacitError, match="confidence is"):
+        audit(noisy, 0, 1, 1000, confidence=1.0)
+    with pytest.raises(TacitError, match="delta is"):
+        audit(noisy, 0, 1, 1000, delta=1.0)
+    with pytest.raises(TacitError, match="shape"):
+        audit(lambda x, count: np.zeros((count, 2)) + x, 0, 1, 1000)
+    with pytest.raises(TacitError, match="NaN"):
+        audit(lambda x, count: np.full(count, math.nan) + x, 0, 1, 1000)
+
+
+def test_a_pure_claim_of_the_calibration_is_what_is_audited() -> None:
+    law = calibrate("discrete-laplace", 3, PureDP(0.5)).law
+    assert isinstance(law, DiscreteLaplace)
+    assert audit(additive(law, 12), 0, 3, SAMPLES).epsilon <= 0.5

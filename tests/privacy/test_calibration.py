@@ -1,0 +1,303 @@
+"""From a target to the least noise: it meets the target by other means, and a little less noise does not."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, ComposedLoss, ConcentratedDP, Gaussian, PureDP, calibrate, l2_guarantee, privacy_loss
+from tacit.privacy.calibration import KINDS, Calibration, Kind
+from tacit.privacy.search import least, least_integer, least_root
+
+
+def hockey_stick(law: NoiseLaw, sensitivity: int, epsilon: float) -> float:
+    """By a plain sum over the integers, both directions."""
+    centre, width = round(law.mean), math.ceil(12 * law.std + 60)
+    k = np.arange(centre - width, centre + width + 1)
+    if law.log_pmf(k[0]) == -np.inf or isinstance(law, Binomial):
+        k = k[(k >= 0) & (k <= law.support[1])]
+    p = law.pmf(k)
+    return max(float(np.maximum(0.0, p - math.exp(epsilon) * law.pmf(k + s)).sum()) for s in (sensitivity, -sensitivity))
+
+
+def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
+    mu = sensitivity / sigma
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+def true_delta(law: NoiseLaw | Gaussian, sensitivity: int, epsilon: float) -> float:
+    if isinstance(law, Gaussian):
+        return gaussian_delta(law.sigma, sensitivity, epsilon)
+    return hockey_stick(law, sensitivity, epsilon)
+
+
+def narrower(law: NoiseLaw | Gaussian, factor: float) -> NoiseLaw | Gaussian:
+    """The same kind of noise with its standard deviation multiplied."""
+    match law:
+        case DiscreteLaplace():
+            return DiscreteLaplace(float(law.scale) * factor)
+        case Skellam():
+            return Skellam(float(law.variance) * factor**2)
+        case DiscreteGaussian():
+            return DiscreteGaussian(float(law.sigma) * factor)
+        case Binomial():
+            return Binomial(max(1, math.floor(law.n * factor**2)), law.p)
+        case Gaussian():
+            return Gaussian(law.sigma * factor)
+    raise AssertionError(law)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sensitivity", [1, 3, 40])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.2, 1e-3), (4.0, 1e-8), (10.0, 0.25)])
+def test_the_noise_meets_the_target_and_one_percent_less_does_not(kind: Kind, sensitivity: int, epsilon: float, delta: float) -> None:
+    found = calibrate(kind, sensitivity, ApproximateDP(epsilon, delta))
+    assert found.meets_target
+    assert true_delta(found.law, sensitivity, epsilon) <= delta * (1 + 1e-9)
+    assert found.epsilon <= epsilon
+    assert true_delta(found.law, sensitivity, max(0.0, found.epsilon - 1e-6)) >= delta * (1 - 1e-9) or found.epsilon == 0
+    less = Binomial(found.law.n - 1) if isinstance(found.law, Binomial) and found.law.n > 1 else narrower(found.law, 0.99)
+    if less != found.law:
+        assert true_delta(less, sensitivity, epsilon) > delta * (1 - 1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_halved_noise_fails(kind: Kind) -> None:
+    for sensitivity in (1, 10):
+        found = calibrate(kind, sensitivity, ApproximateDP(1.0, 1e-5))
+        assert true_delta(narrower(found.law, 0.5), sensitivity, 1.0) > 50 * 1e-5
+
+
+@pytest.mark.parametrize(("epsilon", "sensitivity"), [(0.1, 1), (1.0, 7), (3.0, 1000)])
+def test_pure_discrete_laplace_has_the_exact_scale(epsilon: float, sensitivity: int) -> None:
+    found = calibrate("discrete-laplace", sensitivity, PureDP(epsilon), users=10)
+    assert isinstance(found.law, DiscreteLaplace)
+    assert found.law.scale == Fraction(sensitivity) / Fraction(epsilon)
+    assert found.epsilon == epsilon
+    assert found.guarantee == PureDP(epsilon)
+    assert found.share is not None
+    assert np.allclose(found.share.power(10).log_pmf([0, 3, 50]), found.law.log_pmf([0, 3, 50]))
+    assert privacy_loss(narrower(found.law, 0.5), sensitivity).pure == pytest.approx(2 * epsilon)  # type: ignore[arg-type]
+
+
+def test_a_delta_buys_a_little_less_laplace_noise() -> None:
+    pure = calibrate("discrete-laplace", 10, PureDP(1.0)).law.std
+    assert 0.9 * pure < calibrate("discrete-laplace", 10, ApproximateDP(1.0, 1e-2)).law.std < pure
+
+
+@pytest.mark.parametrize(("kind", "width"), [("discrete-gaussian", 1.0), ("gaussian", 1.0)])
+def test_concentrated_targets(kind: Kind, width: float) -> None:
+    found = calibrate(kind, 3, ConcentratedDP(0.5))
+    assert found.law.std == pytest.approx(3 * width, rel=1e-5)
+    assert found.epsilon <= 0.5
+    assert found.guarantee == ConcentratedDP(found.epsilon)
+    vector = calibrate(kind, 3, ConcentratedDP(0.5), dimension=4)
+    assert vector.law.std == pytest.approx(6 * width, rel=1e-5)
+
+
+def test_concentrated_laplace_is_half_epsilon_squared() -> None:
+    found = calibrate("discrete-laplace", 2, ConcentratedDP(0.5))
+    assert found.epsilon == pytest.approx(0.5, rel=1e-6)
+    assert isinstance(found.law, DiscreteLaplace)
+    assert float(found.law.scale) == pytest.approx(2.0, rel=1e-6)
+
+
+# shares
+
+
+@pytest.mark.parametrize("users", [1, 7, 1000])
+def test_skellam_shares_add_up(users: int) -> None:
+    found = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5), users=users)
+    assert found.share is not None
+    assert float(found.share.variance) * users == pytest.approx(float(found.law.variance))
+
+
+@pytest.mark.parametrize("users", [2, 5, 40])
+def test_a_sum_of_discrete_gaussian_shares_meets_the_target_exactly(users: int) -> None:
+    """The sum's own law, convolved: not the single discrete Gaussian that the bound compares it with."""
+    found = calibrate("discrete-gaussian", 4, ApproximateDP(1.0, 1e-5), users=users)
+    assert found.share is not None
+    total = found.share.power(users)
+    assert privacy_loss(total, 4).delta(1.0) <= 1e-5
+    assert found.meets_target
+    assert "Kairouz" in found.derivation
+
+
+def test_many_discrete_gaussian_shares_need_at_least_half_a_unit_each() -> None:
+    found = calibrate("discrete-gaussian", 1, ApproximateDP(1.0, 1e-5), users=10_000)
+    assert found.share is not None
+    assert found.share.std > 0.5
+    with pytest.raises(TacitError, match="give a delta"):
+        calibrate("discrete-gaussian", 1, ConcentratedDP(0.5), users=10)
+
+
+# binomial: bits, bias, users
+
+
+def test_binomial_bits_per_user_are_the_least_and_so_is_their_bias() -> None:
+    target = ApproximateDP(1.0, 1e-5)
+    found = calibrate("binomial", 10, target, users=1000)
+    assert isinstance(found.law, Binomial)
+    assert found.bits_per_user is not None
+    assert found.bits_per_user == math.ceil(calibrate("binomial", 10, target).law.n / 1000)  # type: ignore[union-attr]
+    assert found.law.n == 1000 * found.bits_per_user
+    assert hockey_stick(found.law, 10, 1.0) <= 1e-5
+    assert hockey_stick(Binomial(found.law.n, float(found.law.p) * 0.99), 10, 1.0) > 1e-5
+    assert found.share == Binomial(found.bits_per_user, found.law.p)
+
+
+def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
+    found = calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=100, bits=3)
+    assert isinstance(found.law, Binomial)
+    assert found.law.n == 300
+    assert float(found.law.p) < 0.5
+    assert hockey_stick(found.law, 1, 1.0) <= 1e-5 < hockey_stick(Binomial(300, float(found.law.p) * 0.99), 1, 1.0)
+
+
+def test_a_fixed_bias_finds_the_least_number_of_bits() -> None:
+    found = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1)
+    assert isinstance(found.law, Binomial)
+    assert hockey_stick(found.law, 2, 1.0) <= 1e-5 < hockey_stick(Binomial(found.law.n - 1, 0.1), 2, 1.0)
+    shared = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1, users=50)
+    assert shared.bits_per_user == math.ceil(found.law.n / 50)
+
+
+def test_one_bit_from_each_of_many_users_is_enough() -> None:
+    found = calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=100_000)
+    assert found.bits_per_user == 1
+    assert isinstance(found.law, Binomial)
+    assert float(found.law.p) < 0.001
+    assert hockey_stick(found.law, 1, 1.0) <= 1e-5
+
+
+def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
+    with pytest.raises(TacitError, match="use at least 7"):
+        calibrate("binomial", 1, ApproximateDP(1.0, 1e-5), users=10, bits=3)
+
+
+# vectors
+
+
+@pytest.mark.parametrize("kind", ["discrete-laplace", "skellam", "discrete-gaussian", "binomial"])
+def test_linf_vectors_meet_the_target_by_composition(kind: Kind) -> None:
+    found = calibrate(kind, 2, ApproximateDP(1.0, 1e-5), dimension=5)
+    assert isinstance(found.law, NoiseLaw)
+    assert ComposedLoss(((privacy_loss(found.law, 2), 5),)).delta(1.0) <= 1e-5
+    less = narrower(found.law, 0.99)
+    assert isinstance(less, NoiseLaw)
+    assert ComposedLoss(((privacy_loss(less, 2), 5),)).delta(1.0) > 1e-5
+
+
+def test_pure_laplace_of_a_vector_pays_for_each_coordinate() -> None:
+    found = calibrate("discrete-laplace", 2, PureDP(1.0), dimension=5)
+    assert isinstance(found.law, DiscreteLaplace)
+    assert found.law.scale == 10
+    assert found.epsilon == 1.0
+
+
+@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+def test_l2_vectors_meet_the_target_by_their_proven_bound(kind: Kind) -> None:
+    found = calibrate(kind, 5.0, ApproximateDP(1.0, 1e-5), dimension=20, norm="l2")
+    assert l2_guarantee(found.law, 5.0, 20, 1e-5).epsilon <= 1.0
+    assert l2_guarantee(narrower(found.law, 0.97), 5.0, 20, 1e-5).epsilon > 1.0
+    assert found.law.std >= calibrate("gaussian", 5.0, ApproximateDP(1.0, 1e-5)).law.std * 0.999
+    assert found.law.std < calibrate("gaussian", 5.0, ApproximateDP(1.0, 1e-5)).law.std * 1.25
+
+
+def test_gaussian_vectors_are_exact_in_either_norm() -> None:
+    single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).law.std
+    assert calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9, norm="l2").law.std == pytest.approx(single, rel=1e-6)
+    assert calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9).law.std == pytest.approx(3 * single, rel=1e-6)
+
+
+# the papers' closed forms
+
+
+def test_paper_methods_report_what_they_truly_give() -> None:
+    target = ApproximateDP(1.0, 1e-5)
+    forms: list[Calibration] = [
+        calibrate("discrete-laplace", 10, target, method="paper", users=4),
+        calibrate("skellam", 10, target, method="paper", users=4),
+        calibrate("discrete-gaussian", 10, target, method="paper", users=4),
+        calibrate("gaussian", 10, target, method="paper"),
+        calibrate("binomial", 1, target, method="paper"),
+        calibrate("binomial", 10, target, method="paper", users=100),
+    ]
+    for form in forms:
+        sensitivity = 1 if form.users is None and form.kind == "binomial" else 10
+        assert form.method == "paper"
+        assert form.meets_target
+        assert true_delta(form.law, sensitivity, form.epsilon) <= 1e-5 * (1 + 1e-6)
+        tight = calibrate(form.kind, sensitivity, target)
+        assert tight.law.std <= form.law.std * (1 + 1e-6)
+    wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), method="paper")
+    assert not wrong.meets_target
+    assert wrong.epsilon > 10
+
+
+def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
+    target = ApproximateDP(1.0, 1e-5)
+    refusals: list[tuple[str, dict[str, object]]] = [
+        ("one of discrete-laplace", {"kind": "laplace"}),
+        ("tight or paper", {"method": "best"}),
+        ("linf or l2", {"norm": "l3"}),
+        ("sensitivity is 0", {"sensitivity": 0}),
+        ("scale the query to integers", {"sensitivity": 0.5}),
+        ("scale the query to integers", {"sensitivity": 0.5, "norm": "l2"}),
+        ("users is 0", {"users": 0}),
+        ("dimension is 0", {"dimension": 0}),
+        ("use discrete-laplace", {"target": PureDP(1.0)}),
+        ("no concentrated guarantee", {"target": ConcentratedDP(0.5)}),
+        ("epsilon is 0", {"target": ApproximateDP(0.0, 1e-5)}),
+        ("hides nothing", {"target": ApproximateDP(1e4, 1e-5)}),
+        ("for binomial noise", {"bits": 3}),
+        ("finite range", {"kind": "binomial", "target": PureDP(1.0)}),
+        ("give users", {"kind": "binomial", "bits": 3}),
+        ("bias is 1.5", {"kind": "binomial", "bias": 1.5}),
+        ("not shared", {"kind": "gaussian", "users": 3}),
+        ("norm='linf'", {"kind": "discrete-laplace", "norm": "l2", "dimension": 2}),
+        ("one coordinate", {"method": "paper", "dimension": 2}),
+        ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "method": "paper"}),
+    ]
+    for message, change in refusals:
+        arguments: dict[str, object] = {"kind": "skellam", "sensitivity": 1, "target": target} | change
+        with pytest.raises(TacitError, match=message):
+            calibrate(**arguments)  # type: ignore[arg-type]
+
+
+def test_interpolation_closes_in_from_both_sides_in_few_steps() -> None:
+    for truth, power in ((1e-9, 3.0), (0.3, 1.0), (7.0, 20.0), (1e12, 0.5)):
+        steps = 0
+
+        def excess(x: float, truth: float = truth, power: float = power) -> float:
+            nonlocal steps
+            steps += 1
+            return power * math.log(truth / x)
+
+        found = least_root(excess, truth * 1.01)
+        assert truth * (1 - 1e-12) <= found <= truth * (1 + 2e-7)
+        assert steps <= 12
+        assert truth * (1 - 1e-12) <= least_root(excess, 1.0) <= truth * (1 + 2e-7)
+    cliff = least_root(lambda x: 1.0 if x < 5 else -math.inf, 3.0)
+    assert 5 <= cliff <= 5 * (1 + 2e-7)
+    with pytest.raises(TacitError, match="no amount"):
+        least_root(lambda _: 1.0, 1.0)
+
+
+def test_searches_return_the_safe_end() -> None:
+    for truth in (1e-9, 0.3, 7.0, 1e12):
+        found = least(lambda x, truth=truth: x >= truth, 1.0)  # type: ignore[misc]
+        assert truth <= found <= truth * (1 + 2e-7)
+    for whole in (1, 2, 62, 10**9):
+        for guess in (1, 50, 10**10):
+            assert least_integer(lambda n, whole=whole: n >= whole, guess) == whole  # type: ignore[misc]
+    with pytest.raises(TacitError, match="no amount"):
+        least(lambda _: False, 1.0)
+    with pytest.raises(TacitError, match="no number"):
+        least_integer(lambda _: False, 1)

@@ -1,0 +1,101 @@
+"""Missing shares: what is truly left of a guarantee, and shares set so that the promised one holds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
+from tacit.privacy import ApproximateDP, PureDP, calibrate, dropout_loss, guaranteed_reports, privacy_loss, share_noise
+
+
+def pure_epsilon(scale: float, arriving: float, sensitivity: int) -> float:
+    """sup ln P(k)/P(k+s) of a Pólya difference, its law convolved here from two negative binomials."""
+    beta, size = math.exp(-1 / scale), 6000
+    log_one = np.array([math.lgamma(x + arriving) - math.lgamma(x + 1) - math.lgamma(arriving) - x / scale for x in range(size)])
+    one = np.exp(log_one) * (1 - beta) ** arriving
+    difference = np.convolve(one, one[::-1])[size - 1 :]  # P[X = 0], P[X = 1], ...
+    return max(math.log(difference[abs(k)] / difference[abs(k + sensitivity)]) for k in range(-50, 200))
+
+
+@pytest.mark.parametrize(
+    ("arriving", "sensitivity", "printed"),
+    [(0.9, 1, 1.10), (0.8, 1, 1.21), (0.5, 1, 1.68), (0.9, 10, 1.17), (0.8, 10, 1.38), (0.5, 10, 2.34)],
+)
+def test_correction_13_missing_pólya_shares(arriving: float, sensitivity: int, printed: float) -> None:
+    found = dropout_loss(DiscreteLaplace(sensitivity), arriving, sensitivity).pure
+    assert round(found, 2) == pytest.approx(printed)
+    assert found == pytest.approx(pure_epsilon(sensitivity, arriving, sensitivity), rel=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "arriving", "sensitivity"), [(2.0, 0.95, 3), (5.0, 0.3, 5), (0.5, 0.7, 1)])
+def test_other_fractions_and_scales(scale: float, arriving: float, sensitivity: int) -> None:
+    assert dropout_loss(DiscreteLaplace(scale), arriving, sensitivity).pure == pytest.approx(
+        pure_epsilon(scale, arriving, sensitivity), rel=1e-9
+    )
+
+
+def test_dropout_at_a_thousand_levels_is_affordable() -> None:
+    assert 1.4 < dropout_loss(DiscreteLaplace(300), 0.8, 300).pure < 1.5
+
+
+def test_missing_skellam_shares_leave_a_smaller_variance() -> None:
+    assert dropout_loss(Skellam(1388), 0.8, 10).epsilon(1e-5) == privacy_loss(Skellam(Fraction(1388) * 4 / 5), 10).epsilon(1e-5)
+
+
+def test_nobody_missing_is_the_law_itself() -> None:
+    assert dropout_loss(DiscreteLaplace(3), 1, 2).pure == privacy_loss(DiscreteLaplace(3), 2).pure
+
+
+@pytest.mark.parametrize(
+    ("users", "dropout", "corrupt", "left"),
+    [(64, 0.1, 0, 58), (10, 0.1, 0, 9), (10, 0.1, 0.2, 7), (100, 0.29, 0, 71), (7, 0, 0, 7), (3, 0.9, 0, 1), (1000, 1 / 3, 1 / 3, 334)],
+)
+def test_guaranteed_reports_round_up(users: int, dropout: float, corrupt: float, left: int) -> None:
+    assert guaranteed_reports(users, dropout, corrupt) == left
+
+
+@pytest.mark.parametrize("users", [10, 50])
+def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> None:
+    target, sensitivity = PureDP(1.0), 5
+    law = calibrate("discrete-laplace", sensitivity, target).law
+    assert isinstance(law, DiscreteLaplace)
+    shared = share_noise(law, users, dropout=0.2)
+    assert shared.minimum == round(0.8 * users)
+    assert shared.loss(shared.minimum, sensitivity).pure <= 1.0
+    assert shared.loss(users, sensitivity).pure <= 1.0 + 1e-12
+    assert shared.loss(shared.minimum - 1, sensitivity).pure > 1.001
+    naive = share_noise(law, users)
+    assert naive.loss(users, sensitivity).pure <= 1.0
+    assert naive.loss(shared.minimum, sensitivity).pure > 1.2
+
+
+def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
+    law = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).law
+    assert isinstance(law, Skellam)
+    shared = share_noise(law, 40, dropout=0.1, corrupt=0.1)
+    assert shared.minimum == 32
+    for reports in (32, 33, 36, 40):
+        assert shared.loss(reports, 10).delta(1.0) <= 1e-5
+    assert shared.loss(31, 10).delta(1.0) > 1e-5
+    assert share_noise(law, 40).loss(32, 10).delta(1.0) > 5e-5
+
+
+def test_laws_that_do_not_divide_say_so() -> None:
+    with pytest.raises(TacitError, match="does not divide"):
+        share_noise(DiscreteGaussian(4), 10)
+    with pytest.raises(TacitError, match="do not divide"):
+        share_noise(Binomial(62), 4)
+    with pytest.raises(TacitError, match="no honest report"):
+        guaranteed_reports(10, 0.5, 0.5)
+    for bad in (-0.1, 1.0, math.nan, math.inf):
+        with pytest.raises(TacitError, match="dropout is"):
+            guaranteed_reports(10, bad)
+    with pytest.raises(TacitError, match="arriving is 0"):
+        dropout_loss(DiscreteLaplace(1), 0, 1)
+    with pytest.raises(TacitError, match="users is 0"):
+        share_noise(DiscreteLaplace(1), 0)

@@ -1,0 +1,204 @@
+"""Guarantees as values: they print, compare, compose and convert, and no conversion claims more than the exact loss."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath  # type: ignore[import-untyped]
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tacit.checks import TacitError
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
+from tacit.privacy import (
+    ApproximateDP,
+    ConcentratedDP,
+    GaussianLoss,
+    Guarantee,
+    Neighbours,
+    PureDP,
+    RenyiDP,
+    View,
+    compose,
+    dominating_loss,
+    privacy_loss,
+)
+
+EPSILONS = st.floats(1e-4, 30)
+DELTAS = st.floats(-30, -0.01).map(math.exp)
+GUARANTEES = st.one_of(
+    st.builds(PureDP, EPSILONS),
+    st.builds(ApproximateDP, EPSILONS, st.floats(1e-12, 0.5)),
+    st.builds(ConcentratedDP, st.floats(1e-6, 20)),
+    st.floats(1e-6, 20).map(lambda rho: RenyiDP.of(lambda order: rho * order)),
+)
+
+
+# printing
+
+
+def test_a_guarantee_prints_as_one_plain_sentence() -> None:
+    assert str(ApproximateDP(1.0, 1e-5)) == (
+        "(1, 1e-05)-DP: to whoever sees the opened sum, replacing one person's data changes the probability of anything by a factor of "
+        "at most 2.72, but for an exception of probability 1e-05."
+    )
+    assert str(PureDP(0.5, view=View.MESSAGE)).startswith("(0.5, 0)-DP: to whoever sees the person's own message, replacing one person's")
+    assert "adding or removing one person's data" in str(ConcentratedDP(0.5, neighbours=Neighbours.ADD_OR_REMOVE_ONE))
+    assert "(4.73, 1e-05)-DP" in str(ConcentratedDP(0.5))
+    assert "Rényi orders" in str(RenyiDP.of(lambda order: order / 2))
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1.0, 700.0, 5000.0])
+def test_every_epsilon_prints(epsilon: float) -> None:
+    for guarantee in (PureDP(epsilon), ApproximateDP(epsilon, 1e-5)):
+        assert str(guarantee).endswith(".")
+        assert "\n" not in str(guarantee)
+
+
+# comparing
+
+
+def test_implication_goes_from_strong_to_weak() -> None:
+    assert PureDP(1.0).implies(PureDP(2.0))
+    assert not PureDP(2.0).implies(PureDP(1.0))
+    assert PureDP(1.0).implies(ApproximateDP(1.0, 1e-9))
+    assert PureDP(1.0).implies(ApproximateDP(0.9, 0.07))
+    assert PureDP(1.0).implies(ConcentratedDP(0.5))
+    assert not PureDP(1.0).implies(ConcentratedDP(0.49))
+    assert PureDP(1.0).implies(RenyiDP.of(lambda order: order / 2))
+    assert ConcentratedDP(0.5).implies(ApproximateDP(4.74, 1e-5))
+    assert not ConcentratedDP(0.5).implies(ApproximateDP(4.3, 1e-5))  # the exact Gaussian has 4.38
+    assert not ApproximateDP(0.1, 1e-9).implies(PureDP(10.0))
+    assert not ApproximateDP(0.1, 1e-9).implies(ConcentratedDP(10.0))
+    assert not ApproximateDP(1.0, 1e-5).implies(ApproximateDP(5.0, 1e-6))
+
+
+@given(GUARANTEES)
+def test_a_guarantee_implies_itself_and_nothing_about_another_view(guarantee: Guarantee) -> None:
+    assert guarantee.implies(guarantee)
+    assert not guarantee.implies(guarantee.at(view=View.SHUFFLED))
+    assert not guarantee.implies(guarantee.at(neighbours=Neighbours.ADD_OR_REMOVE_ONE))
+
+
+# delta at epsilon and back
+
+
+@settings(deadline=None)
+@given(GUARANTEES, st.floats(0, 20), st.floats(0, 5))
+def test_delta_falls_with_epsilon(guarantee: Guarantee, epsilon: float, more: float) -> None:
+    assert 0 <= guarantee.delta_at(epsilon + more) <= guarantee.delta_at(epsilon) * (1 + 1e-6) <= 1 + 1e-6
+
+
+@settings(deadline=None)
+@given(GUARANTEES, DELTAS)
+def test_epsilon_inverts_delta(guarantee: Guarantee, delta: float) -> None:
+    epsilon = guarantee.epsilon_at(delta)
+    assume(math.isfinite(epsilon))
+    assert guarantee.delta_at(epsilon) <= delta * (1 + 1e-6) + 1e-15
+    assert guarantee.to_approximate(delta) == ApproximateDP(epsilon, delta)
+
+
+@given(EPSILONS, st.floats(0, 30))
+def test_pure_delta_is_that_of_randomized_response(epsilon: float, at: float) -> None:
+    with mpmath.workdps(30):
+        q = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
+        true = max(mpmath.mpf(0), q - mpmath.exp(at) * (1 - q))
+    assert PureDP(epsilon).delta_at(at) == pytest.approx(float(true), rel=1e-9, abs=1e-16)
+    assert dominating_loss(PureDP(epsilon)).delta(at) == pytest.approx(float(true), rel=1e-9, abs=1e-15)
+
+
+# conversions never claim more than the exact loss
+
+
+@settings(deadline=None)
+@given(st.floats(0.02, 8), DELTAS)
+def test_concentrated_to_approximate_is_never_below_the_exact_gaussian(mu: float, delta: float) -> None:
+    exact = GaussianLoss(1 / mu, 1)
+    for guarantee in (ConcentratedDP(mu * mu / 2), RenyiDP.of(exact.renyi)):
+        assert guarantee.epsilon_at(delta) >= exact.epsilon(delta) * (1 - 1e-9)
+        assert guarantee.delta_at(1.0) >= exact.delta(1.0) * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(0.5, 20), st.integers(1, 10), DELTAS)
+def test_renyi_to_approximate_is_never_below_the_exact_loss_of_integer_noise(width: float, sensitivity: int, delta: float) -> None:
+    for law in (DiscreteLaplace(width), DiscreteGaussian(width), Skellam(width**2)):
+        loss = privacy_loss(law, sensitivity)
+        curve = RenyiDP.of(loss.renyi, (1.5, 2, 3, 5, 9, 17))
+        assert curve.epsilon_at(delta) >= loss.epsilon(delta) * (1 - 1e-9)
+
+
+@given(st.floats(1e-9, 50), st.floats(0, 5).map(lambda t: 1 + math.exp(t)))
+def test_pure_implies_the_divergences_of_randomized_response_and_of_lemma_10(epsilon: float, order: float) -> None:
+    found = PureDP(epsilon).renyi(order)
+    with mpmath.workdps(60):
+        q = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
+        a = mpmath.mpf(order)
+        true = mpmath.log(q**a * (1 - q) ** (1 - a) + (1 - q) ** a * q ** (1 - a)) / (a - 1)
+    assert found == pytest.approx(float(true), rel=1e-6)
+    assert 0 < found <= min(epsilon, epsilon**2 * order / 2) * (1 + 1e-12)
+
+
+def test_the_divergence_of_a_tiny_pure_guarantee_is_not_lost_to_cancellation() -> None:
+    """Found in review: it was 0 below epsilon = 1e-8, so an odometer spent nothing."""
+    for epsilon in (1e-8, 1e-10, 1e-14):
+        assert PureDP(epsilon).renyi(2) == pytest.approx(epsilon**2, rel=1e-6)
+
+
+def test_lemma_10_is_the_formula_at_one_order() -> None:
+    curve = RenyiDP(((8.0, 0.7),))
+    assert curve.epsilon_at(1e-6) == pytest.approx(0.7 + math.log(1 / (8 * 1e-6)) / 7 + math.log(1 - 1 / 8))
+
+
+def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
+    assert round(GaussianLoss(1.0, 1.0).epsilon(1e-5), 1) == 4.4
+    assert round(privacy_loss(DiscreteGaussian(10), 10).epsilon(1e-5), 1) == 4.4
+    assert round(privacy_loss(Skellam(10_000), 100).epsilon(1e-5), 1) == 4.4
+    assert round(ConcentratedDP(0.5).epsilon_at(1e-5), 2) == 4.73  # what Lemma 10 makes of it
+
+
+# composition of guarantees
+
+
+def test_composition_adds_up_in_each_kind() -> None:
+    assert compose([PureDP(0.5), PureDP(0.25)]) == PureDP(0.75)
+    assert compose([PureDP(1.0), ConcentratedDP(0.25)]) == ConcentratedDP(0.75)
+    assert compose([PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)]) == ApproximateDP(1.0, 3e-6)
+    curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
+    mixed = compose([curve, ConcentratedDP(0.4), curve])
+    assert isinstance(mixed, RenyiDP)
+    assert [order for order, _ in mixed.curve] == [2.0, 3.0]
+    assert [value for _, value in mixed.curve] == pytest.approx([1.2, 1.8])
+    assert curve.repeat(3).renyi(2.5) == pytest.approx(0.9)
+
+
+def test_composition_refuses_what_it_cannot_add() -> None:
+    with pytest.raises(TacitError, match="nothing to compose"):
+        compose([])
+    with pytest.raises(TacitError, match="different neighbours or views"):
+        compose([PureDP(1.0), PureDP(1.0, view=View.MESSAGE)])
+    with pytest.raises(TacitError, match="to_approximate"):
+        compose([ConcentratedDP(1.0), ApproximateDP(1.0, 1e-6)])
+    with pytest.raises(TacitError, match="promises nothing"):
+        compose([ApproximateDP(1.0, 0.6), ApproximateDP(1.0, 0.6)])
+    with pytest.raises(TacitError, match="share no order"):
+        compose([RenyiDP(((2.0, 1.0),)), RenyiDP(((3.0, 1.0),))])
+
+
+def test_groups() -> None:
+    assert PureDP(0.5).group(3) == PureDP(1.5)
+    assert ConcentratedDP(0.5).group(3) == ConcentratedDP(4.5)
+    with pytest.raises(TacitError, match="PureDP or ConcentratedDP"):
+        ApproximateDP(1.0, 1e-5).group(2)
+
+
+def test_extreme_guarantees_convert_without_overflow() -> None:
+    assert ConcentratedDP(1e12).delta_at(1.0) == 1.0
+    assert ConcentratedDP(1e-12).epsilon_at(1e-5) < 1e-4
+    assert PureDP(1e-15).epsilon_at(0.5) == 0.0
+    assert PureDP(900.0).renyi(50) == pytest.approx(900.0, rel=1e-2)
+    assert math.isinf(ConcentratedDP(1.0).epsilon_at(0))
+    assert math.isinf(ApproximateDP(1.0, 1e-5).epsilon_at(1e-6))
+    with pytest.raises(TacitError, match="larger delta"):
+        ApproximateDP(1.0, 1e-5).to_approximate(1e-6)

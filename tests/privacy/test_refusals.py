@@ -1,0 +1,109 @@
+"""Bad values get one line that names the value and a remedy, from the library; `tests/test_cli.py` asks the same of the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from tacit.checks import TacitError
+from tacit.noise import DiscreteLaplace, Skellam, check_modulus
+from tacit.privacy import (
+    ApproximateDP,
+    Clones,
+    ComposedLoss,
+    ConcentratedDP,
+    Gaussian,
+    GaussianLoss,
+    PureDP,
+    RenyiDP,
+    audit,
+    calibrate,
+    guaranteed_reports,
+    l2_guarantee,
+    linf_loss,
+    privacy_loss,
+    returning_user,
+    share_noise,
+)
+
+LAW = Skellam(100)
+LOSS = privacy_loss(LAW, 1)
+BAD_POSITIVE = [0, -1.0, math.nan, math.inf, -math.inf]
+BAD_DELTA = [0, 1, -0.1, 1.5, math.nan, math.inf]
+BAD_EPSILON_AT = [-1.0, math.nan, math.inf]
+BAD_COUNT = [0, -3, 0.5, math.nan, math.inf]
+
+REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
+    ("epsilon", PureDP, BAD_POSITIVE),
+    ("epsilon", lambda v: ApproximateDP(v, 1e-5), [-1.0, math.nan, math.inf]),
+    ("epsilon", lambda v: calibrate("skellam", 1, ApproximateDP(v, 1e-5)), BAD_POSITIVE),
+    ("rho", ConcentratedDP, BAD_POSITIVE),
+    ("delta", lambda v: ApproximateDP(1.0, v), BAD_DELTA),
+    ("delta", lambda v: PureDP(1.0).to_approximate(v), BAD_DELTA),
+    ("delta", lambda v: ConcentratedDP(1.0).to_approximate(v), BAD_DELTA),
+    ("delta", lambda v: RenyiDP(((2.0, 1.0),)).to_approximate(v), BAD_DELTA),
+    ("delta", LOSS.epsilon, BAD_DELTA[1:]),
+    ("delta", ComposedLoss(((LOSS, 2),)).epsilon, BAD_DELTA[1:]),
+    ("delta", GaussianLoss(1.0, 1.0).epsilon, BAD_DELTA),
+    ("delta", Clones(1.0, 10).epsilon, BAD_DELTA),
+    ("delta", lambda v: returning_user(PureDP(1.0), 2, v), BAD_DELTA),
+    ("delta", lambda v: l2_guarantee(Gaussian(1.0), 1.0, 2, v), BAD_DELTA),
+    ("epsilon", LOSS.delta, BAD_EPSILON_AT),
+    ("epsilon", ComposedLoss(((LOSS, 2),)).delta, BAD_EPSILON_AT),
+    ("epsilon", GaussianLoss(1.0, 1.0).delta, BAD_EPSILON_AT),
+    ("epsilon", PureDP(1.0).delta_at, BAD_EPSILON_AT),
+    ("epsilon", ApproximateDP(1.0, 1e-5).delta_at, BAD_EPSILON_AT),
+    ("epsilon", ConcentratedDP(1.0).delta_at, BAD_EPSILON_AT),
+    ("epsilon", RenyiDP(((2.0, 1.0),)).delta_at, BAD_EPSILON_AT),
+    ("order", PureDP(1.0).renyi, [1.0, 0.0, math.nan, math.inf]),
+    ("order", ConcentratedDP(1.0).renyi, [1.0, 0.0, math.nan, math.inf]),
+    ("order", LOSS.renyi, [1.0, 0.0, math.nan, math.inf]),
+    ("sensitivity", lambda v: privacy_loss(LAW, v), BAD_COUNT),  # type: ignore[arg-type]
+    ("sensitivity", lambda v: linf_loss(LAW, v, 2), BAD_COUNT),  # type: ignore[arg-type]
+    ("sensitivity", lambda v: GaussianLoss(1.0, v), BAD_POSITIVE),
+    ("sensitivity", lambda v: calibrate("skellam", v, ApproximateDP(1.0, 1e-5)), BAD_COUNT),
+    ("sensitivity", lambda v: calibrate("gaussian", v, ApproximateDP(1.0, 1e-5)), BAD_POSITIVE),
+    ("bound", lambda v: l2_guarantee(Gaussian(1.0), v, 2, 1e-5), BAD_POSITIVE),
+    ("sigma", Gaussian, BAD_POSITIVE),
+    ("shares", lambda v: LAW.share(v), BAD_COUNT),  # type: ignore[arg-type]
+    ("users", lambda v: share_noise(LAW, v), BAD_COUNT),  # type: ignore[arg-type]
+    ("users", lambda v: guaranteed_reports(v), BAD_COUNT),  # type: ignore[arg-type]
+    ("users", lambda v: calibrate("skellam", 1, ApproximateDP(1.0, 1e-5), users=v), BAD_COUNT),  # type: ignore[arg-type]
+    ("users", lambda v: Clones(1.0, v), BAD_COUNT),  # type: ignore[arg-type]
+    ("batches", lambda v: returning_user(PureDP(1.0), v, 1e-5), BAD_COUNT),  # type: ignore[arg-type]
+    ("dimension", lambda v: linf_loss(LAW, 1, v), BAD_COUNT),  # type: ignore[arg-type]
+    ("samples", lambda v: audit(lambda x, n: [x] * n, 0, 1, v), BAD_COUNT),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("name", "call", "value"), [(name, call, value) for name, call, values in REFUSALS for value in values])
+def test_a_bad_value_is_named_in_one_line(name: str, call: Callable[[float], object], value: float) -> None:
+    with pytest.raises(TacitError) as refusal:
+        call(value)
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert name in message
+    assert str(value) in message or str(float(value)) in message
+    assert len(message) > len(f"{name} is {value}; ") + 10  # it also says what is expected or what to do
+
+
+def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
+    law = DiscreteLaplace(10)
+    for modulus in (50, 150):
+        with pytest.raises(TacitError, match=f"modulus {modulus} is too small") as refusal:
+            check_modulus(law, 100, modulus, 1e-9)
+        suggested = int("".join(c for c in str(refusal.value).split("use at least ")[1].split(",")[0] if c.isdigit()))
+        assert check_modulus(law, 100, suggested, 1e-9) <= 1e-9
+
+
+def test_words_and_truth_values_are_not_numbers() -> None:
+    for value in ("1", None, True):
+        with pytest.raises(TacitError, match="epsilon is"):
+            PureDP(value)  # type: ignore[arg-type]
+        with pytest.raises(TacitError, match="sensitivity is"):
+            privacy_loss(LAW, value)  # type: ignore[arg-type]
+    for value in ("1", None):
+        with pytest.raises(TacitError, match="epsilon is"):
+            LOSS.delta(value)  # type: ignore[arg-type]

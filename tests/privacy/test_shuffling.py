@@ -1,0 +1,119 @@
+"""Amplification by shuffling: exact randomized response by enumeration, and a bound for every randomizer above it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from scipy.stats import binom
+
+from tacit.checks import TacitError
+from tacit.privacy import Clones, RandomizedResponse
+
+
+def enumerated(epsilon0: float, users: int, epsilon: float, ones: int | None = None) -> float:
+    """The worst hockey-stick divergence of the number of ones, over all inputs, both directions and all 2^n outcomes."""
+    flip = 1 / (1 + math.exp(epsilon0))
+    worst = 0.0
+    for others in range(users) if ones is None else [ones]:
+        sides = []
+        for mine in (0, 1):
+            inputs = [1] * others + [0] * (users - 1 - others) + [mine]
+            counts = [0.0] * (users + 1)
+            for outcome in itertools.product((0, 1), repeat=users):
+                chance = math.prod(1 - flip if bit == x else flip for bit, x in zip(outcome, inputs, strict=True))
+                counts[sum(outcome)] += chance
+            sides.append(counts)
+        for p, q in (sides, sides[::-1]):
+            worst = max(worst, sum(max(0.0, a - math.exp(epsilon) * b) for a, b in zip(p, q, strict=True)))
+    return worst
+
+
+@pytest.mark.parametrize("users", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("epsilon0", [0.3, 1.0, 2.5])
+def test_randomized_response_equals_enumeration_over_all_outcomes(users: int, epsilon0: float) -> None:
+    response = RandomizedResponse(epsilon0, users)
+    for fraction in (0.0, 0.2, 0.5, 0.9):
+        epsilon = fraction * epsilon0
+        assert response.delta(epsilon) == pytest.approx(enumerated(epsilon0, users, epsilon), rel=1e-9, abs=1e-15)
+        for ones in range(users):
+            assert response.delta(epsilon, ones) == pytest.approx(enumerated(epsilon0, users, epsilon, ones), rel=1e-9, abs=1e-15)
+    assert response.delta(epsilon0) == 0.0
+    assert response.epsilon(1e-9) <= epsilon0
+
+
+def clones_by_sums(epsilon0: float, users: int, epsilon: float) -> float:
+    """The clones' hockey-stick divergence, outcome by outcome: (A + coin, C - A + 1 - coin)."""
+    q = math.exp(epsilon0) / (1 + math.exp(epsilon0))
+    total = 0.0
+    for c in range(users):
+        weight = binom.pmf(c, users - 1, math.exp(-epsilon0))
+        for a in range(c + 2):
+            first, second = binom.pmf(a - 1, c, 0.5), binom.pmf(a, c, 0.5)
+            total += weight * max(0.0, q * first + (1 - q) * second - math.exp(epsilon) * ((1 - q) * first + q * second))
+    return float(total)
+
+
+@pytest.mark.parametrize("users", [1, 2, 5, 30])
+@pytest.mark.parametrize("epsilon0", [0.5, 2.0, 6.0])
+def test_clones_are_the_sum_over_all_numbers_of_clones(users: int, epsilon0: float) -> None:
+    for fraction in (0.0, 0.1, 0.5, 0.99):
+        true = clones_by_sums(epsilon0, users, fraction * epsilon0)
+        assert Clones(epsilon0, users).delta(fraction * epsilon0) == pytest.approx(true, rel=1e-6, abs=1e-17)
+        assert Clones(epsilon0, users).delta(fraction * epsilon0) >= true * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("users", [1, 2, 3, 10, 40, 150])
+@pytest.mark.parametrize("epsilon0", [0.1, 0.7, 1.5, 4.0])
+def test_clones_bound_exact_randomized_response(users: int, epsilon0: float) -> None:
+    clones, response = Clones(epsilon0, users), RandomizedResponse(epsilon0, users)
+    for fraction in (0.0, 0.02, 0.1, 0.3, 0.6, 0.95):
+        assert clones.delta(fraction * epsilon0) >= response.delta(fraction * epsilon0) * (1 - 1e-9)
+    for delta in (0.1, 1e-3, 1e-6):
+        assert response.epsilon(delta) <= clones.epsilon(delta) + 1e-8 <= epsilon0 + 1e-7
+
+
+@pytest.mark.parametrize("users", [1000, 30_000])
+def test_clones_bound_randomized_response_in_large_crowds(users: int) -> None:
+    for epsilon0 in (0.5, 1.0, 3.0):
+        assert RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0) <= Clones(epsilon0, users).epsilon(1e-6)
+
+
+def test_more_people_hide_better() -> None:
+    crowd = [Clones(1.0, users).epsilon(1e-6) for users in (1, 10, 100, 10_000, 10**6, 10**8)]
+    assert crowd == sorted(crowd, reverse=True)
+    assert crowd[0] == pytest.approx(1.0, abs=1e-5)
+    assert crowd[3] == pytest.approx(0.053, abs=1e-3)
+    assert 0.05 < crowd[5] / crowd[4] < 0.1  # about one over the root of the number, and the fixed delta helps
+    responses = [RandomizedResponse(1.0, users).epsilon(1e-3) for users in (1, 5, 25, 125, 250)]
+    assert responses == sorted(responses, reverse=True)
+
+
+def test_grouping_numbers_of_clones_only_adds() -> None:
+    """A crowd with more numbers of clones than are kept apart, against one where each counts."""
+    wide = Clones(0.7, 2_000_000)  # over 4,096 likely numbers
+    counts, weights, _ = wide._clones
+    assert len(counts) <= 4096
+    assert weights.sum() == pytest.approx(1.0, abs=1e-9)
+    assert wide.delta(0.005) <= Clones(0.7, 1_900_000).delta(0.005)
+
+
+def test_what_cannot_be_amplified_is_refused() -> None:
+    with pytest.raises(TacitError, match="epsilon0 is 0"):
+        Clones(0.0, 10)
+    with pytest.raises(TacitError, match="hides nothing"):
+        Clones(1000.0, 10)
+    with pytest.raises(TacitError, match="hides nothing"):
+        RandomizedResponse(1000.0, 10)
+    with pytest.raises(TacitError, match="users is 0"):
+        Clones(1.0, 0)
+    with pytest.raises(TacitError, match="use Clones"):
+        RandomizedResponse(1.0, 1000).delta(0.1)
+    with pytest.raises(TacitError, match="ones is 10"):
+        RandomizedResponse(1.0, 10).delta(0.1, ones=10)
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(TacitError, match="epsilon is"):
+            Clones(1.0, 10).delta(bad)
+        with pytest.raises(TacitError, match="epsilon is"):
+            RandomizedResponse(1.0, 10).delta(bad)

@@ -1,0 +1,115 @@
+"""Joint guarantees of vectors, against enumeration of every integer movement and every outcome in two and three dimensions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PolyaDifference, Skellam, Table
+from tacit.privacy import Gaussian, GaussianLoss, l2_guarantee, linf_loss, skellam_renyi
+from tacit.privacy.loss import renyi_divergence
+
+
+def joint_delta(law: NoiseLaw, movement: tuple[int, ...], epsilon: float) -> float:
+    """Σ max(0, P - e^ε Q) over the product of the coordinates' outcomes."""
+    low, high = law.window(-60.0)
+    k = np.arange(low, high + 1)
+    p = np.ones(1)
+    q = np.ones(1)
+    for shift in movement:
+        p = np.multiply.outer(p, law.pmf(k)).ravel()
+        q = np.multiply.outer(q, law.pmf(k + shift)).ravel()
+    return float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
+
+
+def movements(dimension: int, linf: int) -> list[tuple[int, ...]]:
+    return [m for m in itertools.product(range(-linf, linf + 1), repeat=dimension) if any(m)]
+
+
+LINF: list[tuple[NoiseLaw, int, int]] = [
+    (DiscreteLaplace(1.5), 2, 2),
+    (Skellam(4), 2, 2),
+    (DiscreteGaussian(1.5), 1, 3),
+    (Binomial(20), 2, 2),
+    (Binomial(24, 0.3), 1, 3),
+    (Binomial(40, 0.1), 2, 2),
+    (PolyaDifference(0.5, 0.5), 2, 2),
+]
+
+
+@pytest.mark.parametrize(("law", "bound", "dimension"), LINF, ids=[repr(case[0]) for case in LINF])
+def test_linf_is_never_below_any_movement_and_meets_the_largest(law: NoiseLaw, bound: int, dimension: int) -> None:
+    loss = linf_loss(law, bound, dimension)
+    for epsilon in (0.0, 0.5, 1.5, 3.0):
+        truth = max(joint_delta(law, movement, epsilon) for movement in movements(dimension, bound))
+        assert loss.delta(epsilon) >= truth * (1 - 1e-12)
+        corner = joint_delta(law, (bound,) * dimension, epsilon)
+        if law.symmetric:
+            assert truth == pytest.approx(corner, rel=1e-9)
+            assert loss.delta(epsilon) <= truth * 1.02 + 1e-9
+
+
+def test_linf_refuses_a_law_whose_worst_shift_is_unknown() -> None:
+    with pytest.raises(TacitError, match="not log-concave"):
+        linf_loss(Table.of(0, np.array([0.5, 0.0, 0.5])), 1, 2)
+
+
+L2: list[tuple[NoiseLaw, float, int]] = [
+    (DiscreteGaussian(3.0), 2.0, 2),
+    (DiscreteGaussian(2.0), math.sqrt(3), 3),
+    (Skellam(9.0), 2.0, 2),
+    (Skellam(4.0), math.sqrt(3), 3),
+    (Binomial(120), 2.0, 2),
+    (Binomial(121), math.sqrt(5), 2),
+    (Binomial(90, 0.3), math.sqrt(2), 2),
+    (Binomial(301, 0.15), math.sqrt(5), 2),
+]
+
+
+@pytest.mark.parametrize(("law", "bound", "dimension"), L2, ids=[repr(case[0]) for case in L2])
+@pytest.mark.parametrize("delta", [0.05, 1e-3])
+def test_l2_is_never_below_any_movement_in_the_ball(law: NoiseLaw, bound: float, dimension: int, delta: float) -> None:
+    found = l2_guarantee(law, bound, dimension, delta)
+    if math.isinf(found.epsilon):
+        return
+    inside = [m for m in movements(dimension, math.floor(bound)) if sum(s * s for s in m) <= bound * bound * (1 + 1e-12)]
+    assert any(sum(s * s for s in m) > bound * bound * (1 - 1e-9) for m in inside)
+    truth = max(joint_delta(law, movement, found.epsilon) for movement in inside)
+    assert truth <= delta
+
+
+def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> None:
+    enough = l2_guarantee(Binomial(20_000), math.sqrt(5), 10, 1e-5)
+    assert 0 < enough.epsilon < GaussianLoss(math.sqrt(5000), math.sqrt(5)).epsilon(1e-5) * 1.3
+    few = l2_guarantee(Binomial(20), 3.0, 10, 1e-5)
+    assert math.isinf(few.epsilon)
+    assert "too few bits" in few.derivation
+
+
+def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
+    """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the tail bound covers."""
+    law = Binomial(121)
+    reach = law.bound(1e-4)
+    centre = round(law.mean)
+    assert law.tail(centre + reach) + law.cdf(centre - reach - 1) <= 1e-4
+    assert law.tail(math.floor(law.mean + reach)) + law.cdf(math.ceil(law.mean - reach) - 1) > 1e-4
+
+
+@pytest.mark.parametrize("order", [2, 3, 8, 40])
+@pytest.mark.parametrize(("variance", "shift"), [(1.0, 1), (10.0, 1), (10.0, 5), (500.0, 30)])
+def test_the_skellam_bound_is_above_the_exact_divergence(order: int, variance: float, shift: int) -> None:
+    assert skellam_renyi(variance, shift, 1, order) >= renyi_divergence(Skellam(variance), shift, order) * (1 - 1e-9)
+
+
+def test_gaussian_vectors_are_exact_and_unknown_laws_are_refused() -> None:
+    assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5).epsilon == GaussianLoss(3.0, 2.0).epsilon(1e-5)
+    with pytest.raises(TacitError, match="no joint guarantee"):
+        l2_guarantee(DiscreteLaplace(3.0), 2.0, 50, 1e-5)
+    with pytest.raises(TacitError, match="coarser precision"):
+        l2_guarantee(Binomial(10**9), 1000.0, 50, 1e-5)
+    with pytest.raises(TacitError, match="bound is 0"):
+        l2_guarantee(Gaussian(3.0), 0.0, 50, 1e-5)

@@ -1,0 +1,267 @@
+"""The command line: results as JSON, refusals as one line on standard error with exit code 2, and a quick start."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tacit.cli import main
+
+Ended = tuple[int, str, str]
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`command("calibrate", "--noise", ...)`: exit code, standard output, standard error."""
+
+    def run(*words: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["tacit", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    code, out, err = ended
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def refused(ended: Ended) -> str:
+    """The one line of a refusal."""
+    code, out, err = ended
+    assert code == 2
+    assert out == ""
+    assert err.startswith("tacit: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+# results
+
+
+def test_the_examples_of_the_help_work(command: Command) -> None:
+    found = result(command("calibrate", "--noise", "binomial", "--sensitivity", 1, "--epsilon", 1, "--delta", 1e-5, "--json"))
+    assert found["trials"] == 62
+    assert {"epsilon", "delta", "variance", "std", "trials", "meets_target", "guarantee"} <= found.keys()
+    found = result(command("privacy", "--noise", "skellam", "--variance", 1388, "--sensitivity", 10, "--delta", 1e-5, "--json"))
+    assert found["epsilon"] == pytest.approx(1.0, abs=1e-3)
+    found = result(command("privacy", "--noise", "skellam", "--variance", 1388, "--sensitivity", 10, "--epsilon", 1, "--json"))
+    assert found["delta"] == pytest.approx(1e-5, rel=1e-2)
+    found = result(command("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5, "--json"))
+    assert found["best"] == found["exact"] < found["renyi"] < found["advanced"]
+    found = result(command("amplify", "--epsilon0", 1, "--users", 10_000, "--delta", 1e-6, "--json"))
+    assert found["epsilon"] == pytest.approx(0.053, abs=1e-3)
+    found = result(command("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0.5, "--json"))
+    assert found["refuted"] is True
+
+
+@pytest.mark.parametrize("words", [("--sensitivity", "3"), ("--users", "1e3", "--sensitivity", "10"), ("--dimension", "3")])
+def test_calibrate_and_privacy_agree(command: Command, words: tuple[str, ...]) -> None:
+    found = result(command("calibrate", "--noise", "skellam", "--epsilon", 2, "--delta", 1e-6, *words, "--json"))
+    options = ["--noise", "skellam", "--variance", found["variance"], "--sensitivity", found["sensitivity"], "--delta", 1e-6, "--json"]
+    again = result(command("privacy", *options, *(["--batches", 3] if "--dimension" in words else [])))
+    assert again["epsilon"] == pytest.approx(found["epsilon"], rel=1e-4)
+    assert again["epsilon"] <= 2.0001
+
+
+TABLES = [
+    ("calibrate", "--noise", "skellam", "--epsilon", 1, "--delta", 1e-5),
+    ("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1),
+]
+
+
+@pytest.mark.parametrize("words", TABLES)
+def test_without_json_a_table_is_printed(command: Command, words: tuple[object, ...]) -> None:
+    code, out, err = command(*words)
+    assert (code, err) == (0, "")
+    assert "epsilon" in out
+    assert not out.startswith("{")
+
+
+def test_an_infinite_epsilon_is_null_in_json(command: Command) -> None:
+    assert (
+        result(command("privacy", "--noise", "binomial", "--trials", 5, "--sensitivity", 10, "--delta", 0.1, "--json"))["epsilon"] is None
+    )
+    found = result(command("returning", "--epsilon", 0.1, "--batch-delta", 1e-6, "--batches", 100, "--delta", 1e-5, "--json"))
+    assert found["best"] is None
+
+
+def test_help_and_version(command: Command) -> None:
+    code, out, _ = command("--version")
+    assert code == 0
+    assert out.startswith("tacit 0.")
+    for words in (("--help",), ("calibrate", "-h"), ("privacy", "--help")):
+        code, out, err = command(*words)
+        assert (code, err) == (0, "")
+        assert "Usage" in out
+    code, out, err = command()
+    assert "Usage" in out
+    assert err == ""
+
+
+# refusals
+
+CALIBRATE = ("calibrate", "--noise", "skellam")
+PRIVACY = ("privacy", "--noise", "skellam", "--variance", 10)
+BAD: list[tuple[str, tuple[object, ...]]] = [
+    ("epsilon is 0", (*CALIBRATE, "--epsilon", 0, "--delta", 1e-5)),
+    ("epsilon is -1", (*CALIBRATE, "--epsilon", -1, "--delta", 1e-5)),
+    ("epsilon is nan", (*CALIBRATE, "--epsilon", "nan", "--delta", 1e-5)),
+    ("epsilon is inf", (*CALIBRATE, "--epsilon", "inf", "--delta", 1e-5)),
+    ("epsilon is inf", (*CALIBRATE, "--epsilon", "1e400", "--delta", 1e-5)),
+    ("hides nothing", (*CALIBRATE, "--epsilon", 1e6, "--delta", 1e-5)),
+    ("delta is 1", (*CALIBRATE, "--epsilon", 1, "--delta", 1)),
+    ("delta is -0.1", (*CALIBRATE, "--epsilon", 1, "--delta", -0.1)),
+    ("delta is nan", (*CALIBRATE, "--epsilon", 1, "--delta", "nan")),
+    ("delta is inf", (*CALIBRATE, "--epsilon", 1, "--delta", "inf")),
+    ("give a delta", (*CALIBRATE, "--epsilon", 1)),
+    ("sensitivity is 0", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--sensitivity", 0)),
+    ("sensitivity is 0.5", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--sensitivity", 0.5)),
+    ("sensitivity is nan", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--sensitivity", "nan")),
+    ("sensitivity is inf", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--sensitivity", "1e400")),
+    ("scale the query", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--sensitivity", 1e20)),
+    ("users is 0", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--users", 0)),
+    ("users is 2.5", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--users", 2.5)),
+    ("users is inf", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--users", "inf")),
+    ("dimension is 0", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--dimension", 0)),
+    ("for binomial noise", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--bits", 3)),
+    ("too few even when they are fair", ("calibrate", "--noise", "binomial", "--epsilon", 1, "--delta", 1e-5, "--users", 10, "--bits", 3)),
+    ("not both and not neither", PRIVACY),
+    ("not both and not neither", (*PRIVACY, "--epsilon", 1, "--delta", 0.1)),
+    ("sensitivity is 0", (*PRIVACY, "--epsilon", 1, "--sensitivity", 0)),
+    ("delta is 2", (*PRIVACY, "--delta", 2)),
+    ("epsilon is -2", (*PRIVACY, "--epsilon", -2)),
+    ("epsilon is nan", ("privacy", "--noise", "gaussian", "--sigma", 1, "--epsilon", "nan")),
+    ("epsilon is -1", ("privacy", "--noise", "gaussian", "--sigma", 1, "--epsilon", -1)),
+    ("sigma is -1", ("privacy", "--noise", "gaussian", "--sigma", -1, "--epsilon", 1)),
+    ("exactly one of --variance", ("privacy", "--noise", "skellam", "--epsilon", 1)),
+    ("variance is 0", ("privacy", "--noise", "skellam", "--variance", 0, "--epsilon", 1)),
+    ("variance is -4", ("privacy", "--noise", "discrete-gaussian", "--variance", -4, "--epsilon", 1)),
+    ("trials is 0", ("privacy", "--noise", "binomial", "--trials", 0, "--epsilon", 1)),
+    ("p is 1.5", ("privacy", "--noise", "binomial", "--trials", 10, "--bias", 1.5, "--epsilon", 1)),
+    ("arriving is 0", (*PRIVACY, "--epsilon", 1, "--arriving", 0)),
+    ("arriving is nan", (*PRIVACY, "--epsilon", 1, "--arriving", "nan")),
+    ("batches is 0", (*PRIVACY, "--epsilon", 1, "--batches", 0)),
+    ("lose digits", ("privacy", "--noise", "binomial", "--trials", 1e18, "--delta", 0.1)),
+    ("too large or too small", ("privacy", "--noise", "discrete-laplace", "--scale", 1e-6, "--delta", 0.1)),
+    ("batches is 0", ("returning", "--epsilon", 1, "--delta", 1e-5, "--batches", 0)),
+    ("delta is 0", ("returning", "--epsilon", 1, "--delta", 0, "--batches", 2)),
+    ("epsilon0 is -1", ("amplify", "--epsilon0", -1, "--users", 10, "--delta", 1e-5)),
+    ("hides nothing", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
+    ("users is 0", ("amplify", "--epsilon0", 1, "--users", 0, "--delta", 1e-5)),
+    ("samples is 50", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 50)),
+    ("samples is 1e+15", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 1e15)),
+    ("seed is -1", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--seed", -1)),
+    ("noise factor is 0", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0)),
+    ("'--epsilon'", (*CALIBRATE, "--epsilon", "much")),
+    ("'--noise'", ("calibrate", "--noise", "white", "--epsilon", 1)),
+    ("--nose", ("calibrate", "--nose", "skellam")),
+    ("'--epsilon'", CALIBRATE),
+    ("conjure", ("conjure",)),
+]
+
+
+@pytest.mark.parametrize(("message", "words"), BAD, ids=[" ".join(map(str, words)) for _, words in BAD])
+def test_a_bad_value_is_one_line_and_exit_code_2(command: Command, message: str, words: tuple[object, ...]) -> None:
+    assert message in refused(command(*words))
+    assert message in refused(command(*words, "--json"))
+
+
+ODD = st.sampled_from(
+    [
+        "-1",
+        "0",
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "1e-400",
+        "1e-300",
+        "1e-12",
+        "0.5",
+        "1",
+        "2",
+        "3.5",
+        "7",
+        "40",
+        "1e3",
+        "1e9",
+        "1e300",
+        "",
+        "x",
+    ]
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@given(data=st.data())
+def test_odd_values_never_fall_through(command: Command, data: st.DataObject) -> None:
+    """Whatever is typed: a result in JSON, or one line and exit code 2."""
+    kind = data.draw(st.sampled_from(["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]))
+    options = {
+        "calibrate": ["epsilon", "delta", "sensitivity", "users", "bits", "bias", "dimension"],
+        "privacy": ["epsilon", "delta", "sensitivity", "scale", "variance", "sigma", "trials", "bias", "arriving", "batches"],
+        "returning": ["epsilon", "delta", "batches", "batch-delta"],
+        "amplify": ["epsilon0", "users", "delta"],
+    }
+    name = data.draw(st.sampled_from(sorted(options)))
+    usual = {"epsilon": "1", "delta": "1e-5", "sensitivity": "2", "batches": "2", "epsilon0": "1", "users": "50"}
+    fitting = {"discrete-laplace": "scale", "skellam": "variance", "binomial": "trials"}.get(kind, "sigma")
+    values = {option: usual[option] for option in options[name] if option in usual}
+    if name == "privacy":
+        values.pop(data.draw(st.sampled_from(["epsilon", "delta"])))
+        values[fitting] = "100"
+    for option in data.draw(st.lists(st.sampled_from(options[name]), min_size=1, max_size=2, unique=True)):
+        values[option] = data.draw(ODD)
+    words = [word for option, value in values.items() for word in (f"--{option}={value}",)]
+    ended = command(name, *(["--noise", kind] if name in ("calibrate", "privacy") else []), *words, "--json")
+    if ended[0]:
+        refused(ended)
+    else:
+        found = result(ended)
+        assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
+
+
+# starting up
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys, warnings; {statement}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_tacit_loads_nothing_heavy() -> None:
+    """What keeps it under half a second; the time itself is in benchmarks/privacy.py."""
+    heavy = {"numpy", "scipy", "dp_accounting", "cryptography", "typer", "rich", "matplotlib"}
+    loaded = modules_after("import tacit")
+    assert not heavy & loaded
+    assert len([name for name in loaded if name.startswith("tacit")]) <= 2
+    assert "tacit.privacy" in modules_after("import tacit; tacit.privacy")
+
+
+def test_the_command_line_starts_without_numerics() -> None:
+    assert not {"numpy", "scipy", "dp_accounting"} & modules_after("import tacit.cli")
+
+
+def test_the_module_runs_as_a_program() -> None:
+    words = [sys.executable, "-m", "tacit.cli", "calibrate", "--noise", "skellam", "--epsilon", "-3", "--delta", "1e-5"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "epsilon is -3" in refused((ended.returncode, ended.stdout, ended.stderr))
