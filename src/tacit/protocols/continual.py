@@ -29,6 +29,7 @@ Trust = Literal["none", "silo", "secagg", "shuffle"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
 MODULUS_BITS = 64
+EXACT_IN_DOUBLES = 2.0**52
 FITS: dict[Trust, tuple[Noise, ...]] = {
     "none": ("none",),
     "silo": ("gaussian", "discrete-gaussian"),
@@ -75,10 +76,11 @@ class PrefixSums:
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
-            room = self.silos * self.people * float(self.shape.right.sum(axis=1).max()) * self.scale + 40 * self.total.std
-            if not room < 2.0 ** (MODULUS_BITS - 1):
+            largest = self.people * float(self.shape.right.sum(axis=1).max()) * self.scale
+            if not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1) or not largest < EXACT_IN_DOUBLES:
                 raise TacitError(
-                    f"sums up to {room:.3g} do not fit a modulus of {MODULUS_BITS} bits: use a coarser scale than {self.scale}"
+                    f"sums of {self.silos} numbers up to {largest:.3g} do not fit a modulus of {MODULUS_BITS} bits, or one of them a double: "
+                    f"use a coarser scale than {self.scale}"
                 )
 
     @property

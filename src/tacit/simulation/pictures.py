@@ -53,7 +53,7 @@ def draw_panels(
             axes.plot(rounds, mean * scale, color=colours[label], label=label)
             axes.fill_between(rounds, (mean - sem) * scale, (mean + sem) * scale, color=colours[label], alpha=0.2, linewidth=0)
         axes.set_xscale("log")
-        axes.set_xlim(left=max(result.horizon for result in panel.results.values()) * SHOWN)
+        axes.set_xlim(left=max(1.0, max(result.horizon for result in panel.results.values()) * SHOWN))
         if not time_average:
             axes.set_yscale("log")
             axes.set_ylim(bottom=1)
