@@ -33,6 +33,7 @@ class View(Enum):
     SERVER_OUTPUT = "whoever sees what the trusted server publishes"
     MESSAGE = "whoever sees the person's own message"
     SHUFFLED = "whoever sees the shuffled messages"
+    SILO = "whoever sees what the person's silo sends, the server and the other silos included"
 
 
 ORDERS: tuple[float, ...] = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 80, 96, 128, 192, 256, 512, 1024)

@@ -36,7 +36,9 @@ def pyplot() -> Any:
     return plt
 
 
-def draw_panels(panels: Sequence[Panel], path: Path, *, time_average: bool = True, title: str = "") -> None:
+def draw_panels(
+    panels: Sequence[Panel], path: Path, *, time_average: bool = True, title: str = "", per: str = "user", regret: str = "regret"
+) -> None:
     """Panels side by side (at most three in a row), all curves of a label in one colour."""
     plt = pyplot()
     columns = min(3, len(panels))
@@ -51,13 +53,13 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, time_average: bool = Tru
             axes.plot(rounds, mean * scale, color=colours[label], label=label)
             axes.fill_between(rounds, (mean - sem) * scale, (mean + sem) * scale, color=colours[label], alpha=0.2, linewidth=0)
         axes.set_xscale("log")
-        axes.set_xlim(left=max(result.horizon for result in panel.results.values()) * SHOWN)
+        axes.set_xlim(left=max(1.0, max(result.horizon for result in panel.results.values()) * SHOWN))
         if not time_average:
             axes.set_yscale("log")
             axes.set_ylim(bottom=1)
         axes.set_title(panel.title, fontsize=11)
-        axes.set_xlabel("users")
-        axes.set_ylabel("regret per user" if time_average else "cumulative regret")
+        axes.set_xlabel(f"{per}s")
+        axes.set_ylabel(f"{regret} per {per}" if time_average else f"cumulative {regret}")
         axes.grid(visible=True, alpha=0.3)
         axes.legend(frameon=False, fontsize=9)
     for axes in grid.flat[len(panels) :]:

@@ -1,0 +1,35 @@
+"""Lasso by coordinate descent: least squares with an l1 penalty, on a Gram matrix, for a few hundred features."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.checks import as_fraction
+
+Floats = npt.NDArray[np.float64]
+
+
+def lasso(features: Floats, labels: Floats, penalty: float, *, sweeps: int = 1000, tolerance: float = 1e-10) -> Floats:
+    """The w that minimises ‖features · w - labels‖² / 2n + penalty · ‖w‖₁, without intercept.
+
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> lasso(x, x @ np.array([1.0, 0.0]), penalty=0.1).round(3)
+    array([0.85, 0.  ])
+    """
+    level = float(as_fraction("penalty", penalty))
+    n, d = features.shape
+    gram, target = features.T @ features / n, features.T @ labels / n
+    w = np.zeros(d)
+    for _ in range(sweeps):
+        largest = 0.0
+        for j in range(d):
+            if gram[j, j] <= 0:
+                continue
+            rest = target[j] - gram[j] @ w + gram[j, j] * w[j]
+            new = float(np.sign(rest) * max(abs(rest) - level, 0.0) / gram[j, j])
+            largest = max(largest, abs(new - w[j]))
+            w[j] = new
+        if largest <= tolerance:
+            break
+    return w

@@ -1,0 +1,115 @@
+"""An exhibit: how a schedule gives a user away, and how a fixed one does not.
+
+Dubey & Pentland 2020 (ZC24 Algorithm 3) let all silos synchronise when the data of one of them has grown enough: a rule on raw features. A
+silo that did not trigger the synchronisation learns that another did, and so a bound on the norm of that silo's user's features, whatever
+noise is added to the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules.
+
+Run it with: python -m tacit.papers.zc24_exhibit
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.bandits import statistics
+from tacit.bandits.federated import Settings, Silo
+from tacit.checks import integer
+from tacit.papers.zc24_noise import Mechanism, Problem, ldp_fedlinucb
+
+Floats = npt.NDArray[np.float64]
+THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
+LARGE, SMALL = 1.0, 0.4  # the two values that ‖x‖² may have, for the victim; the attacker's own user has the small one
+
+
+class AdaptiveSilos:
+    """ZC24 Algorithm 3, lines 9 to 17: what is sent is private, when it is sent is not. Not to be used for anything but this exhibit."""
+
+    def __init__(self, mechanism: Mechanism, regularizer: float, growth: float, dimension: int, rng: np.random.Generator) -> None:
+        self._encoders = [mechanism.protocol.encoder(rng) for _ in range(mechanism.protocol.silos)]
+        self._decoder = mechanism.protocol.decoder()
+        self._growth = growth
+        self._base = regularizer * np.eye(dimension)
+        self._regularizer = regularizer
+        self._clear(len(self._encoders), dimension)
+        self.round = self._last = 0
+
+    def _clear(self, silos: int, dimension: int) -> None:
+        self._gram, self._bias = np.zeros((silos, dimension, dimension)), np.zeros((silos, dimension))
+
+    def step(self, features: Floats, rewards: Floats) -> bool:
+        """One round of all silos; whether it ended in a synchronisation, which everyone sees."""
+        self.round += 1
+        self._gram += features[:, :, None] * features[:, None, :]
+        self._bias += features * rewards[:, None]
+        grown = np.linalg.slogdet(self._base + self._gram)[1] - np.linalg.slogdet(self._base)[1]
+        if not np.any(grown > self._growth / (self.round - self._last)):
+            return False
+        packed = statistics.pack(self._bias, self._gram)
+        opened = self._decoder.open([encoder.randomize(row) for encoder, row in zip(self._encoders, packed, strict=True)])
+        dimension = features.shape[1]
+        self._base = self._regularizer * np.eye(dimension) + statistics.unpack(opened, dimension)[1]
+        self._clear(len(self._encoders), dimension)
+        self._last = self.round
+        return True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How often the attacker guessed the victim's norm right: from the schedule alone, and from everything that was sent.
+
+    `limit` is the most that the guarantee leaves any attacker: (e^ε + δ) / (1 + e^ε).
+    """
+
+    games: int
+    adaptive_schedule: float
+    fixed_schedule: float
+    fixed_content: float
+    limit: float
+
+
+def attack(games: int = 1000, seed: int = 0, *, epsilon: float = 0.2, delta: float = 1e-5, dimension: int = 5) -> Outcome:
+    """Plays the game: a fair coin decides whether the first user of silo 0 has large or small features; silo 1 guesses.
+
+    Against the adaptive schedule it guesses "large" if and only if round 1 ended in a synchronisation. Against the fixed one (a
+    synchronisation after every round, each silo's messages in the open, the noise of `ldp-fedlinucb`) it tries the same, and then,
+    knowing both candidate messages but for the noise, takes the likelier one given what silo 0 sent: no attack on it is better.
+    """
+    count = integer("games", games, at_least=1)
+    rng = np.random.default_rng(seed)
+    mechanism = ldp_fedlinucb(Problem(silos=2, dimension=dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True))
+    regularizer = 1.0
+    growth = math.log1p(THRESHOLD / regularizer)  # ‖x‖² > λ(e^D - 1)
+    right = {"adaptive": 0, "schedule": 0, "content": 0}
+    for _ in range(count):
+        large = bool(rng.integers(2))
+        direction = rng.standard_normal(dimension)
+        direction /= np.linalg.norm(direction)
+        candidates = {True: math.sqrt(LARGE) * direction, False: math.sqrt(SMALL) * direction}
+        own = math.sqrt(SMALL) * direction
+        adaptive = AdaptiveSilos(mechanism, regularizer, growth, dimension, rng)
+        guess = adaptive.step(np.stack([candidates[large], own]), np.ones(2))
+        right["adaptive"] += guess == large
+        spoke, message = _fixed(mechanism, candidates[large], rng)
+        right["schedule"] += spoke == large
+        expected = {key: statistics.pack(x, np.outer(x, x)) for key, x in candidates.items()}
+        likelier = np.sum((message - expected[True]) ** 2) < np.sum((message - expected[False]) ** 2)
+        right["content"] += bool(likelier) == large
+    limit = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+    return Outcome(count, right["adaptive"] / count, right["schedule"] / count, right["content"] / count, limit)
+
+
+def _fixed(mechanism: Mechanism, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
+    """Whether our silo reports after its first user, and what it sends."""
+    silo = Silo(Settings(2, len(x), 8, 1, lazy=True), mechanism.protocol.encoder(rng))
+    silo.act(x[None])
+    silo.learn(1.0)
+    return silo.due, silo.report()
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(attack()), indent=2))

@@ -1,0 +1,310 @@
+"""Private prefix sums: the stated covariance, the worst case by brute force, and messages that add up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tacit.bandits.statistics import joint_sensitivity, pack, size, unpack
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, Skellam
+from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View
+from tacit.privacy.nearly_gaussian import NearlyGaussianLoss, distance_from_gaussian
+from tacit.protocols.continual import Floats, Noise, PrefixSums, Trust
+from tacit.protocols.factorization import Kind, depth, factorize
+from tacit.protocols.least_noise import calibrated
+
+TARGET = ApproximateDP(1.0, 1e-5)
+WAYS: list[tuple[Kind, Trust, Noise]] = [
+    ("tree", "silo", "gaussian"),
+    ("prefix", "silo", "gaussian"),
+    ("square-root", "silo", "gaussian"),
+    ("tree", "silo", "discrete-gaussian"),
+    ("tree", "secagg", "discrete-gaussian"),
+    ("prefix", "secagg", "discrete-gaussian"),
+    ("square-root", "secagg", "discrete-gaussian"),
+    ("square-root", "secagg", "skellam"),
+    ("tree", "shuffle", "discrete-gaussian"),
+    ("square-root", "shuffle", "discrete-gaussian"),
+    ("tree", "shuffle", "gaussian"),
+    ("tree", "shuffle", "binomial"),
+]
+
+
+def build(kind: Kind, trust: Trust, noise: Noise, *, steps: int = 6, silos: int = 20, numbers: int = 3, corrupt: int = 0) -> PrefixSums:
+    shape = factorize(kind, steps)
+    return calibrated(shape, silos, numbers, 1.5, trust, noise, ApproximateDP(2.0, 0.05), people=4, corrupt=corrupt)
+
+
+@pytest.mark.parametrize("kind", ["tree", "prefix", "square-root"])
+@pytest.mark.parametrize("steps", [1, 2, 7, 16, 33])
+def test_the_two_factors_multiply_to_all_prefix_sums(kind: Kind, steps: int) -> None:
+    shape = factorize(kind, steps)
+    np.testing.assert_allclose(shape.left @ shape.right, np.tril(np.ones((steps, steps))), atol=1e-12)
+
+
+def test_tree_counts_nodes_from_the_base_two_logarithm() -> None:
+    for steps in range(1, 130):
+        shape = factorize("tree", steps)
+        assert shape.movement() ** 2 == pytest.approx(math.floor(math.log2(steps)) + 1)
+        assert shape.rows_moved == depth(steps)
+        assert list(shape.variances) == [bin(k).count("1") for k in range(1, steps + 1)]
+
+
+def test_square_root_releases_nine_times_less_variance_than_the_tree_at_400_steps() -> None:
+    tree, root = factorize("tree", 400), factorize("square-root", 400)
+    worst = [shape.movement() ** 2 * shape.variances.max() for shape in (tree, root)]
+    assert worst[0] / worst[1] > 8.0
+    assert worst[0] / 8 * 9 / worst[1] == pytest.approx(81 / 8.84, rel=1e-2)
+
+
+def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
+    for delta, expected in ((1e-5, 554.0), (0.1, 47.0)):
+        protocol = calibrated(
+            factorize("square-root", 400), 1, size(10), joint_sensitivity(10), "silo", "gaussian", ApproximateDP(1.0, delta)
+        )
+        assert protocol.variances[-1] == pytest.approx(expected, rel=3e-3)
+
+
+@pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
+def test_released_prefix_sums_have_the_stated_covariance(kind: Kind, trust: Trust, noise: Noise) -> None:
+    """Sampled through every silo's messages; each of 21 entries is off by 5 standard errors once in 10^5 runs at most."""
+    protocol = build(kind, trust, noise, steps=6, numbers=40)
+    rng = np.random.default_rng(7)
+    runs = 25
+    data = rng.uniform(-1, 1, (6, protocol.silos, 40))
+    truth = np.cumsum(data.sum(axis=1), axis=0)
+    errors = []
+    for _ in range(runs):
+        encoders, decoder = [protocol.encoder(rng) for _ in range(protocol.silos)], protocol.decoder()
+        released = [decoder.open([e.randomize(data[k, i]) for i, e in enumerate(encoders)]) for k in range(6)]
+        errors.append(np.array(released) - truth)
+    _assert_covariance(np.concatenate(errors, axis=1), protocol)
+
+
+@pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
+def test_the_simulator_has_the_covariance_of_the_messages(kind: Kind, trust: Trust, noise: Noise) -> None:
+    protocol = build(kind, trust, noise, steps=6, numbers=1000)
+    simulator = protocol.simulator(np.random.default_rng(3))
+    released = np.array([simulator.step(np.full(1000, 0.25)) for _ in range(6)])
+    _assert_covariance(released - 0.25 * np.arange(1, 7)[:, None], protocol)
+
+
+def _assert_covariance(errors: Floats, protocol: PrefixSums) -> None:
+    samples = errors.shape[1]
+    stated = protocol.covariance
+    spread = np.sqrt((np.outer(np.diag(stated), np.diag(stated)) + stated**2) / samples)
+    assert np.all(np.abs(errors @ errors.T / samples - stated) < 5 * spread)
+    assert np.all(np.abs(errors.mean(axis=1)) < 5 * np.sqrt(np.diag(stated) / samples))
+
+
+@pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
+def test_every_protocol_meets_its_target_and_half_the_noise_does_not(kind: Kind, trust: Trust, noise: Noise) -> None:
+    target = ApproximateDP(1.0, 1e-3)
+    protocol = calibrated(factorize(kind, 6), 20, 3, 1.5, trust, noise, target)
+    assert protocol.guarantee(target.delta).epsilon <= target.epsilon
+    halved = PrefixSums(protocol.shape, 20, 3, 1.5, trust, noise, protocol.sigma / 2, protocol.scale, protocol.people)
+    assert halved.loss().epsilon(target.delta) > 1.5 * target.epsilon
+
+
+def extremes(dimension: int) -> list[tuple[Floats, float]]:
+    """Unit vectors along axes, between them, and at 120° to each other, with the extreme rewards."""
+    units = [*np.eye(dimension), *(-np.eye(dimension))]
+    for i, j in itertools.combinations(range(dimension), 2):
+        for angle in np.arange(0, 2 * math.pi, math.pi / 12):
+            vector = np.zeros(dimension)
+            vector[i], vector[j] = math.cos(angle), math.sin(angle)
+            units.append(vector)
+    return [(x, y) for x in units for y in (0.0, 1.0)]
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_joint_sensitivity_is_the_worst_over_extreme_users_and_is_reached(scaled: bool) -> None:
+    for dimension, worst in ((1, 4.0), (2, 4.5), (3, 4.5)):
+        users = [pack(x * y, np.outer(x, x), scaled=scaled) for x, y in extremes(dimension)]
+        moved = max(float(np.sum((a - b) ** 2)) for a, b in itertools.combinations(users, 2))
+        assert moved == pytest.approx(worst, abs=1e-9)
+        assert moved <= joint_sensitivity(dimension) ** 2
+
+
+def test_no_random_user_moves_more_than_the_sensitivity() -> None:
+    rng = np.random.default_rng(0)
+    for dimension in (1, 2, 5, 10):
+        x = rng.standard_normal((2, 20_000, dimension))
+        x *= (rng.random((2, 20_000)) ** 0.1 / np.linalg.norm(x, axis=2))[..., None]
+        y = rng.integers(0, 2, (2, 20_000)) * rng.random((2, 20_000)) ** 0.1
+        a, b = (pack(x[i] * y[i][:, None], x[i][:, :, None] * x[i][:, None, :]) for i in range(2))
+        assert np.linalg.norm(a - b, axis=1).max() <= joint_sensitivity(dimension)
+
+
+@pytest.mark.parametrize(("kind", "trust", "noise"), [w for w in WAYS if w[1] != "shuffle" or w[2] == "binomial"])
+def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(kind: Kind, trust: Trust, noise: Noise) -> None:
+    """Brute force over small trees: every step, every pair of extreme users, messages of the silo with the noise taken off."""
+    dimension, steps = 2, 5
+    shape = factorize(kind, steps)
+    protocol = calibrated(shape, 3, size(dimension), joint_sensitivity(dimension), trust, noise, ApproximateDP(2.0, 0.05), people=2)
+    background = np.random.default_rng(1).uniform(-1, 1, (steps, protocol.size))
+    users = [pack(x * y, np.outer(x, x)) for x, y in extremes(dimension)[::3]]
+    worst = 0.0
+    for step in range(steps):
+        opened = [noiseless(protocol, background, step, z) for z in users]
+        worst = max(worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(opened, 2)))
+    assert worst <= protocol.movement()
+    assert worst > 0.95 * protocol.movement()
+
+
+def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) -> Floats:
+    """Everything opened about one silo, noise left out: what the noise has to hide."""
+    data = background.copy()
+    data[step] += z
+    rows = protocol.shape.right @ data
+    return np.rint(rows * protocol.scale) / protocol.scale if protocol.integral else rows
+
+
+@pytest.mark.parametrize("kind", ["tree", "square-root"])
+def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_for(kind: Kind) -> None:
+    for steps in (4, 6, 7):
+        shape = factorize(kind, steps)
+        for visits in (1, 2, 3, steps):
+            worst = max(
+                float(np.linalg.norm(shape.right[:, list(chosen)].sum(axis=1))) for chosen in itertools.combinations(range(steps), visits)
+            )
+            assert shape.movement(visits) == pytest.approx(worst)
+        assert shape.movement(1, 3) == pytest.approx(3 * shape.movement())
+
+
+def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two_messages() -> None:
+    opened, apart = build("tree", "secagg", "discrete-gaussian"), build("tree", "silo", "gaussian")
+    assert opened.movement(silos=2) == pytest.approx(2 * opened.movement())
+    assert apart.movement(silos=2) == pytest.approx(math.sqrt(2) * apart.movement())
+    assert opened.guarantee(0.05, silos=2).epsilon > opened.guarantee(0.05, batches=2).epsilon > opened.guarantee(0.05).epsilon
+
+
+def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:
+    kinds: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
+    for noise in kinds:
+        protocol = calibrated(factorize("square-root", 80), 20, size(10), joint_sensitivity(10), "secagg", noise, TARGET, people=25)
+        assert 0 < protocol.rounding_overhead < 0.01
+    large = calibrated(factorize("square-root", 400), 10, size(57), joint_sensitivity(57), "secagg", "discrete-gaussian", TARGET, people=25)
+    assert large.rounding_overhead < 0.01
+
+
+def test_sums_that_would_wrap_around_are_refused() -> None:
+    with pytest.raises(TacitError, match="do not fit a modulus of 64 bits"):
+        PrefixSums(factorize("tree", 64), 100, 3, 1.0, "secagg", "discrete-gaussian", 1.0, 1 << 50, people=10_000)
+
+
+def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
+    protocol = build("square-root", "secagg", "discrete-gaussian", silos=20)
+    rng = np.random.default_rng(0)
+    messages = [protocol.encoder(rng).randomize(np.full(3, -0.9)) for _ in range(20)]
+    assert all(m.dtype == np.uint64 for m in messages)
+    assert np.all(np.abs(protocol.decoder().open(messages) + 18) < 8 * math.sqrt(protocol.row_variance))
+
+
+def test_a_device_draws_its_shares_without_a_generator() -> None:
+    protocol = build("square-root", "secagg", "discrete-gaussian", steps=2, numbers=2)
+    message = protocol.encoder().randomize(np.zeros(2)).view(np.int64)
+    assert np.all(np.abs(message) < 12 * protocol.share.std)
+    with pytest.raises(TacitError, match="for simulation"):
+        build("tree", "silo", "gaussian").encoder().randomize(np.zeros(3))
+
+
+def test_shares_for_all_but_one_keep_the_guarantee_when_one_silo_takes_its_share_off() -> None:
+    all_honest, one_curious = build("tree", "secagg", "discrete-gaussian"), build("tree", "secagg", "discrete-gaussian", corrupt=1)
+    assert one_curious.row_variance * 19 / 20 == pytest.approx(all_honest.row_variance, rel=1e-6)
+    with pytest.raises(TacitError, match="at least one silo"):
+        build("tree", "secagg", "discrete-gaussian", corrupt=20)
+
+
+def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
+    protocol = build("tree", "secagg", "discrete-gaussian", steps=1)
+    encoder = protocol.encoder(np.random.default_rng(0))
+    with pytest.raises(TacitError, match="same dimension"):
+        encoder.randomize(np.zeros(4))
+    message = encoder.randomize(np.zeros(3))
+    with pytest.raises(TacitError, match="used up"):
+        encoder.randomize(np.zeros(3))
+    with pytest.raises(TacitError, match="1 of 20 silos reported"):
+        protocol.decoder().open([message])
+    with pytest.raises(TacitError, match="one dimension"):
+        protocol.decoder().open([*[message] * 19, np.zeros(4, dtype=np.uint64)])
+
+
+def test_combinations_without_a_guarantee_are_refused() -> None:
+    with pytest.raises(TacitError, match="must be one of"):
+        build("tree", "secagg", "gaussian")
+    with pytest.raises(TacitError, match="weighted by the coefficients"):
+        build("square-root", "shuffle", "binomial")
+    with pytest.raises(TacitError, match="Remark 5"):
+        build("prefix", "shuffle", "discrete-gaussian")
+    with pytest.raises(TacitError, match="19"):
+        _ = build("tree", "shuffle", "discrete-gaussian", silos=5).bits_per_silo
+    with pytest.raises(TacitError, match="no guarantee without noise"):
+        PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
+
+
+def test_views_say_who_is_protected_against() -> None:
+    assert build("tree", "secagg", "discrete-gaussian").guarantee(0.05).view is View.OPENED_SUM
+    assert build("tree", "silo", "gaussian").guarantee(0.05).view is View.SILO
+    shuffled = build("tree", "shuffle", "discrete-gaussian").guarantee(0.05)
+    assert shuffled.view is View.SHUFFLED
+    assert 0.05 < shuffled.delta < 0.05 + 1e-12
+
+
+def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
+    """Against the definition, summed over all integers, where that is affordable."""
+    from scipy.special import ndtr
+
+    k = np.arange(-2000, 2001)
+    for law in (DiscreteGaussian(150.0), Skellam(150.0**2), Binomial(4 * 150**2)):
+        pmf = law.pmf(k + round(law.mean))
+        rounded = ndtr((k + 0.5) / law.std) - ndtr((k - 0.5) / law.std)
+        true = float(np.abs(pmf - rounded).sum()) / 2
+        assert true <= distance_from_gaussian(law) <= 1.05 * true + 1e-9
+
+
+def test_nearly_gaussian_accounting_is_never_below_the_exact_loss_and_beats_concentration() -> None:
+    law = DiscreteGaussian(2000.0)
+    k = np.arange(-25_000, 25_001)
+    loss = NearlyGaussianLoss(law, 1000.0, coordinates=1)
+    for epsilon in (0.1, 0.5, 1.0):
+        exact = float(np.maximum(0.0, law.pmf(k) - math.exp(epsilon) * law.pmf(k + 1000)).sum())
+        assert exact <= loss.delta(epsilon) <= exact + 1e-6
+    assert loss.epsilon(0.1) < 0.75 * ConcentratedDP(0.125).epsilon_at(0.1)
+    assert loss.epsilon(1e-3) == pytest.approx(GaussianLoss(2.0, 1.0).epsilon(1e-3), rel=1e-3)
+    assert math.isfinite(NearlyGaussianLoss(law, 30_000.0, coordinates=65).epsilon(1e-3))
+    assert math.isinf(NearlyGaussianLoss(Skellam(2000.0**2), 30_000.0, coordinates=65).epsilon(1e-9))
+
+
+def test_states_survive_storage() -> None:
+    import json
+
+    protocol = build("prefix", "secagg", "discrete-gaussian", steps=3, silos=2)
+    rng, data = np.random.default_rng(5), np.arange(3.0)
+    encoders, decoder = [protocol.encoder(rng) for _ in range(2)], protocol.decoder()
+    decoder.open([e.randomize(data) for e in encoders])
+    copies, copy = [protocol.encoder(rng) for _ in range(2)], protocol.decoder()
+    for a, b in zip(encoders, copies, strict=True):
+        b.restore(json.loads(json.dumps(a.to_dict())))
+    copy.restore(json.loads(json.dumps(decoder.to_dict())))
+    state = rng.bit_generator.state
+    first = decoder.open([e.randomize(data) for e in encoders])
+    rng.bit_generator.state = state
+    np.testing.assert_array_equal(first, copy.open([e.randomize(data) for e in copies]))
+
+
+def test_packing_is_undone_and_keeps_the_frobenius_norm() -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((4, 4))
+    matrix += matrix.T
+    for scaled in (True, False):
+        bias, gram = unpack(pack(np.arange(4.0), matrix, scaled=scaled), 4, scaled=scaled)
+        np.testing.assert_allclose(gram, matrix)
+        np.testing.assert_array_equal(bias, np.arange(4.0))
+    assert np.linalg.norm(pack(np.zeros(4), matrix)) == pytest.approx(float(np.linalg.norm(matrix)))
+    with pytest.raises(TacitError, match="one dimension"):
+        unpack(np.zeros(10), 4)
