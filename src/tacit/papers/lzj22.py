@@ -27,7 +27,7 @@ from tacit.simulation import Result, Sweep, checkpoints_for, sweep
 Trust = Literal["none", "central", "local", "shuffle", "secagg"]
 Floats = npt.NDArray[np.float64]
 
-ROUNDING = 0.1  # variance that rounding to levels may add, as a part of what is there anyway
+ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway
 EXTRAS = ("bits_per_user", "communication", "reals", "clients", "phases", "active", "best_kept")
 
 
@@ -131,16 +131,16 @@ class Configuration:
             case "shuffle":
                 return ShuffledVector(*size, self.target, precision=self.precision(clients, coordinates), setting=self.setting)
             case "secagg":
-                precision = 4 * self.precision(clients, coordinates) if self.named.distributed else 16
-                return SecureVector(*size, self.target, precision=precision, noise_kind=self.noise)
+                return SecureVector(*size, self.target, precision=4 * self.precision(clients, coordinates), noise_kind=self.noise)
 
     def precision(self, clients: int, coordinates: int) -> int:
-        """Levels such that rounding adds a tenth to the variance of a client's report, sampling and privacy noise included.
+        """Levels such that rounding adds a few percent to the variance of a client's report, sampling and privacy noise included.
 
-        In DP-PE rewards are ±B, the two ends of the levels, so one level does and nothing is rounded.
+        In DP-PE rewards are ±B, the two ends of the levels, and nothing is rounded; sixteen levels let noise of less than a bit's worth be
+        added.
         """
         if not self.named.distributed:
-            return 1
+            return 16
         privacy = 1.0 if isinstance(self.target, PureDP) else 4 * gaussian_ratio(self.target) ** 2 * coordinates / clients
         return math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (self.client_std / self.bound) ** 2))))
 

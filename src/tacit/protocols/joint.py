@@ -8,16 +8,17 @@ of one coordinate: no norm bound, no closed form. A first guess from the Gaussia
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 from tacit.checks import Number, TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, sum_divergence
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, calibrate, privacy_loss
 from tacit.privacy.composition import ComposedLoss
-from tacit.protocols.shuffle import shuffle_noise
 
 Target = PureDP | ApproximateDP
 STEPS = 200
+CLOSE = 1.002  # calibrated standard deviations are at most this factor above the least
 
 
 def joint_epsilon(law: NoiseLaw | Gaussian, levels: Number, coordinates: int, delta: float) -> float:
@@ -56,7 +57,7 @@ def gaussian_ratio(target: ApproximateDP) -> float:
 def gaussian_noise(levels: int, coordinates: int, target: ApproximateDP) -> DiscreteGaussian:
     """The discrete Gaussian that one party adds to each coordinate."""
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-6)
-    law, _ = _raise_until(lambda std: DiscreteGaussian(std), start, levels, coordinates, target)
+    law = _least(lambda std: DiscreteGaussian(std), start, levels, coordinates, target)
     assert isinstance(law, DiscreteGaussian)
     return law
 
@@ -65,7 +66,7 @@ def gaussian_noise(levels: int, coordinates: int, target: ApproximateDP) -> Disc
 def skellam_noise(levels: int, coordinates: int, target: ApproximateDP) -> Skellam:
     """The Skellam noise that all honest clients' shares add up to, in each coordinate."""
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-4)
-    law, _ = _raise_until(lambda std: Skellam(std**2), start, levels, coordinates, target)
+    law = _least(lambda std: Skellam(std**2), start, levels, coordinates, target)
     assert isinstance(law, Skellam)
     return law
 
@@ -89,12 +90,14 @@ def shared_gaussian_noise(levels: int, coordinates: int, target: ApproximateDP, 
 
 @lru_cache(maxsize=4096)
 def binomial_noise(levels: int, coordinates: int, target: ApproximateDP, clients: int) -> tuple[int, float]:
-    """Noise bits per client and coordinate, and their bias: fair ones, or one biased bit each where that is enough."""
-    if coordinates == 1:
-        bits, bias = shuffle_noise(clients, levels, target, exact=False)
-        return bits, float(bias)
+    """Noise bits per client and coordinate, and their bias: fair ones, or one biased bit each where that is enough.
+
+    For single sums, of which there are many, calibrated at the next smaller power of two: more bits of the same bias only add noise.
+    """
+    if coordinates == 1 and clients & (clients - 1):
+        return binomial_noise(levels, 1, target, 1 << (clients.bit_length() - 1))
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-3)
-    law, _ = _raise_until(lambda std: _bits(std**2, clients), start, levels, coordinates, target)
+    law = _least(lambda std: _bits(std**2, clients), start, levels, coordinates, target)
     assert isinstance(law, Binomial)
     return law.n // clients, float(law.p)
 
@@ -105,16 +108,21 @@ def _bits(variance: float, clients: int) -> Binomial:
     return Binomial(each * clients, (1 - math.sqrt(max(0.0, 1 - 4 * variance / (each * clients)))) / 2)
 
 
-def _raise_until(make: object, start: float, levels: int, coordinates: int, target: ApproximateDP) -> tuple[NoiseLaw, float]:
-    """The first of a rising sequence of standard deviations whose exact joint loss meets the target, and its ε."""
-    std = start
-    for _ in range(STEPS):
-        law = make(std)  # type: ignore[operator]
-        epsilon = joint_epsilon(law, levels, coordinates, target.delta)
-        if epsilon <= target.epsilon:
-            return law, epsilon
-        std *= min(1.5, max(1.002, 1 + 0.6 * (epsilon / target.epsilon - 1))) if math.isfinite(epsilon) else 1.5
-    raise _too_much("noise", target)
+def _least(make: Callable[[float], NoiseLaw], start: float, levels: int, coordinates: int, target: ApproximateDP) -> NoiseLaw:
+    """The law of least standard deviation, to a 500th, whose exact joint loss meets the target: the safe end of a bisection."""
+
+    def enough(std: float) -> bool:
+        return joint_epsilon(make(std), levels, coordinates, target.delta) <= target.epsilon
+
+    low, high, factor = start / CLOSE, start, CLOSE
+    while not enough(high):
+        low, high, factor = high, high * factor, factor * factor
+        if high > 1e6 * start:
+            raise _too_much("noise", target)
+    while high > low * CLOSE * 1.0001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return make(high)
 
 
 def _too_much(what: str, target: ApproximateDP) -> TacitError:

@@ -29,7 +29,7 @@ from tacit.protocols.joint import gaussian_noise, gaussian_ratio
 Floats = npt.NDArray[np.float64]
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64
-TAIL = 8.0  # standard deviations of the noise over which its sub-Gaussian proxy is taken
+TAIL = 4.0  # standard deviations of the noise over which its sub-Gaussian proxy is taken
 
 
 @dataclass(frozen=True, eq=False)
