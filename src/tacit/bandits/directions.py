@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 GRID = 24  # values of λ, each half the one before: they serve precisions I over 14 orders of magnitude
 LARGEST = 512.0  # the largest λ, times the bound on rewards
-RIVALS = 4  # how many leading actions the others are compared with
+RIVALS = 16  # how many leading actions the others are compared with
 
 
 @dataclass(frozen=True, eq=False)

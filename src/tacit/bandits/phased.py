@@ -24,8 +24,7 @@ from tacit.bandits.directions import Evidence, PhaseEvidence
 from tacit.checks import Number, TacitError, integer, positive, probability
 
 SETTINGS = ("tight", "paper")
-RATIO = {"paper": 2.0, "tight": 1.5}  # g(π) over the dimension that designs are asked for
-MOST_CLIENTS = 1 << 62
+COARSE, SHARP = 2.0, 1.2  # g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
 
 
 class EstimateLike(Protocol):
@@ -132,8 +131,10 @@ class PhasedElimination(ABC):
         if len(self._active) == 1 and self.setting == "tight":
             self._pending = self._rest(left)
             return self._pending
-        design = near_g_optimal(self.actions[self._active], ratio=RATIO[self.setting])
         length = self.length(self.phase)
+        # a sharper design needs more actions, each played at least once, which short phases cannot afford
+        sharp = self.setting == "tight" and length >= 2 * self.actions.shape[1]
+        design = near_g_optimal(self.actions[self._active], ratio=SHARP if sharp else COARSE)
         plays, support = design.plays(length), self._active[design.support]
         if int(plays.sum()) <= left:
             self._pending = Phase(self.phase, length, support, plays, self.clients(self.phase))

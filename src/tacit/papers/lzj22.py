@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -336,3 +337,10 @@ def matching_clients(configuration: Configuration, seed: int, pilots: int = 2) -
         middle = (low + high) // 2
         low, high = (middle, high) if sent(replace(configuration, fixed_clients=middle)) < wanted else (low, middle)
     return low
+
+
+def figure2(out: Path, runs: int = 20, **options: Any) -> list[Path]:
+    """Figure 2 (a, b, c) as PNG and CSV; see `tacit.papers.lzj22_figure`."""
+    from tacit.papers.lzj22_figure import figure2 as draw
+
+    return draw(out, runs, **options)
