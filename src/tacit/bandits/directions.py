@@ -3,8 +3,8 @@
 For actions b and x let z = b - x. Phase l estimates ⟨θ*, z⟩ with an error that is sub-Gaussian with variance v_l(z) = zᵀM_l z, given the
 past: rewards, sampled clients, rounding and privacy noise, each through the very least squares that was solved. Estimates are averaged
 with weights 1/v_l(z). For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale, so by Ville's inequality the
-error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with probability 1 - p. Widths use the best λ of a fixed grid, with p
-shared among the grid and the k - 1 actions that could wrongly beat the best one: it is ever dropped with probability at most β.
+error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with probability 1 - p. Widths use the best λ of a fixed grid,
+with p shared among the grid and the k - 1 actions that could wrongly beat the best one: it is ever dropped with probability at most β.
 """
 
 from __future__ import annotations

@@ -218,13 +218,14 @@ class PhasedElimination(ABC):
 class DistributedElimination(PhasedElimination):
     """DP-DPE. `fixed_clients` gives every phase the same number of clients (the baseline DPE-FixedU).
 
+    Phases start at h₁ = 2 in the paper's setting. Tight ones start at 1: with widths that know the noise, clients and not rounds are what
+    a phase lacks, and meeting them earlier saves more regret than it costs communication.
+
     >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
     >>> phase = learner.propose()
     >>> phase.support.tolist(), phase.plays.tolist(), phase.clients
     ([0, 1, 2], [1, 1, 1], 2)
     """
-
-    first_length = 2.0
 
     def __init__(
         self,
@@ -239,6 +240,7 @@ class DistributedElimination(PhasedElimination):
         setting: str = "tight",
     ) -> None:
         super().__init__(actions, horizon, bound=bound, confidence=confidence, setting=setting)
+        self.first_length = 2.0 if setting == "paper" else 1.0
         if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
             raise TacitError(f"alpha is {alpha}; phase l samples ⌈2^(alpha·l)⌉ clients, so it must be greater than 0, such as 0.8")
         if alpha * math.log2(2 * self.horizon) > 62:

@@ -1,8 +1,8 @@
 """Linear rewards: a population of clients who each have their own parameter, and people who share one.
 
 `Population` (LZJ22 Section 2): client u has θ_u = θ* + ξ_u and sees ⟨θ_u, x⟩ + η in every round. ξ_u has a fair sign times `client_std` in
-every coordinate, the extreme σ-sub-Gaussian vector of covariance σ²I; η is a fair sign times `reward_std`. Both are bounded, so that rewards
-stay within the bound without clipping, and both have sums that are binomial: the sum over any number of clients is drawn at once,
+every coordinate, the extreme σ-sub-Gaussian vector of covariance σ²I; η is a fair sign times `reward_std`. Both are bounded, so that
+rewards stay within the bound without clipping, and both have sums that are binomial: the sum over any number of clients is drawn at once,
 with exactly the law of adding them up. `SharedParameter` (LZJ22 Appendix C): everyone has θ*, rewards are ±B with mean ⟨θ*, x⟩.
 """
 
@@ -83,8 +83,8 @@ class Population:
         reach = self.reach
         if reach > self.bound * (1 + 1e-9):
             raise TacitError(
-                f"rewards reach {reach:.4g}, beyond the bound of {self.bound:g}: use a larger bound, a smaller client_std or reward_std, or a "
-                "shorter theta"
+                f"rewards reach {reach:.4g}, beyond the bound of {self.bound:g}: use a larger bound, a smaller client_std or reward_std, "
+                "or a shorter theta"
             )
 
     @property
@@ -170,8 +170,8 @@ def random_population(
     room = bound - reward_std - client_std * np.abs(table).sum(axis=1)
     if room.min() <= 0:
         raise TacitError(
-            f"client_std is {client_std:g} in {dimension} dimensions, which alone takes rewards beyond the bound of {bound:g}: use a larger "
-            f"bound, or a client_std below {(bound - reward_std) / math.sqrt(dimension):.3g}"
+            f"client_std is {client_std:g} in {dimension} dimensions, which alone takes rewards beyond the bound of {bound:g}: use a "
+            f"larger bound, or a client_std below {(bound - reward_std) / math.sqrt(dimension):.3g}"
         )
     with np.errstate(divide="ignore"):
         length = min(1.0, float((room / np.abs(table @ direction)).min()))
@@ -188,8 +188,8 @@ def covering(dimension: int, distance: float) -> Floats:
     """Finitely many points of the unit ball such that every point of it is within `distance` of one: a cubic grid, pulled into the ball.
 
     For continuous action sets (LZJ22 Remark 3.1): playing the nearest point instead of the best action costs at most `distance` · ‖θ*‖ per
-    round. The grid's spacing is 2 · distance / √d, so no point is farther from its nearest neighbour than `distance`; grid points outside the
-    ball are moved to its surface, which brings them no farther from points inside it.
+    round. The grid's spacing is 2 · distance / √d, so no point is farther from its nearest neighbour than `distance`; grid points outside
+    the ball are moved to its surface, which brings them no farther from points inside it.
 
     >>> len(covering(2, 0.5)), round(float(np.linalg.norm(covering(2, 0.5), axis=1).max()), 9)
     (13, 1.0)

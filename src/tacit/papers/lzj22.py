@@ -1,8 +1,8 @@
 """LZJ22, differentially private linear bandits with partial distributed feedback: its algorithms as compositions.
 
-DP-DPE and DP-PE over the trust models none, central, local, shuffle and (not in the paper) secure aggregation. `tight` is the default: exact
-calibration at every ε, directional widths. `paper` has the printed noise and widths, and says what they truly guarantee. Instances are random:
-seed r gives every algorithm the same actions and the same θ*. The figure is in `tacit.papers.lzj22_figure`.
+DP-DPE and DP-PE over the trust models none, central, local, shuffle and (not in the paper) secure aggregation. `tight` is the default:
+exact calibration at every ε, directional widths. `paper` has the printed noise and widths, and says what they truly guarantee. Instances
+are random: seed r gives every algorithm the same actions and the same θ*. The figure is in `tacit.papers.lzj22_figure`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.privacy import ApproximateDP, Guarantee, PureDP
 from tacit.protocols.joint import gaussian_ratio
 from tacit.protocols.levels import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.vectors import Central, Local, Plain, RealProtocol, VectorEstimate, VectorProtocol
-from tacit.simulation import Result, Sweep, checkpoints_for, sweep
+from tacit.simulation import Result, checkpoints_for, sweep
 
 Trust = Literal["none", "central", "local", "shuffle", "secagg"]
 Floats = npt.NDArray[np.float64]
@@ -209,6 +209,7 @@ def play_out(
         "best": learner.best(),
         "best_kept": float(best in learner.active),
         "guarantee": promise(weakest, settings),
+        "true_guarantee": _numbers(weakest),
     }
 
 
@@ -249,9 +250,17 @@ def _collect_sums(
 
 def _weaker(one: Guarantee | None, other: Guarantee | None) -> Guarantee | None:
     """The guarantee that holds for everyone: clients are in one phase each, so the weakest phase counts."""
-    if isinstance(one, ApproximateDP) and isinstance(other, ApproximateDP):
-        return one if (one.epsilon, one.delta) >= (other.epsilon, other.delta) else other
-    return one or other
+    return max(one, other, key=_numbers) if one and other else one or other
+
+
+def _numbers(guarantee: Guarantee | None) -> list[float]:
+    """[ε, δ] in truth; empty without any."""
+    match guarantee:
+        case ApproximateDP():
+            return [guarantee.epsilon, guarantee.delta]
+        case PureDP():
+            return [guarantee.epsilon, 0.0]
+    return []
 
 
 def promise(guarantee: Guarantee | None, settings: Configuration) -> str:
@@ -314,28 +323,26 @@ def simulate(
     if configuration.named.fixed and fixed_clients is None:
         configuration = replace(configuration, fixed_clients=matching_clients(configuration, first))
     done = sweep(Task(configuration, checkpoints), range(first, first + count), label=name, progress=progress, workers=workers)
-    return Result(name, configuration.horizon, asdict(configuration), _weakest_promise(done), done, EXTRAS)
+    weakest = max(done.records, key=lambda record: record["true_guarantee"], default={"guarantee": ""})
+    return Result(name, configuration.horizon, asdict(configuration), weakest["guarantee"], done, EXTRAS)
 
 
-def _weakest_promise(done: Sweep) -> str:
-    """The guarantee of the runs; where they differ (a paper's shuffle noise), that of the last in order."""
-    return max((record["guarantee"] for record in done.records), default="")
-
-
-def matching_clients(configuration: Configuration, seed: int, pilots: int = 2) -> int:
-    """The fixed number of clients per phase at which dpe-fixed sends as many numbers as dpe, on pilot seeds."""
-    marks = (configuration.horizon,)
+def matching_clients(configuration: Configuration, seed: int, pilots: int = 6) -> int:
+    """The largest fixed number of clients per phase at which dpe-fixed sends no more numbers than dpe, on pilot seeds; to a twentieth."""
 
     def sent(settings: Configuration) -> float:
-        return float(np.mean([Task(settings, marks)(seed + index)["reals"] for index in range(pilots)]))
+        task = Task(settings, (configuration.horizon,))
+        return float(np.mean([task(seed + index)["reals"] for index in range(pilots)]))
 
     wanted = sent(replace(configuration, algorithm="dpe", fixed_clients=None))
-    low, high = 1, 2
-    while sent(replace(configuration, fixed_clients=high)) < wanted and high < 1 << 40:
-        low, high = high, 2 * high
-    while high - low > max(1, low // 50):
-        middle = (low + high) // 2
-        low, high = (middle, high) if sent(replace(configuration, fixed_clients=middle)) < wanted else (low, middle)
+    low, high = 1, 64
+    while sent(replace(configuration, fixed_clients=high)) <= wanted and high < 1 << 40:
+        low, high = high, 4 * high
+    while high - low > max(1, low // 20):
+        middle = round(math.sqrt(low * high))
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if sent(replace(configuration, fixed_clients=middle)) <= wanted else (low, middle)
     return low
 
 

@@ -25,8 +25,8 @@ def joint_epsilon(law: NoiseLaw | Gaussian, levels: Number, coordinates: int, de
     """The ε at δ of adding independent `law` to `coordinates` sums, each of which one client moves by at most `levels`.
 
     Discrete Gaussian: the log-likelihood ratio of the worst pair, equal shifts everywhere, is a function of the sum K of all coordinates'
-    noise, so the joint loss is that of K against K + s·g. K is within a factor e^±ψ of DiscreteGaussian(√s σ) at every point (Kairouz, Liu &
-    Steinke 2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
+    noise, so the joint loss is that of K against K + s·g. K is within a factor e^±ψ of DiscreteGaussian(√s σ) at every point (Kairouz, Liu
+    & Steinke 2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
 
     >>> round(joint_epsilon(DiscreteGaussian(79.1), 32, 100, 0.25), 3), round(joint_epsilon(Gaussian(2.472), 1, 100, 0.25), 3)
     (9.999, 9.998)

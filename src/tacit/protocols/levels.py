@@ -1,7 +1,7 @@
 """Vector sums over levels: shuffled bits labelled by coordinate, and secure aggregation of quantized vectors.
 
-Every client rounds each coordinate of [-B, B] at random to one of the levels 0..g and hides it. The server sees only sums over clients, one per
-coordinate; a replaced client moves each of them by up to g. Noise is calibrated to that movement in all coordinates at once
+Every client rounds each coordinate of [-B, B] at random to one of the levels 0..g and hides it. The server sees only sums over clients, one
+per coordinate; a replaced client moves each of them by up to g. Noise is calibrated to that movement in all coordinates at once
 (`tacit.protocols.joint`). LZJ22 Algorithm 2 (`paper`), Algorithm 4 for one coordinate; secure aggregation is not in the paper.
 """
 
@@ -122,8 +122,8 @@ class ShuffledVector(LevelProtocol):
         limit = 30 if s == 1 else 15
         if not (epsilon < limit and delta < 0.5):
             raise TacitError(
-                f"epsilon is {epsilon:g} and delta {delta:g}; the paper's shuffle noise is proven for epsilon < {limit} and delta < 1/2: use "
-                "the tight setting, which is exact everywhere"
+                f"epsilon is {epsilon:g} and delta {delta:g}; the paper's shuffle noise is proven for epsilon < {limit} and delta < 1/2: "
+                "use the tight setting, which is exact everywhere"
             )
         reduced = epsilon / 2 if s == 1 else epsilon / (18 * math.sqrt(math.log(2 / delta)))
         log = math.log(2 / delta) if s == 1 else math.log(4 * s / delta)

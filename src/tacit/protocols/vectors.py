@@ -36,8 +36,8 @@ TAIL = 4.0  # standard deviations of the noise over which its sub-Gaussian proxy
 class VectorEstimate:
     """Estimated mean rewards of the coordinates, and the error that the protocol added.
 
-    `proxies`: sub-Gaussian variances of that error, coordinate by coordinate: ln E[e^{t·error}] <= t²·proxy/2 for |t| <= reach. `stated`: the
-    standard deviation that goes into the paper's widths.
+    `proxies`: sub-Gaussian variances of that error, coordinate by coordinate: ln E[e^{t·error}] <= t²·proxy/2 for |t| <= reach. `stated`:
+    the standard deviation that goes into the paper's widths.
     """
 
     means: Floats
@@ -104,8 +104,8 @@ class VectorProtocol(ABC):
             raise TacitError(f"the report has shape {array.shape}; it must hold one number for each of {self.coordinates} played actions")
         if not float(np.abs(array).max()) <= self.bound * (1 + 1e-12):
             raise TacitError(
-                f"a reward of {float(array[np.abs(array).argmax()]):g} is beyond the bound of {self.bound:g}: clip it on the device, or use a "
-                "larger bound"
+                f"a reward of {float(array[np.abs(array).argmax()]):g} is beyond the bound of {self.bound:g}: clip it on the device, or use "
+                "a larger bound"
             )
         return array
 
@@ -161,8 +161,8 @@ class Plain(RealProtocol):
 class Central(RealProtocol):
     """A trusted server sums vectors and publishes noisy sums.
 
-    Tight: the sum is rounded at random to a grid of 2B/1,024 and gets discrete Gaussian noise (discrete Laplace for a pure target). Rounding
-    sums, with randomness of its own, leaves the movement of a coordinate at 1,024 steps: whatever is drawn, ⌊S + U⌋ moves by at most that.
+    Tight: the sum is rounded at random to a grid of 2B/1,024 and gets discrete Gaussian noise (discrete Laplace for a pure target).
+    Rounding sums, with randomness of its own, leaves the movement of a coordinate at 1,024 steps: whatever is drawn, ⌊S + U⌋ moves by at most that.
     Paper: N(0, σ²), σ = 2B√(2 s ln(1.25/δ))/ε, whatever that guarantees; `guarantee` says what it is.
 
     >>> Central(100, 30, 1.0, ApproximateDP(10.0, 0.25), setting="paper").guarantee.short
@@ -217,8 +217,8 @@ class Central(RealProtocol):
 class Local(RealProtocol):
     """Nobody is trusted: every client adds noise to every coordinate that suffices alone.
 
-    Gaussian noise by the exact δ(ε) of the Gaussian mechanism at l2 movement 2B√s (paper: by its closed form), Laplace noise of scale 2Bs/ε for
-    a pure target. Real-valued, as in the paper, so that the noise of all clients together is one draw. A device that must not rely on
+    Gaussian noise by the exact δ(ε) of the Gaussian mechanism at l2 movement 2B√s (paper: by its closed form), Laplace noise of scale 2Bs/ε
+    for a pure target. Real-valued, as in the paper, so that the noise of all clients together is one draw. A device that must not rely on
     floating-point noise uses `tacit.protocols.levels.SecureVector` for a single client.
     """
 
