@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.bandits.design import Floats, Indices, largest_support, near_g_optimal
+from tacit.bandits.design import Design, Floats, Indices, largest_support, near_g_optimal
 from tacit.bandits.directions import Evidence, PhaseEvidence
 from tacit.checks import Number, TacitError, integer, positive, probability
 
@@ -85,6 +85,7 @@ class PhasedElimination(ABC):
         self._evidence = Evidence(len(self.actions), self.actions.shape[1], self.bound, self.confidence)
         self._latest = np.zeros(self.actions.shape[1])
         self._pending: Phase | None = None
+        self._known: tuple[float, int, Design] | None = None  # the last design; active sets only shrink, so their size tells them apart
 
     @abstractmethod
     def clients(self, phase: int) -> int:
@@ -134,7 +135,7 @@ class PhasedElimination(ABC):
         length = self.length(self.phase)
         # a sharper design needs more actions, each played at least once, which short phases cannot afford
         sharp = self.setting == "tight" and length >= 2 * self.actions.shape[1]
-        design = near_g_optimal(self.actions[self._active], ratio=SHARP if sharp else COARSE)
+        design = self._design(SHARP if sharp else COARSE)
         plays, support = design.plays(length), self._active[design.support]
         if int(plays.sum()) <= left:
             self._pending = Phase(self.phase, length, support, plays, self.clients(self.phase))
@@ -144,6 +145,12 @@ class PhasedElimination(ABC):
             before = np.concatenate([[0], np.cumsum(plays)[:-1]])
             self._pending = Phase(self.phase, length, support, np.clip(left - before, 0, plays), 0, opened=False)
         return self._pending
+
+    def _design(self, ratio: float) -> Design:
+        """A design for the active actions, kept as long as they stay the same."""
+        if self._known is None or self._known[:2] != (ratio, len(self._active)):
+            self._known = (ratio, len(self._active), near_g_optimal(self.actions[self._active], ratio=ratio))
+        return self._known[2]
 
     def _rest(self, left: int) -> Phase:
         return Phase(self.phase, float(left), np.array([self.best()]), np.array([left]), 0, opened=False)

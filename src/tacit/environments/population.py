@@ -117,7 +117,8 @@ class Population:
         step = max(1, CHUNK // len(support))
         for start in range(0, clients, step):
             size = min(step, clients - start)
-            parameters = self.theta + self.client_std * rng.choice(np.array([-1.0, 1.0]), (size, len(self.theta)))
+            signs = 2.0 * rng.integers(0, 2, (size, len(self.theta)), dtype=np.int8) - 1
+            parameters = self.theta + self.client_std * signs
             noise = (2 * rng.binomial(plays, 0.5, (size, len(support))) - plays) / plays
             yield parameters @ played.T + self.reward_std * noise
 

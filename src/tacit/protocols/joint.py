@@ -65,6 +65,8 @@ def gaussian_noise(levels: int, coordinates: int, target: ApproximateDP) -> Disc
 @lru_cache(maxsize=4096)
 def skellam_noise(levels: int, coordinates: int, target: ApproximateDP) -> Skellam:
     """The Skellam noise that all honest clients' shares add up to, in each coordinate."""
+    if coordinates != _rounded(coordinates):
+        return skellam_noise(levels, _rounded(coordinates), target)
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-4)
     law = _least(lambda std: Skellam(std**2), start, levels, coordinates, target)
     assert isinstance(law, Skellam)
@@ -96,10 +98,17 @@ def binomial_noise(levels: int, coordinates: int, target: ApproximateDP, clients
     """
     if coordinates == 1 and clients & (clients - 1):
         return binomial_noise(levels, 1, target, 1 << (clients.bit_length() - 1))
+    if coordinates != _rounded(coordinates):
+        return binomial_noise(levels, _rounded(coordinates), target, clients)
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-3)
     law = _least(lambda std: _bits(std**2, clients), start, levels, coordinates, target)
     assert isinstance(law, Binomial)
     return law.n // clients, float(law.p)
+
+
+def _rounded(coordinates: int) -> int:
+    """The next multiple of 4 past 8, so that runs share calibrations; noise that hides more coordinates hides fewer."""
+    return coordinates if coordinates <= 8 else -(-coordinates // 4) * 4
 
 
 def _bits(variance: float, clients: int) -> Binomial:

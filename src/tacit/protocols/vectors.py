@@ -104,8 +104,8 @@ class VectorProtocol(ABC):
             raise TacitError(f"the report has shape {array.shape}; it must hold one number for each of {self.coordinates} played actions")
         if not float(np.abs(array).max()) <= self.bound * (1 + 1e-12):
             raise TacitError(
-                f"a reward of {float(array[np.abs(array).argmax()]):g} is beyond the bound of {self.bound:g}: clip it on the device, or use "
-                "a larger bound"
+                f"a reward of {float(array[np.abs(array).argmax()]):g} is beyond the bound of {self.bound:g}: clip it on the device, or "
+                "use a larger bound"
             )
         return array
 
@@ -162,8 +162,8 @@ class Central(RealProtocol):
     """A trusted server sums vectors and publishes noisy sums.
 
     Tight: the sum is rounded at random to a grid of 2B/1,024 and gets discrete Gaussian noise (discrete Laplace for a pure target).
-    Rounding sums, with randomness of its own, leaves the movement of a coordinate at 1,024 steps: whatever is drawn, ⌊S + U⌋ moves by at most that.
-    Paper: N(0, σ²), σ = 2B√(2 s ln(1.25/δ))/ε, whatever that guarantees; `guarantee` says what it is.
+    Rounding sums, with randomness of its own, leaves the movement of a coordinate at 1,024 steps: whatever is drawn, ⌊S + U⌋ moves by at
+    most that. Paper: N(0, σ²), σ = 2B√(2 s ln(1.25/δ))/ε, whatever that guarantees; `guarantee` says what it is.
 
     >>> Central(100, 30, 1.0, ApproximateDP(10.0, 0.25), setting="paper").guarantee.short
     '(10, 0.7886)-DP'
