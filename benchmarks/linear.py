@@ -1,0 +1,37 @@
+"""How long linear bandits take, on one core. Targets: 0.3 s a run at T = 10^6, k = 1,000, d = 20; T = 10^9 at most twice that; a run of
+k = 10^5, d = 50 in at most 60 s and 2 GB.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+
+from machine import Row, emit
+from tacit.papers.lzj22 import Configuration, Task
+
+
+def seconds(name: str, configuration: Configuration, seeds: range) -> Row:
+    """The mean time of a run, after one to warm up."""
+    task = Task(configuration, (configuration.horizon,))
+    if len(seeds) > 1:
+        task(seeds[0])
+    start = time.perf_counter()
+    for seed in seeds:
+        task(seed)
+    return {"name": name, "value": (time.perf_counter() - start) / len(seeds), "unit": "s"}
+
+
+def rows() -> list[Row]:
+    result = [
+        seconds(f"{name}, T = 10^{exponent}, k = 1000, d = 20", Configuration(name, horizon=10**exponent), range(5))
+        for name in ("dpe", "cdp-dpe", "ldp-dpe", "secagg-dpe", "sdp-dpe", "cdp-pe")
+        for exponent in ((6, 9) if name in ("dpe", "cdp-dpe", "cdp-pe") else (6,))
+    ]
+    result.append(seconds("cdp-dpe, T = 10^6, k = 10^5, d = 50", Configuration("cdp-dpe", 50, 100_000, client_std=0.05), range(1)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    return [*result, {"name": "peak memory, k = 10^5, d = 50", "value": peak, "unit": "GB"}]
+
+
+if __name__ == "__main__":
+    emit(rows())

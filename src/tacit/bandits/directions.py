@@ -1,0 +1,103 @@
+"""Directional widths: how well the difference between two actions is known, from all phases so far.
+
+For actions b and x let z = b - x. Phase l estimates ⟨θ*, z⟩ with an error that is sub-Gaussian with variance v_l(z) = zᵀM_l z, given the
+past: rewards, sampled clients, rounding and privacy noise, each through the very least squares that was solved. Estimates are averaged
+with weights 1/v_l(z). For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale, so by Ville's inequality the
+error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with probability 1 - p. Widths use the best λ of a fixed grid,
+with p shared among the grid and the k - 1 actions that could wrongly beat the best one: it is ever dropped with probability at most β.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+GRID = 24  # values of λ, each half the one before: they serve precisions I over 14 orders of magnitude
+LARGEST = 512.0  # the largest λ, times the bound on rewards
+RIVALS = 16  # how many leading actions the others are compared with
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseEvidence:
+    """One phase: its estimate of θ*, the matrix M of its error, and the largest λ/√v for which that holds."""
+
+    theta: Floats
+    matrix: Floats
+    cap: float
+
+
+class Evidence:
+    """All phases of one run, and which actions survive them."""
+
+    def __init__(self, actions: int, dimension: int, bound: float, confidence: float) -> None:
+        self.level = math.log(max(1, actions - 1) * GRID / confidence)
+        self.dimension = dimension
+        self.largest = LARGEST / bound
+        self.phases: list[PhaseEvidence] = []
+        self._typical: list[float] = []
+
+    def add(self, phase: PhaseEvidence, active: Floats) -> None:
+        """A new phase, and how well it knew the actions that were active, for pooling."""
+        self.phases.append(phase)
+        centred = active - active.mean(axis=0)
+        self._typical.append(float(np.einsum("ij,ij->i", centred @ phase.matrix, centred).mean()) + 1e-300)
+
+    def pooled(self) -> Floats:
+        """One estimate of θ* from all phases, to pick leading actions by; nothing depends on its quality but speed."""
+        weights = 1 / np.array(self._typical)
+        return np.asarray(weights @ np.array([phase.theta for phase in self.phases]) / weights.sum())
+
+    def surviving(self, active: Floats) -> npt.NDArray[np.bool_]:
+        """Which of the active actions no leading action clearly beats."""
+        worth = active @ self.pooled()
+        leaders = np.argsort(-worth, kind="stable")[:RIVALS].tolist()
+        leaders.append(int((active @ self.phases[-1].theta).argmax()))
+        alive = np.ones(len(active), dtype=bool)
+        for leader in dict.fromkeys(leaders):
+            if alive[leader]:
+                others = np.flatnonzero(alive)
+                gain, width = self.compare(active[leader] - active[others])
+                alive[others[(gain > width) & (others != leader)]] = False
+        return alive
+
+    def compare(self, differences: Floats) -> tuple[Floats, Floats]:
+        """The averaged estimate of ⟨θ*, z⟩ for each row z, and its one-sided width."""
+        size = len(differences)
+        precision, weighted, cap = np.zeros(size), np.zeros(size), np.full(size, math.inf)
+        for phase in self.phases:
+            variance = np.einsum("ij,ij->i", differences @ phase.matrix, differences) + 1e-300
+            precision += 1 / variance
+            weighted += differences @ phase.theta / variance
+            cap = np.minimum(cap, phase.cap * np.sqrt(variance))
+        wanted = np.minimum(np.sqrt(2 * self.level / precision), cap)
+        halvings = np.log2(self.largest / wanted)
+        step = np.where(wanted < cap, np.round(halvings), np.ceil(halvings)).clip(0, GRID - 1)
+        rate = self.largest * 2.0**-step
+        rate = np.where(rate > cap, rate / 2, rate)
+        allowed = (rate <= cap) & (rate >= self.largest * 2.0 ** (1 - GRID) * (1 - 1e-9))
+        return weighted / precision, np.where(allowed, rate / 2 + self.level / (rate * precision), math.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "phases": [
+                {"theta": phase.theta.tolist(), "matrix": phase.matrix.tolist(), "cap": None if math.isinf(phase.cap) else phase.cap}
+                for phase in self.phases
+            ],
+            "typical": list(self._typical),
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """What `to_dict` wrote down."""
+        self.phases = [
+            PhaseEvidence(np.array(item["theta"]), np.array(item["matrix"]), math.inf if item["cap"] is None else float(item["cap"]))
+            for item in data["phases"]
+        ]
+        self._typical = [float(value) for value in data["typical"]]
