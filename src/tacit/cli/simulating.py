@@ -88,7 +88,13 @@ def simulate(
     users = integer("horizon", horizon if horizon is not None else 1e4 if family == "federated" else 1e6, at_least=1)
     common: dict[str, Any] = {"epsilon": epsilon, "horizon": users, "runs": runs, "seed": seed, "setting": setting.value}
     if family == "linear":
-        shape: dict[str, Any] = {"dimension": dimension or 20, "actions": actions or 1000, "alpha": alpha, "client_std": client_std, "bound": bound}
+        shape: dict[str, Any] = {
+            "dimension": dimension or 20,
+            "actions": actions or 1000,
+            "alpha": alpha,
+            "client_std": client_std,
+            "bound": bound,
+        }
         result = lzj22.simulate(algorithm, delta=_some(delta), progress=interactive(), **shape, **common)
     elif family == "federated":
         shape = {"dimension": dimension or 10, "actions": actions or 100, "silos": silos, "sync": sync, "lazy": lazy, "data": data}
