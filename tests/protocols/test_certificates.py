@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 import numpy as np
 import pytest
 

@@ -70,11 +70,11 @@ def local_laplace(users: int, epsilon: float, binary: bool, paper: bool) -> SumP
 
 @lru_cache(maxsize=CACHE)
 def skellam_paper(users: int, epsilon: float, scale: int, confidence: float) -> SumProtocol:
-    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ with ln(2/p) in both terms."""
+    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉."""
     g = printed_precision(users, epsilon, scale)
     log = math.log(2 / confidence)
     law = Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
-    modulus = paper_modulus(users, g, 2 * g / epsilon * log + math.sqrt(2) * log)
+    modulus = paper_modulus(users, g, 2 * g / epsilon * math.sqrt(log) + math.sqrt(2) * log)
     return SecureSum(users, g, law, skellam_promise(epsilon, g), modulus=modulus)
 
 

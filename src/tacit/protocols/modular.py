@@ -56,7 +56,7 @@ class SecureSum(SumProtocol):
         self.minimum = guaranteed_reports(self.users, dropout)
         self.law = law
         self.share = share if share is not None else law.share(honest)
-        self._honest = honest
+        self._laws = {honest: law}
         largest = self.users * self.precision
         self.modulus = (
             largest + 2 * self._noise(self.users).bound(misread) + 1 if modulus is None else integer("modulus", modulus, at_least=2)
@@ -76,9 +76,9 @@ class SecureSum(SumProtocol):
 
     def _noise(self, reports: int) -> NoiseLaw:
         """The law of the noise that this many honest shares add up to."""
-        if reports == self._honest:
-            return self.law
-        return self.share.power(reports)
+        if reports not in self._laws:
+            self._laws[reports] = self.share.power(reports)
+        return self._laws[reports]
 
     def error(self, reports: int) -> ErrorLaw:
         """Noise of all shares that arrived."""
@@ -154,15 +154,18 @@ class Local(SecureSum):
     """Nobody is trusted: every user adds noise that suffices alone. Whatever happens to the message afterwards, it is private."""
 
     def __init__(self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int) -> None:
+        self._sums: dict[int, NoiseLaw] = {}
         super().__init__(users, precision, law, guarantee, share=law, modulus=modulus)
         self.minimum = 1
+
+    def _noise(self, reports: int) -> NoiseLaw:
+        if reports not in self._sums:
+            self._sums[reports] = self.law.power(reports)
+        return self._sums[reports]
 
     def _wrap_chance(self) -> float:
         """A bound: the noise of many users is too wide to sum."""
         return tail_bound(self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2)
-
-    def _noise(self, reports: int) -> NoiseLaw:
-        return self.law if reports == 1 else self.law.power(reports)
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:
