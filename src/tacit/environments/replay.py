@@ -124,6 +124,9 @@ def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
         raise TacitError(f"{path.name} has {len(relevance)} rows, fewer than {count} arms: use fewer arms or a larger file")
     labels = np.array(relevance)
     features = np.frombuffer(flat, dtype=np.float32).reshape(-1, FEATURES)
+    distinct = len({hash(row.tobytes()) for row in features})
+    if distinct < count:
+        raise TacitError(f"{path.name} has {distinct} different documents, fewer than {count} arms: use fewer arms or a larger file")
     spread = features.std(axis=0, dtype=float)
     scaled = ((features - features.mean(axis=0, dtype=float)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
     with warnings.catch_warnings():
