@@ -140,7 +140,11 @@ def compare(
     """
     problem = _problem(epsilon, delta, arms, means, horizon, growth, setting, trust, index, dropout)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    compared = [_simulate_arms(name, problem, rewards, instance, means, runs, seed, False, None) for name in names]
+    compared: list[Result] = []
+    for name in names:
+        compared.append(_simulate_arms(name, problem, rewards, instance, means, runs, seed, False, None))
+        if compared[-1].sweep.interrupted:
+            break
     _report_comparison(compared, out, as_json, f"{rewards.value} rewards, ε = {epsilon:g}")
 
 

@@ -17,6 +17,7 @@ from tacit.protocols.contract import Levels
 
 Floats = npt.NDArray[np.float64]
 LEAST_PROBABILITY = 1e-18
+LARGEST_REMEMBERED = 1 << 15  # levels up to which a table is kept: 256 of them are at most 128 MB
 
 
 class Environment(ABC):
@@ -53,32 +54,39 @@ class ContinuousEnvironment(Environment):
     """Rewards with a distribution function; level probabilities are second differences of its integral.
 
     Rounding at random sends a reward x to level j with probability max(0, 1 - |gx - j|). With H(c) = E[(c - X)⁺], the integral of the
-    distribution function, that makes P[level j] = g (H((j+1)/g) - 2 H(j/g) + H((j-1)/g)).
+    distribution function, that makes P[level j] = g (H((j+1)/g) - 2 H(j/g) + H((j-1)/g)). The same holds for E[(X - c)⁺], which differs
+    by a linear function; below the mean the first is the smaller and keeps more digits, above it the second.
     """
 
     @abstractmethod
     def shortfall(self, arm: int, c: Floats) -> Floats:
-        """H(c) = E[(c - X)⁺] for c in [0, 1]."""
+        """E[(c - X)⁺] for c in [0, 1]."""
+
+    @abstractmethod
+    def excess(self, arm: int, c: Floats) -> Floats:
+        """E[(X - c)⁺] for c in [0, 1]."""
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
         """One multinomial draw over the levels that matter."""
-        values, probabilities = self._table(arm, precision)
+        table = remembered_table if precision <= LARGEST_REMEMBERED else level_table
+        values, probabilities = table(self, arm, precision)
         return Levels(values, rng.multinomial(users, probabilities))
 
-    def _table(self, arm: int, precision: int) -> tuple[npt.NDArray[np.int64], Floats]:
-        return _level_table(self, arm, precision)
+
+def level_table(environment: ContinuousEnvironment, arm: int, precision: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Levels and their probabilities, the likeliest last: a multinomial draw divides by what is left, which must not be rounding error."""
+    grid = np.arange(precision + 1) / precision
+    below, above = environment.shortfall(arm, grid), environment.excess(arm, grid)
+    start, end = np.concatenate([[0.0], below]), np.concatenate([above, [0.0]])  # one level outside nothing is short, nothing in excess
+    left, right = np.diff(start, n=2), np.diff(end, n=2)  # of levels 0..g-1, and of levels 1..g
+    inner = np.where(grid[1:-1] < 1 - below[-1], left[1:], right[:-1])
+    probabilities = precision * np.concatenate([left[:1], inner, right[-1:]]).clip(min=0.0)
+    order = np.argsort(probabilities, kind="stable")
+    kept = order[probabilities[order] > LEAST_PROBABILITY]
+    return kept, probabilities[kept] / probabilities[kept].sum()
 
 
-@lru_cache(maxsize=4096)
-def _level_table(environment: ContinuousEnvironment, arm: int, precision: int) -> tuple[npt.NDArray[np.int64], Floats]:
-    grid = np.arange(-1, precision + 2) / precision
-    inside = environment.shortfall(arm, np.clip(grid, 0.0, 1.0))
-    integral = inside + np.maximum(0.0, grid - 1.0)
-    integral[0] = 0.0
-    probabilities = (precision * (integral[2:] - 2 * integral[1:-1] + integral[:-2])).clip(min=0.0)
-    keep = probabilities > LEAST_PROBABILITY
-    kept = probabilities[keep]
-    return np.flatnonzero(keep), kept / kept.sum()
+remembered_table = lru_cache(maxsize=256)(level_table)
 
 
 def check_means(means: npt.ArrayLike) -> Floats:

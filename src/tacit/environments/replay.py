@@ -7,7 +7,9 @@ pairs are clustered by their features, a cluster is an arm, relevance labels 0 t
 
 from __future__ import annotations
 
+import array
 import csv
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +24,7 @@ from tacit.environments.contract import Environment, Floats
 from tacit.protocols.contract import Levels
 
 FEATURES = 136
+FEATURE_NUMBERS = range(1, FEATURES + 1)
 LARGEST_LABEL = 4
 
 
@@ -55,17 +58,17 @@ class Replay(Environment):
             raise TacitError(f"the table has {len(columns)} arm(s); a bandit needs two or more columns of rewards")
         arrays = [np.asarray(column, dtype=float) for column in columns]
         outside = 0
-        for arm, array in enumerate(arrays):
-            if array.ndim != 1 or not len(array) or not np.all(np.isfinite(array)):
+        for arm, column in enumerate(arrays):
+            if column.ndim != 1 or not len(column) or not np.all(np.isfinite(column)):
                 raise TacitError(f"arm {arm} needs a non-empty list of finite rewards")
-            wrong = (array < 0) | (array > 1)
+            wrong = (column < 0) | (column > 1)
             if wrong.any() and not clip:
                 raise TacitError(
-                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as {array[wrong][0]:g}: rescale them, "
+                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as {column[wrong][0]:g}: rescale them, "
                     "or clip them with clip=True"
                 )
             outside += int(wrong.sum())
-        tables = [np.unique(np.clip(array, 0.0, 1.0), return_counts=True) for array in arrays]
+        tables = [np.unique(np.clip(column, 0.0, 1.0), return_counts=True) for column in arrays]
         return cls(tuple(values for values, _ in tables), tuple(counts / counts.sum() for _, counts in tables), outside)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
@@ -109,18 +112,21 @@ def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:
                 continue
             try:
                 label = int(text[0])
-                query = int(text[1].removeprefix("qid:"))
+                prefix, query = text[1].split(":")
                 features = np.zeros(FEATURES)
                 for item in text[2:]:
-                    index, value = item.split(":", 1)
-                    features[int(index) - 1] = float(value)
+                    index, value = item.split(":")
+                    features[FEATURE_NUMBERS.index(int(index))] = float(value)
+                if prefix != "qid" or not np.all(np.isfinite(features)):
+                    raise ValueError(line)
+                number_of_query = int(query)
             except (ValueError, IndexError) as error:
                 raise TacitError(
                     f"{path.name} line {number} is not of the form 'rel qid:… 1:… … {FEATURES}:…': is it an MSLR-WEB10K fold file?"
                 ) from error
             if not 0 <= label <= LARGEST_LABEL:
                 raise TacitError(f"{path.name} line {number} has relevance {label}; labels are 0 to {LARGEST_LABEL}")
-            yield label, query, features
+            yield label, number_of_query, features
 
 
 def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
@@ -130,13 +136,21 @@ def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
             f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give the path of a fold file, such as Fold1/train.txt"
         )
     count = integer("arms", arms, at_least=2)
-    rows = list(read_mslr_rows(path))
-    if len(rows) < count:
-        raise TacitError(f"{path.name} has {len(rows)} rows, fewer than {count} arms: use fewer arms or a larger file")
-    labels = np.array([label for label, _, _ in rows], dtype=float) / LARGEST_LABEL
-    features = np.array([row for _, _, row in rows])
-    spread = features.std(axis=0)
-    scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    _, cluster = kmeans2(scaled, count, iter=20, minit="++", seed=np.random.default_rng(seed), missing="warn")
+    relevance, flat = array.array("d"), array.array("f")  # a fold has 700,000 rows: one buffer, in single precision
+    for label, _, row in read_mslr_rows(path):
+        relevance.append(label / LARGEST_LABEL)
+        flat.extend(row.tolist())
+    if len(relevance) < count:
+        raise TacitError(f"{path.name} has {len(relevance)} rows, fewer than {count} arms: use fewer arms or a larger file")
+    labels = np.array(relevance)
+    features = np.frombuffer(flat, dtype=np.float32).reshape(-1, FEATURES)
+    distinct = len({hash(row.tobytes()) for row in features})
+    if distinct < count:
+        raise TacitError(f"{path.name} has {distinct} different documents, fewer than {count} arms: use fewer arms or a larger file")
+    spread = features.std(axis=0, dtype=float)
+    scaled = ((features - features.mean(axis=0, dtype=float)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "One of the clusters is empty")  # it becomes no arm
+        _, cluster = kmeans2(scaled, count, iter=20, minit="++", seed=np.random.default_rng(seed), missing="warn")
     columns = [labels[cluster == arm] for arm in range(count)]
     return Replay.of([column for column in columns if len(column)])

@@ -19,7 +19,7 @@ class Bernoulli(Environment):
     """Rewards 0 or 1.
 
     >>> Bernoulli((0.2, 0.7)).levels(1, 1000, 10, np.random.default_rng(0)).counts
-    array([306, 694])
+    array([320, 680])
     """
 
     probabilities: tuple[float, ...]
@@ -78,6 +78,10 @@ class ClippedGaussian(ContinuousEnvironment):
         at_zero: float = integral(np.zeros(1))[0]
         return integral(c) - at_zero
 
+    def excess(self, arm: int, c: Floats) -> Floats:
+        """What the mirror image about one half falls short of 1 - c."""
+        return ClippedGaussian((1 - self.centres[arm],) * 2, self.sigma).shortfall(0, 1 - c)
+
 
 @dataclass(frozen=True)
 class Beta(ContinuousEnvironment):
@@ -112,3 +116,7 @@ class Beta(ContinuousEnvironment):
         a, b = self.concentration * mean, self.concentration * (1 - mean)
         result: Floats = c * betainc(a, b, c) - mean * betainc(a + 1, b, c)
         return result
+
+    def excess(self, arm: int, c: Floats) -> Floats:
+        """What the mirror image about one half falls short of 1 - c."""
+        return Beta((1 - self.centres[arm],) * 2, self.concentration).shortfall(0, 1 - c)

@@ -28,7 +28,10 @@ DEFAULT_DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Problem:
-    """What an algorithm is asked to do. Fields that an algorithm does not need are ignored by it."""
+    """What an algorithm is asked to do. Fields that an algorithm does not need are ignored by it.
+
+    `learner_seed` is for learners that draw (Thompson sampling); a `Task` sets it for every run.
+    """
 
     arms: int
     horizon: int
@@ -43,6 +46,7 @@ class Problem:
     scale: int = 10
     dropout: float = 0.0
     anytime: bool = False
+    learner_seed: int = 0
 
     def __post_init__(self) -> None:
         integer("arms", self.arms, at_least=2, remedy="a bandit chooses among two or more")
@@ -55,6 +59,7 @@ class Problem:
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
         probability("confidence", self.confidence, "the probability with which the best arm may be dropped, such as 0.1")
+        integer("scale", self.scale, at_least=1)
         probability("dropout", self.dropout, "the fraction of users who may drop out of a batch", zero=True)
         if self.dropout and self.setting == "paper":
             raise TacitError("the papers' protocols assume that everyone reports: use --setting tight with --dropout")
@@ -66,7 +71,17 @@ class Problem:
     @property
     def delta_or_default(self) -> float:
         """δ, or 10^-5 for algorithms that cannot do without."""
-        return self.delta or DEFAULT_DELTA
+        if self.delta == 0:
+            raise TacitError(
+                "delta is 0; this algorithm has no guarantee without exceptions: leave delta out for 1e-05, or use dist-dp-se, "
+                "shuffle-dp-se or private-klucb, which are pure"
+            )
+        return DEFAULT_DELTA if self.delta is None else self.delta
+
+    def refuse_dropout(self, reason: str) -> None:
+        """For algorithms whose batches are only opened when everyone reports."""
+        if self.dropout:
+            raise TacitError(f"dropout is {self.dropout:g}; {reason}: use dist-dp-se, vb-sdp-ae or private-klucb in the tight setting")
 
 
 @dataclass(frozen=True)
@@ -131,15 +146,13 @@ class Task:
     def __call__(self, seed: int) -> dict[str, Any]:
         """A flat record of the run."""
         world = self.world(seed)
-        assembly = assemble(self.name, replace(self.problem, binary=world.binary))
+        assembly = assemble(self.name, replace(self.problem, binary=world.binary, learner_seed=seed))
         rng = np.random.default_rng([seed, 0x7AC17])
         marks = checkpoints_for(self.problem.horizon)
         result = run(assembly.learner, world, assembly.protocols, rng, checkpoints=marks, user_by_user=self.user_by_user)
-        record = asdict(result)
         return {
             "seed": seed,
-            **record,
-            "final_regret": result.final_regret,
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in vars(result).items()},
             "final_realised_regret": result.realised[-1],
             "bits_per_user": result.bits / result.users,
             "best_mean_gap": float(world.gaps[result.best]),
@@ -153,8 +166,9 @@ def simulate(
     count = integer("runs", runs, at_least=1)
     assembly = assemble(task.name, replace(task.problem, binary=task.world(seed).binary))
     done = sweep(task, range(seed, seed + count), label=task.name, progress=progress, workers=workers, path=log)
+    problem = {name: value for name, value in asdict(task.problem).items() if name not in ("binary", "learner_seed")}
     configuration = {
-        **{name: value for name, value in asdict(task.problem).items() if name != "binary"},
+        **problem,
         "rewards": task.rewards,
         "instance": None if task.means else task.instance,
         "means": task.means,

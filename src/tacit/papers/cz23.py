@@ -11,15 +11,15 @@ import math
 from functools import partial
 
 from tacit.bandits import DPSE, ForgettingElimination
-from tacit.checks import TacitError
 from tacit.papers import batches
 from tacit.papers.arms import BUILDERS, Assembly, Problem
 from tacit.papers.catalogue import Entry, register
-from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, View
+from tacit.privacy import ApproximateDP, PureDP, View
 from tacit.protocols.pure import EVERY_GROUP
 from tacit.protocols.splitting import FEWEST_USERS
 
 PAPER = "CZ23"
+PRINTED = "the printed noise is set for everyone present"
 
 
 def _elimination(
@@ -46,6 +46,7 @@ def dist_dp_se(problem: Problem) -> Assembly:
     e = problem.epsilon
     learner = _elimination(problem, math.sqrt(2) / e, 1 / e)
     if problem.setting == "paper":
+        problem.refuse_dropout(PRINTED)
         return Assembly(learner, partial(batches.polya_paper, epsilon=e, confidence=problem.confidence), PureDP(e))
     return Assembly(learner, partial(batches.polya_tight, epsilon=e, binary=problem.binary, dropout=problem.dropout), PureDP(e))
 
@@ -55,6 +56,7 @@ def dist_rdp_se(problem: Problem) -> Assembly:
     e, s = problem.epsilon, problem.scale
     learner = _elimination(problem, 2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
     if problem.setting == "paper":
+        problem.refuse_dropout(PRINTED)
         smallest = batches.printed_precision(math.ceil(problem.growth), e, s)
         protocols = partial(batches.skellam_paper, epsilon=e, scale=s, confidence=problem.confidence)
         return Assembly(learner, protocols, batches.skellam_promise(e, smallest))
@@ -66,11 +68,10 @@ def dist_cdp_se(problem: Problem) -> Assembly:
     """Secure aggregation with discrete Gaussian shares (Theorem 4). `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP."""
     e, s = problem.epsilon, problem.scale
     learner = _elimination(problem, math.sqrt(2) / e, 0.0)
+    problem.refuse_dropout("a sum of discrete Gaussian shares is accounted for with everyone present")
     if problem.setting == "paper":
         protocols = partial(batches.gaussian_paper, epsilon=e, scale=s, confidence=problem.confidence)
-        return Assembly(learner, protocols, ConcentratedDP(e * e / 2))
-    if problem.dropout:
-        raise TacitError("discrete Gaussian shares do not divide, so dropout is not accounted for: use dist-rdp-se or dist-dp-se")
+        return Assembly(learner, protocols, batches.gaussian_promise(problem.horizon, e, s))
     target = ApproximateDP(e, problem.delta_or_default)
     return Assembly(learner, partial(batches.gaussian_tight, target=target, binary=problem.binary), target)
 
@@ -98,6 +99,7 @@ def ldp_se(problem: Problem) -> Assembly:
 def split_dp_se(problem: Problem) -> Assembly:
     """Pólya shares, split and mixed by a shuffler (App. G.2), from batches of 19 users on."""
     e = problem.epsilon
+    problem.refuse_dropout("shares are split for everyone present")
     learner = _elimination(problem, math.sqrt(2) / e, 1 / e, smallest=FEWEST_USERS)
     confidence = problem.confidence if problem.setting == "paper" else None
     protocols = partial(batches.split_and_mix, epsilon=e, binary=problem.binary, confidence=confidence)
@@ -111,6 +113,7 @@ def shuffle_dp_se(problem: Problem) -> Assembly:
     changes the radius only.
     """
     e = problem.epsilon
+    problem.refuse_dropout("certificates are for complete groups only")
     protocols = partial(batches.pure_shuffle, epsilon=e)
     return Assembly(_elimination(problem, math.sqrt(2) / e, 1 / e), protocols, protocols(EVERY_GROUP).guarantee)
 

@@ -45,15 +45,16 @@ def _protocols(problem: Problem) -> tuple[Callable[[int], SumProtocol], Guarante
             return partial(batches.local_laplace, epsilon=e, binary=binary, paper=False), PureDP(e, view=View.MESSAGE)
         case "shuffle":
             if not problem.delta:
+                problem.refuse_dropout("certificates are for complete groups only")
                 return partial(batches.pure_shuffle, epsilon=e), batches.pure_shuffle(EVERY_GROUP, epsilon=e).guarantee
             target = ApproximateDP(e, problem.delta, view=View.SHUFFLED)
             return partial(batches.shuffled_tight, target=target, binary=binary, dropout=problem.dropout), target
     return partial(batches.polya_tight, epsilon=e, binary=binary, dropout=problem.dropout), PureDP(e)
 
 
-def _reference(learner: Callable[[int, int], Learner]) -> Callable[[Problem], Assembly]:
+def _reference(learner: Callable[[Problem], Learner]) -> Callable[[Problem], Assembly]:
     def build(problem: Problem) -> Assembly:
-        return Assembly(learner(problem.arms, problem.horizon), partial(batches.exact, binary=problem.binary), None)
+        return Assembly(learner(problem), partial(batches.exact, binary=problem.binary), None)
 
     return build
 
@@ -61,10 +62,10 @@ def _reference(learner: Callable[[int, int], Learner]) -> Callable[[Problem], As
 BUILDERS.update(
     {
         "private-klucb": private_klucb,
-        "ucb1": _reference(UCB1),
-        "klucb": _reference(KLUCB),
-        "thompson": _reference(Thompson),
-        "successive-elimination": _reference(SuccessiveElimination),
+        "ucb1": _reference(lambda problem: UCB1(problem.arms, problem.horizon)),
+        "klucb": _reference(lambda problem: KLUCB(problem.arms, problem.horizon)),
+        "thompson": _reference(lambda problem: Thompson(problem.arms, problem.horizon, seed=problem.learner_seed)),
+        "successive-elimination": _reference(lambda problem: SuccessiveElimination(problem.arms, problem.horizon, problem.confidence)),
     }
 )
 register(

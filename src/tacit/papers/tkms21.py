@@ -32,6 +32,8 @@ def vb_sdp_ae(problem: Problem) -> Assembly:
 def _arm_elimination(problem: Problem, *, fixed: bool) -> Assembly:
     target = ApproximateDP(problem.epsilon, problem.delta_or_default, view=View.SHUFFLED)
     paper = problem.setting == "paper"
+    if paper:
+        problem.refuse_dropout("the printed noise is set for everyone present")
     if paper and not problem.binary:
         raise TacitError("TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, which rounds to levels")
     if paper and problem.epsilon >= 1:

@@ -75,6 +75,7 @@ class Exact(SumProtocol):
 
     def combine(self, messages: Any) -> Opened:
         """The sum."""
+        self.check_reports(len(messages))
         return Opened(int(np.asarray(messages, dtype=np.int64).sum()), len(messages))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:  # noqa: ARG002
@@ -107,8 +108,12 @@ class CentralLaplace(Exact):
 
     def combine(self, messages: Any) -> Opened:
         """The sum, with the server's noise from a fresh generator of the operating system's seed."""
+        return self.combine_batch(messages, np.random.default_rng())
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+        """The sum, with the server's noise from the caller's generator."""
         total = super().combine(messages)
-        return self._open(total.value, total.reports, np.random.default_rng())
+        return self._open(total.value, total.reports, rng)
 
     def _sum(self, opened: Opened) -> float:
         return opened.value / (1 << 20)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError
+from tacit.checks import TacitError, as_fraction
 from tacit.noise import Chance
 from tacit.privacy import Guarantee
 
@@ -74,8 +74,11 @@ class ErrorLaw:
         return self.noise.log_mgf(scaled) - scaled * self.noise.mean
 
     def radius(self, p: float) -> float:
-        """The least r with P[|error| > r] <= p, from the exact law of the noise."""
-        return self.noise.bound(p) / self.precision if self.noise is not None else 0.0
+        """An r with P[|error| > r] <= p, from the exact law of the noise: the least one, up to half a level where its mean is not whole."""
+        if self.noise is None:
+            return 0.0
+        off_centre = abs(self.noise.mean - round(self.noise.mean))  # integer laws are bounded about their rounded mean
+        return (self.noise.bound(p) + off_centre) / self.precision
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,8 @@ class Levels:
     @property
     def total(self) -> int:
         """The sum of all levels, exactly."""
-        if len(self.values) <= 64:
-            return sum(int(v) * int(c) for v, c in zip(self.values, self.counts, strict=True))
+        if len(self.values) <= 64 or int(self.values.max()) * self.users >= 1 << 63:
+            return sum(v * c for v, c in zip(self.values.tolist(), self.counts.tolist(), strict=True))
         return int(self.values @ self.counts)
 
 
@@ -130,7 +133,7 @@ class SumProtocol(ABC):
     minimum: int
     guarantee: Guarantee
     bits_per_user: float
-    wrapped: int = 0  # how many simulated batches were misread so far
+    wrapped: int = 0  # how many batches were misread so far, of those that took their noise from a caller's generator
 
     @abstractmethod
     def randomize(self, x: float) -> Any:
@@ -143,6 +146,10 @@ class SumProtocol(ABC):
     @abstractmethod
     def combine(self, messages: Any) -> Opened:
         """What the intermediary opens, given everyone's message."""
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+        """`combine` for messages of `randomize_batch`; a server that adds noise of its own takes it from the caller's generator."""
+        return self.combine(messages)
 
     @abstractmethod
     def error(self, reports: int) -> ErrorLaw:
@@ -179,9 +186,9 @@ class SumProtocol(ABC):
 
     def encode(self, x: float) -> int:
         """⌊xg⌋ or the next level, at random so that the mean is xg exactly (the codec of all protocols, CZ23 Algorithm 1)."""
-        if isinstance(x, bool) or not isinstance(x, (int, float, Fraction)) or not 0 <= x <= 1:
-            raise TacitError(f"reward is {x}; it must lie in [0, 1]: rescale or clip it before it is reported")
-        scaled = Fraction(x) * self.precision
+        if isinstance(x, bool) or not isinstance(x, Real) or not 0 <= x <= 1:
+            raise TacitError(f"reward is {x!r}; it must be a number in [0, 1]: rescale or clip it before it is reported")
+        scaled = as_fraction("reward", x) * self.precision
         level = math.floor(scaled)
         rest = scaled - level
         return level + (Chance(rest).flip() if rest else False)

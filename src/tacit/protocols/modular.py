@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import NoiseLaw
+from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.noise.chernoff import tail_bound
+from tacit.noise.law import COARSE, tail_bounds
 from tacit.noise.table import wrap_probability
 from tacit.privacy import Guarantee, guaranteed_reports
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
@@ -32,7 +33,7 @@ class SecureSum(SumProtocol):
     >>> from tacit.privacy import PureDP
     >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), dropout=0.1)
     >>> protocol.minimum, protocol.modulus, protocol.bits_per_user
-    (90, 1447, 11)
+    (90, 1421, 11)
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class SecureSum(SumProtocol):
         self.minimum = guaranteed_reports(self.users, dropout)
         self.law = law
         self.share = share if share is not None else law.share(honest)
-        self._honest = honest
+        self._laws = {honest: law}
         largest = self.users * self.precision
         self.modulus = (
             largest + 2 * self._noise(self.users).bound(misread) + 1 if modulus is None else integer("modulus", modulus, at_least=2)
@@ -65,13 +66,19 @@ class SecureSum(SumProtocol):
 
     def _wrap_chance(self) -> float:
         """The probability that a full batch is misread, in the worst case."""
-        return wrap_probability(self._noise(self.users), self.users * self.precision, self.modulus)
+        noise, top = self._noise(self.users), self.users * self.precision
+        spare = (self.modulus - top - 1) // 2
+        wide = noise.std > COARSE and noise.log_concave and noise.symmetric and not isinstance(noise, DiscreteLaplace)
+        if not wide or self.modulus <= top:
+            return wrap_probability(noise, top, self.modulus)
+        far = spare + min(top, math.ceil(40 * noise.std))  # a sum at one end is misread past the spare room, or past everything
+        return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
 
     def _noise(self, reports: int) -> NoiseLaw:
         """The law of the noise that this many honest shares add up to."""
-        if reports == self._honest:
-            return self.law
-        return self.share.power(reports)
+        if reports not in self._laws:
+            self._laws[reports] = self.share.power(reports)
+        return self._laws[reports]
 
     def error(self, reports: int) -> ErrorLaw:
         """Noise of all shares that arrived."""
@@ -84,8 +91,10 @@ class SecureSum(SumProtocol):
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """(levels + shares) mod m."""
-        result: Integers = (levels + self.share.sample(rng, len(levels))) % self.modulus
-        return result
+        noisy: Integers = levels + self.share.sample(rng, len(levels))
+        truth = int(noisy.sum())
+        self._count(Opened(truth % self.modulus, len(levels)), truth)
+        return noisy % self.modulus
 
     def combine(self, messages: Any) -> Opened:
         """The sum modulo m."""
@@ -96,8 +105,11 @@ class SecureSum(SumProtocol):
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
         truth = total + int(self._noise(reports).sample(rng))
         opened = Opened(truth % self.modulus, reports)
-        self.wrapped += self._sum(opened) != truth
+        self._count(opened, truth)
         return opened
+
+    def _count(self, opened: Opened, truth: int) -> None:
+        self.wrapped += self._sum(opened) != truth
 
     def _sum(self, opened: Opened) -> float:
         """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28 to 30)."""
@@ -130,23 +142,30 @@ class Central(SecureSum):
     def combine(self, messages: Any) -> Opened:
         """The sum, with the server's noise: an exact draw."""
         self.check_reports(len(messages))
-        total = int(np.asarray(messages, dtype=object).sum()) if len(messages) < 64 else int(np.asarray(messages, dtype=np.int64).sum())
-        return Opened((total + self.law.draw()) % self.modulus, len(messages))
+        return Opened((int(np.sum(messages)) + self.law.draw()) % self.modulus, len(messages))
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+        """The sum, with the server's noise from the caller's generator."""
+        self.check_reports(len(messages))
+        return self._open(int(np.sum(messages)), len(messages), rng)
 
 
 class Local(SecureSum):
     """Nobody is trusted: every user adds noise that suffices alone. Whatever happens to the message afterwards, it is private."""
 
     def __init__(self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int) -> None:
+        self._sums: dict[int, NoiseLaw] = {}
         super().__init__(users, precision, law, guarantee, share=law, modulus=modulus)
         self.minimum = 1
+
+    def _noise(self, reports: int) -> NoiseLaw:
+        if reports not in self._sums:
+            self._sums[reports] = self.law.power(reports)
+        return self._sums[reports]
 
     def _wrap_chance(self) -> float:
         """A bound: the noise of many users is too wide to sum."""
         return tail_bound(self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2)
-
-    def _noise(self, reports: int) -> NoiseLaw:
-        return self.law if reports == 1 else self.law.power(reports)
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:

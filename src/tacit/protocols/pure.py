@@ -8,6 +8,7 @@ of a group of exactly the certified size. Larger batches are cut into certified 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -107,7 +108,7 @@ class PureShuffle(SumProtocol):
 
     >>> protocol = PureShuffle(2500, 1.0)
     >>> protocol.guarantee.short, round(protocol.bits_per_user, 1)
-    ('(0.9999, 0)-DP', 40.7)
+    ('(0.9996, 0)-DP', 40.6)
     """
 
     def __init__(self, users: int, epsilon: float) -> None:
@@ -116,29 +117,35 @@ class PureShuffle(SumProtocol):
         self.precision = 1
         self.minimum = self.users
         self._groups = groups(self.users, self.epsilon)
-        self._sizes = [row.users for count, row in self._groups for _ in range(count)]
-        self._rows = [row for count, row in self._groups for _ in range(count)]
-        self._starts = np.concatenate([[0], np.cumsum(self._sizes)])
-        self.guarantee = PureDP(max(float(row.certificate.epsilon) for row in self._rows), view=View.SHUFFLED)
+        self._expected = sum(count * row.users * row.certificate.parameters.tau for count, row in self._groups)
+        self.guarantee = PureDP(max(float(row.certificate.epsilon) for _, row in self._groups), view=View.SHUFFLED)
         bits = sum(count * row.users * row.certificate.parameters.bits for count, row in self._groups)
         self.bits_per_user = bits / self.users
-        self._spoilt = float(sum(count * row.certificate.parameters.spoil_probability for count, row in self._groups))
+        spoilt = sum(count * row.certificate.parameters.spoil_probability for count, row in self._groups)
+        self._error = ErrorLaw(self.users, 1, GroupedShares(self.users, Fraction(self.epsilon)), min(1.0, float(spoilt)))
 
     def error(self, reports: int) -> ErrorLaw:
         """The conditioned shares of everyone; a spoilt batch counts as misread."""
         self.check_reports(reports)
-        return ErrorLaw(reports, 1, GroupedShares(self.users, Fraction(self.epsilon)), self._spoilt)
+        return self._error
 
     def group_of(self, position: int) -> int:
         """The group of the user at this position in the batch."""
-        if not 0 <= position < self.users:
-            raise TacitError(f"position is {position}; the batch has users 0 to {self.users - 1}")
-        return int(np.searchsorted(self._starts, position, side="right")) - 1
+        return self._seat(position)[0]
+
+    def _seat(self, position: int) -> tuple[int, TableRow]:
+        """The group at a position, and its row of the table."""
+        left, before = position, 0
+        for count, row in self._groups if position >= 0 else ():
+            if left < count * row.users:
+                return before + left // row.users, row
+            left, before = left - count * row.users, before + count
+        raise TacitError(f"position is {position}; the batch has users 0 to {self.users - 1}")
 
     def randomize(self, x: float, position: int = 0) -> GroupMessage:
         """d bits for the user at `position`: exact draws, the noise before the reward."""
-        group = self.group_of(position)
-        p = self._rows[group].certificate.parameters
+        group, row = self._seat(position)
+        p = row.certificate.parameters
         spoilt = below(p.bits + 1) if Chance(Fraction(p.mixture)).flip() else None
         share = _conditioned(p)
         level = self.encode(x)
@@ -147,8 +154,9 @@ class PureShuffle(SumProtocol):
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """The number of ones that each user sends, in the order of positions."""
+        self.check_reports(len(levels))
         ones = np.empty(len(levels), dtype=np.int64)
-        start = 0
+        start, damaged = 0, False
         for count, row in self._groups:
             p, size = row.certificate.parameters, count * row.users
             part = levels[start : start + size]
@@ -156,7 +164,9 @@ class PureShuffle(SumProtocol):
             spoilt = rng.random(len(part)) < float(p.mixture)
             uniform = rng.integers(0, p.bits + 1, size=len(part))
             ones[start : start + size] = np.where(spoilt, uniform, p.tau + part + shares)
+            damaged = damaged or bool(spoilt.any())
             start += size
+        self.wrapped += damaged
         return ones
 
     def combine(self, messages: Any) -> Opened:
@@ -164,40 +174,36 @@ class PureShuffle(SumProtocol):
         if isinstance(messages, np.ndarray):
             self.check_reports(len(messages))
             return Opened(int(messages.sum()) - self._expected, len(messages))
-        arrived = np.bincount([message.group for message in messages], minlength=len(self._sizes))
-        if list(arrived) != self._sizes:
-            short = next(i for i, (a, size) in enumerate(zip(arrived, self._sizes, strict=True)) if a != size)
-            raise TacitError(
-                f"group {short} has {arrived[short]} of its {self._sizes[short]} reports; nothing was opened: the certificate "
-                "is for complete groups only"
-            )
+        arrived = Counter((message.group, len(message.bits)) for message in messages)
+        group = 0
+        for count, row in self._groups:
+            for _ in range(count):
+                reports = arrived.pop((group, row.certificate.parameters.bits), 0)
+                if reports != row.users:
+                    raise TacitError(
+                        f"group {group} has {reports} of its {row.users} reports; nothing was opened: the certificate is for complete "
+                        "groups only"
+                    )
+                group += 1
+        if arrived:
+            raise TacitError(f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; nothing was opened")
         return Opened(sum(sum(message.bits) for message in messages) - self._expected, len(messages))
 
-    @property
-    def _expected(self) -> int:
-        return sum(row.users * row.certificate.parameters.tau for row in self._rows)
-
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        """Ones fall into groups at random; then each user's number of ones, all users of a row and a bit at once."""
-        left_ones, left = total, reports
-        value = 0
+        """Shares do not look at bits, so all shares of a row are drawn at once; only spoilt users, who are few, lose their own bit."""
+        value, spoilt = total, 0
         for count, row in self._groups:
-            size = count * row.users
-            ones = int(rng.hypergeometric(left_ones, left - left_ones, size)) if left > size else left_ones
-            left_ones, left = left_ones - ones, left - size
-            value += self._noisy(row, size, ones, rng)
+            p, size = row.certificate.parameters, count * row.users
+            lost = int(rng.binomial(size, float(p.mixture)))
+            value += int(rng.multinomial(size - lost, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1))
+            value += int(rng.integers(0, p.bits + 1, size=lost).sum()) - p.tau * lost
+            spoilt += lost
+        ones, left = total, reports
+        for _ in range(spoilt):  # whose bits they were: drawn without replacement
+            held = int(rng.random() * left < ones)
+            value, ones, left = value - held, ones - held, left - 1
+        self.wrapped += spoilt > 0
         return Opened(value, reports)
-
-    def _noisy(self, row: TableRow, users: int, ones: int, rng: np.random.Generator) -> int:
-        p = row.certificate.parameters
-        value = 0
-        for bit, holders in ((0, users - ones), (1, ones)):
-            spoilt = int(rng.binomial(holders, float(p.mixture)))
-            shares = rng.multinomial(holders - spoilt, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1)
-            value += int(shares) + bit * (holders - spoilt)
-            value += int(rng.integers(0, p.bits + 1, size=spoilt).sum()) - p.tau * spoilt
-            self.wrapped += spoilt > 0
-        return value
 
     def _sum(self, opened: Opened) -> float:
         return float(opened.value)

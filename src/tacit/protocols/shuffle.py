@@ -69,6 +69,7 @@ class ShuffledBits(SumProtocol):
 
 
 GRID = 2 ** (1 / 4)  # batch sizes are calibrated on a grid of this ratio, rounded down: at most a fifth more noise variance
+COARSEST = 16  # smaller sizes are calibrated each by itself: a grid of whole numbers would cost them up to half
 
 
 @lru_cache(maxsize=4096)
@@ -78,7 +79,10 @@ def shuffle_noise(users: int, precision: int, target: ApproximateDP, *, exact: b
     With `exact=False` the bias is that of the next smaller size on a grid, so that sizes share calibrations: more bits of the same bias
     only add noise, which cannot weaken the guarantee.
     """
-    size = users if exact else max(1, math.floor(GRID ** math.floor(math.log(users, GRID) + 1e-9)))
+    size = users
+    if not exact and users >= COARSEST:
+        step = math.floor(math.log(users, GRID)) + 1
+        size = next(point for point in (math.floor(GRID ** (step - back)) for back in range(3)) if point <= users)
     result = calibrate("binomial", precision, target, users=size)
     if result.bits_per_user is None or not isinstance(result.law, Binomial):
         raise TacitError("calibration of binomial noise did not say how many bits each user sends")

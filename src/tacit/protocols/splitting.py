@@ -41,7 +41,7 @@ class SplitAndMix(SecureSum):
     >>> from tacit.noise import DiscreteLaplace
     >>> protocol = SplitAndMix(1000, 32, DiscreteLaplace(32), PureDP(1.0))
     >>> protocol.shares, protocol.guarantee.short
-    (19, '(1, 3.225e-18)-DP')
+    (18, '(1, 3.225e-18)-DP')
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SplitAndMix(SecureSum):
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """One row of k shares per user."""
-        if self.modulus >= 1 << 57:
+        if self.modulus * self.shares >= 1 << 63:
             raise TacitError(f"modulus {self.modulus} is too large to simulate user by user: use simulate(), or a smaller batch")
         totals = super().randomize_batch(levels, rng)
         shares = rng.integers(0, self.modulus, size=(len(levels), self.shares - 1))
@@ -81,4 +81,6 @@ class SplitAndMix(SecureSum):
 
     def combine(self, messages: Any) -> Opened:
         """All shares, in an order that says nothing; their sum modulo m is all that an honest server computes from them."""
-        return super().combine([int(sum(int(s) for s in row) % self.modulus) for row in messages])
+        if isinstance(messages, np.ndarray):  # of `randomize_batch`: the sum of a row fits
+            return super().combine(messages.sum(axis=1) % self.modulus)
+        return super().combine([sum(row) % self.modulus for row in messages])

@@ -100,11 +100,11 @@ class Result:
         """One row per run and checkpoint."""
         for record in self.runs:
             for round_, regret in zip(record["checkpoints"], record["regret"], strict=True):
-                yield {"algorithm": self.algorithm, "seed": record["seed"], "round": round_, "regret": regret, **self.configuration}
+                yield {**self.configuration, "algorithm": self.algorithm, "seed": record["seed"], "round": round_, "regret": regret}
 
 
 def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
-    """A tidy table; columns are taken from the first row. Written to a neighbour and moved into place, so no half file is left."""
+    """A tidy table; a column for every name in any row. Written to a neighbour and moved into place, so no half file is left."""
     listed = list(rows)
     if not listed:
         raise TacitError(f"nothing to write to {path}")
@@ -114,5 +114,5 @@ def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]])
     with partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=names)
         writer.writeheader()
-        writer.writerows({key: json.dumps(v) if isinstance(v, (list, dict)) else v for key, v in row.items()} for row in listed)
+        writer.writerows({key: json.dumps(v) if isinstance(v, (list, tuple, dict)) else v for key, v in row.items()} for row in listed)
     partial.replace(path)

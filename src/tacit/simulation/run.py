@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tacit.bandits import Batch, Learner
 from tacit.environments import Environment
+from tacit.protocols.continuous import FINE
 from tacit.protocols.contract import Estimate, SumProtocol, round_levels
 
 Floats = npt.NDArray[np.float64]
@@ -22,22 +23,18 @@ ProtocolFactory = Callable[[int], SumProtocol]
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one run; `regret` and `realised` are at the `checkpoints`, cumulative."""
+    """What came of one run; `regret` and `realised` are at the `checkpoints`, cumulative; `final_regret` is pseudo-regret at the end."""
 
     checkpoints: tuple[int, ...]
     regret: tuple[float, ...]
     realised: tuple[float, ...]
+    final_regret: float
     batches: int
     bits: float
     users: int
     active: int
     best: int
     wrapped: int
-
-    @property
-    def final_regret(self) -> float:
-        """Pseudo-regret at the horizon."""
-        return self.regret[-1]
 
 
 def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
@@ -46,7 +43,7 @@ def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
     >>> checkpoints_for(1000, 4)
     (1, 10, 100, 1000)
     """
-    return tuple(sorted({max(1, min(horizon, round(t))) for t in np.geomspace(1, horizon, count)}))
+    return tuple(sorted({horizon} | {max(1, min(horizon, round(t))) for t in np.geomspace(1, horizon, count).tolist()}))
 
 
 @dataclass
@@ -87,7 +84,7 @@ def run(
         for batch in batches:
             gap = float(gaps[batch.arm])
             if not batch.opened:
-                ledger.add(batch.users, gap, gap * batch.users)
+                ledger.add(batch.users, gap, best_mean * batch.users - _unopened(environment, batch, rng))
                 learner.skip(batch)
                 continue
             protocol = protocols(batch.users)
@@ -103,6 +100,7 @@ def run(
         checkpoints=marks,
         regret=ledger.at(marks, ledger.regret),
         realised=ledger.at(marks, ledger.realised),
+        final_regret=ledger.regret[-1],
         batches=opened,
         bits=bits,
         users=ledger.rounds[-1],
@@ -121,5 +119,10 @@ def _estimate(
         return protocol.simulate(levels, rng), levels.total / protocol.precision
     rewards = environment.rewards(batch.arm, batch.users, rng)
     rounded = round_levels(rewards, protocol.precision, rng)
-    estimate = protocol.analyze(protocol.combine(protocol.randomize_batch(rounded, rng)))
+    estimate = protocol.analyze(protocol.combine_batch(protocol.randomize_batch(rounded, rng), rng))
     return estimate, float(rounded.sum()) / protocol.precision
+
+
+def _unopened(environment: Environment, batch: Batch, rng: np.random.Generator) -> float:
+    """The sum of rewards of a batch that nobody will report, rounded finely."""
+    return environment.levels(batch.arm, batch.users, FINE, rng).total / FINE

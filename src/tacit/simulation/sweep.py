@@ -72,9 +72,17 @@ def _pooled(task: Task, seeds: list[int], workers: int) -> Iterator[tuple[int, R
             while pending:
                 finished, _ = wait(pending, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    yield pending.pop(future), future.result()
-        finally:
+                    record = future.result()
+                    yield pending.pop(future), record
+        except KeyboardInterrupt:
+            pool.shutdown(wait=True, cancel_futures=True)  # runs that were under way end, by the same interrupt or in their own time
+            for future, seed in pending.items():
+                if not future.cancelled() and future.exception() is None:
+                    yield seed, future.result()
+            raise
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 class _Bar:

@@ -1,0 +1,140 @@
+"""The pure shuffle as a protocol: complete groups, certified ratios of the shares that are actually drawn, and any number of users."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from tacit.checks import TacitError
+from tacit.privacy import PureDP, View
+from tacit.protocols.certificates import PureShuffleParameters, lookup
+from tacit.protocols.contract import Levels
+from tacit.protocols.pure import EVERY_GROUP, PureShuffle, share_probabilities
+
+Floats = npt.NDArray[np.float64]
+
+
+def message_law(p: PureShuffleParameters, bit: int, noise: Floats) -> Floats:
+    """The law of one user's number of ones."""
+    law = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
+    law[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * noise
+    return law
+
+
+def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
+    """The largest log ratio of the number of ones, over every data set of the others; sums of positive terms keep their digits."""
+    zero, one = message_law(p, 0, noise), message_law(p, 1, noise)
+    powers: list[tuple[Floats, Floats]] = [(np.ones(1), np.ones(1))]
+    for _ in range(p.users - 1):
+        powers.append((np.convolve(powers[-1][0], zero), np.convolve(powers[-1][1], one)))
+    worst = 0.0
+    for k in range(p.users):
+        others = np.convolve(powers[p.users - 1 - k][0], powers[k][1])
+        worst = max(worst, float(np.abs(np.log(np.convolve(others, zero) / np.convolve(others, one))).max()))
+    return worst
+
+
+@pytest.mark.parametrize(("users", "epsilon"), list(product([1, 2, 4, 16], [0.5, 1, 2])))
+def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilon: float) -> None:
+    certificate = lookup(users, epsilon).certificate
+    assert certificate.kind == "every-k"
+    p = certificate.parameters
+    assert worst_loss(p, share_probabilities(p)) <= float(certificate.epsilon) + 1e-9 <= epsilon + 1e-9
+    narrower = share_probabilities(replace(p, noise_epsilon=2 * p.noise_epsilon))
+    assert worst_loss(p, narrower) > 1.3 * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 1.7, 2.0, 30.0])
+def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
+    promised = PureShuffle(EVERY_GROUP, epsilon).guarantee
+    assert isinstance(promised, PureDP)
+    assert promised.epsilon <= epsilon
+    assert promised.view is View.SHUFFLED
+    for users in [*range(1, 70), 1023, 1024, 1025, 10**6 + 7]:
+        guarantee = PureShuffle(users, epsilon).guarantee
+        assert isinstance(guarantee, PureDP)
+        assert guarantee.epsilon <= promised.epsilon
+
+
+def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
+    with pytest.raises(TacitError, match=r"epsilon is 0.4; the smallest certified is 0.5: .*secure aggregation, which is pure at every"):
+        PureShuffle(100, 0.4)
+
+
+def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
+    protocol = PureShuffle(21, 1.0)
+    assert [protocol.group_of(i) for i in (0, 15, 16, 19, 20)] == [0, 0, 1, 1, 2]
+    large = PureShuffle(5 * 1024 + 3, 1.0)
+    assert [large.group_of(i) for i in (0, 1023, 1024, 5119, 5120, 5121, 5122)] == [0, 0, 1, 4, 5, 5, 6]
+    for position in (-1, 21):
+        with pytest.raises(TacitError, match="the batch has users 0 to 20"):
+            protocol.group_of(position)
+
+
+def test_a_group_that_is_not_complete_is_not_opened() -> None:
+    protocol = PureShuffle(5, 1.0)
+    messages = [protocol.randomize(1.0, position) for position in range(5)]
+    assert protocol.combine(messages).reports == 5
+    with pytest.raises(TacitError, match=r"group 1 has 0 of its 1 reports; nothing was opened"):
+        protocol.combine(messages[:-1])
+    with pytest.raises(TacitError, match=r"group 0 has 5 of its 4 reports"):
+        protocol.combine([messages[0], *messages])
+    with pytest.raises(TacitError, match=r"belong to no group"):
+        protocol.combine([*messages, replace(messages[0], group=9)])
+    with pytest.raises(TacitError, match=r"group 0 has 3 of its 4 reports"):
+        protocol.combine([replace(messages[0], bits=messages[0].bits[1:]), *messages[1:]])
+
+
+def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a mixture of one half: mean and variance of both paths against the law, and batches counted once; false alarm 1e-6."""
+    protocol = PureShuffle(20, 1.0)
+    monkeypatch.setattr(
+        protocol,
+        "_groups",
+        [
+            (
+                count,
+                replace(row, certificate=replace(row.certificate, parameters=replace(row.certificate.parameters, mixture=Fraction(1, 2)))),
+            )
+            for count, row in protocol._groups
+        ],
+    )
+    levels = np.repeat([0, 1], [5, 15])
+    expected = spread = 0.0
+    start = 0
+    for count, row in protocol._groups:
+        p = row.certificate.parameters
+        values = np.arange(p.bits + 1)
+        for bit in levels[start : start + count * row.users]:
+            law = message_law(p, int(bit), share_probabilities(p))
+            expected += float(values @ law) - p.tau
+            spread += float(values**2 @ law) - float(values @ law) ** 2
+        start += count * row.users
+    rng = np.random.default_rng(3)
+    slow = [protocol.combine(protocol.randomize_batch(levels, rng)).value for _ in range(4000)]
+    assert protocol.wrapped == 4000
+    fast = [protocol._open(15, 20, rng).value for _ in range(4000)]
+    assert protocol.wrapped == 8000
+    for sample in (slow, fast):
+        assert abs(np.mean(sample) - expected) < 5 * math.sqrt(spread / 4000)
+        assert stats.chi2.cdf(np.var(sample) * 4000 / spread, 3999) == pytest.approx(0.5, abs=0.5 - 1e-6)
+
+
+def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
+    """Found: a list entry per group, and a sampler that stops at 10^9 users."""
+    start = time.perf_counter()
+    protocol = PureShuffle(10**12 + 1, 1.0)
+    ones = 6 * 10**11
+    estimate = protocol.simulate(Levels(np.array([0, 1]), np.array([10**12 + 1 - ones, ones])), np.random.default_rng(0))
+    assert abs(estimate.total - ones) < 6 * math.sqrt(estimate.error.variance)
+    assert protocol.group_of(10**12) == 10**12 // 1024
+    assert estimate.error.misread <= 1
+    assert time.perf_counter() - start < 5

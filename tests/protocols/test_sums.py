@@ -1,0 +1,417 @@
+"""Every protocol: its three paths have one law, the stated one; what is opened is as private as promised, and no less noise would do."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pkgutil
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from tests.noise.battery import chi_square
+from tests.protocols.examples import EXAMPLES, device, fast, slow, some_levels
+from tests.samples import same_law, z_score
+
+import tacit.protocols
+from tacit.checks import TacitError
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table, modular_pmf
+from tacit.noise.table import convolution_power
+from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
+from tacit.protocols.contract import ErrorLaw, Levels, SumProtocol, round_levels
+from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.pure import GroupedShares
+from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
+from tacit.protocols.splitting import SplitAndMix
+
+Floats = npt.NDArray[np.float64]
+BATCHES = 10_000
+ALARM = 1e-6  # of a seeded test, had the seed been chosen at random
+UNSEEDED = 1e-9  # of a test of exact draws, which no seed repeats
+
+EACH = pytest.mark.parametrize("name", EXAMPLES)
+NOISY = pytest.mark.parametrize("name", [name for name, example in EXAMPLES.items() if example.noisy])
+
+
+def test_every_protocol_is_tested() -> None:
+    for module in pkgutil.iter_modules(tacit.protocols.__path__):
+        importlib.import_module(f"tacit.protocols.{module.name}")
+
+    def concrete(cls: type[Any]) -> set[type[Any]]:
+        own: set[type[Any]] = set() if inspect.isabstract(cls) else {cls}
+        return own.union(*(concrete(sub) for sub in cls.__subclasses__() if sub.__module__.startswith("tacit.")))
+
+    assert concrete(SumProtocol) == {type(example.build(1.0)) for example in EXAMPLES.values()}
+
+
+@cache
+def estimates(name: str, reports: int, path: str, batches: int = BATCHES, factor: float = 1.0) -> Floats:
+    protocol = EXAMPLES[name].build(factor)
+    levels, rng = some_levels(protocol, reports), np.random.default_rng([reports, path == "fast"])
+    run = fast if path == "fast" else slow
+    return np.array([run(protocol, levels, rng).total for _ in range(batches)])
+
+
+def fewest(protocol: SumProtocol) -> int:
+    """The fewest reports, or if any number will do, some."""
+    return protocol.minimum if protocol.minimum > 1 else 25
+
+
+@EACH
+def test_fast_and_slow_paths_have_one_law(name: str) -> None:
+    """10^4 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are accepted."""
+    protocol = EXAMPLES[name].build(1.0)
+    assert same_law(estimates(name, protocol.users, "fast"), estimates(name, protocol.users, "slow")) > ALARM
+    if fewest(protocol) < protocol.users:
+        few = [estimates(name, fewest(protocol), path, 2000) for path in ("fast", "slow")]
+        assert same_law(few[0], few[1]) > ALARM
+
+
+@EACH
+def test_devices_have_the_same_law(name: str) -> None:
+    """Exact draws cannot be seeded: 250 batches, false-alarm rate 1e-9 per protocol."""
+    protocol = EXAMPLES[name].build(1.0)
+    levels = some_levels(protocol, protocol.users)
+    drawn = [device(protocol, levels).total for _ in range(250)]
+    assert same_law(estimates(name, protocol.users, "fast"), drawn) > UNSEEDED
+
+
+@NOISY
+def test_the_comparison_would_notice_half_the_noise(name: str) -> None:
+    users = EXAMPLES[name].build(1.0).users
+    assert same_law(estimates(name, users, "fast"), estimates(name, users, "slow", 2500, factor=0.5)) < ALARM
+
+
+@EACH
+def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> None:
+    """Mean and variance within 5 standard errors, chi-square against the stated law at 1e-6."""
+    protocol = EXAMPLES[name].build(1.0)
+    for reports, batches in ((fewest(protocol), 2000), (protocol.users, BATCHES)):
+        truth = int(some_levels(protocol, reports).sum())
+        error = protocol.error(reports)
+        off = estimates(name, reports, "fast", batches) - truth / protocol.precision
+        assert error.users == reports
+        assert error.precision == protocol.precision
+        assert abs(z_score(off, 0.0)) < 5
+        assert abs(z_score(off**2, error.variance)) < 5
+        noise = error.noise
+        if isinstance(noise, NoiseLaw):
+            values = np.round(off * protocol.precision + noise.mean).astype(np.int64)
+            np.testing.assert_allclose(values - noise.mean, off * protocol.precision, atol=1e-6)
+            assert chi_square(values, noise) > ALARM
+        elif isinstance(noise, Laplace):
+            assert stats.kstest(off * protocol.precision, stats.laplace(scale=noise.scale).cdf).pvalue > ALARM
+        elif isinstance(noise, GroupedShares):
+            assert chi_square(np.round(off).astype(np.int64), grouped_table(noise)) > ALARM
+        else:
+            assert noise is None
+            assert np.all(off == 0)
+
+
+def grouped_table(noise: GroupedShares) -> Table:
+    """The law of a batch's total noise, by convolving every user's share."""
+    start, pmf = 0, np.ones(1)
+    for users, values, probabilities in noise._parts:
+        part_start, part = convolution_power(Table.of(int(values[0]), probabilities), users)
+        start, pmf = start + part_start, np.convolve(pmf, part)
+    return Table.of(start, pmf / pmf.sum())
+
+
+@EACH
+def test_the_error_law_bounds_its_tails_and_its_moments(name: str) -> None:
+    protocol = EXAMPLES[name].build(1.0)
+    error = protocol.error(protocol.users)
+    truth = int(some_levels(protocol, protocol.users).sum()) / protocol.precision
+    off = np.abs(estimates(name, protocol.users, "fast") - truth)
+    for p in (0.3, 0.05, 0.005):
+        assert stats.binomtest(int((off > error.radius(p) + 1e-9).sum()), len(off), p, alternative="greater").pvalue > ALARM
+    assert float(error.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-12)
+    s = 1e-3 / math.sqrt(max(error.variance, 1e-3))
+    curvature = float(error.log_mgf(s) + error.log_mgf(-s) - 2 * error.log_mgf(0.0)) / s**2
+    assert curvature == pytest.approx(error.variance, rel=1e-3, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(bits=st.integers(1, 40), bias=st.floats(0.05, 0.95), p=st.floats(1e-6, 0.9))
+def test_a_radius_holds_about_a_mean_that_is_not_whole(bits: int, bias: float, p: float) -> None:
+    """Found: it was taken about the rounded mean, and was up to half a level too small."""
+    from tacit.noise import Binomial
+
+    law = Binomial(bits, bias)
+    radius = ErrorLaw(1, 1, law).radius(p)
+    k = np.arange(bits + 1)
+    assert law.pmf(k)[np.abs(k - law.mean) > radius + 1e-9].sum() <= p * (1 + 1e-9)
+
+
+# Wrap-around
+
+
+def small_modulus(kind: str, room: int) -> SumProtocol:
+    if kind == "central":
+        return Central(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
+    if kind == "polya":
+        return SecureSum(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
+    if kind == "skellam":
+        return SecureSum(30, 2, Skellam(20), PureDP(1.0), modulus=60 + room)
+    if kind == "split":
+        return SplitAndMix(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
+    return SecureSum(30, 2, DiscreteGaussian(5), PureDP(1.0), share=DiscreteGaussian(5 / math.sqrt(30)), modulus=60 + room)
+
+
+@pytest.mark.parametrize("kind", ["polya", "skellam", "gaussian", "central", "split"])
+@pytest.mark.parametrize("path", ["fast", "slow"])
+def test_wrap_arounds_are_as_frequent_as_computed(kind: str, path: str) -> None:
+    """A modulus with room for 8 on either side, sums at the worst end; false-alarm rate 1e-6 each."""
+    protocol = small_modulus(kind, 17)
+    levels, rng = np.full(30, 2), np.random.default_rng(7)
+    run = fast if path == "fast" else slow
+    read = np.array([run(protocol, levels, rng).total for _ in range(BATCHES)])
+    computed = protocol.error(30).misread
+    assert 0.01 < computed < 0.1
+    assert stats.binomtest(protocol.wrapped, BATCHES, computed).pvalue > ALARM
+    assert read.min() >= -8 / 2
+    assert read.max() <= (60 + 8) / 2
+
+
+def test_the_default_modulus_is_misread_less_than_once_in_a_billion_batches() -> None:
+    for name, example in EXAMPLES.items():
+        misread = example.build(1.0).error(example.build(1.0).users).misread
+        assert misread <= 1e-9 or (name == "pure-shuffle" and misread <= 3e-6), name
+
+
+def test_a_local_batch_bounds_its_wrap_around() -> None:
+    protocol = Local(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=paper_modulus(30, 2, 60))
+    rng = np.random.default_rng(3)
+    for _ in range(BATCHES):
+        fast(protocol, np.full(30, 2), rng)
+    assert 0 < protocol.wrapped < BATCHES * protocol.error(30).misread
+
+
+def test_wrap_around_of_wide_noise_agrees_with_summing_it() -> None:
+    from tacit.noise import wrap_probability
+
+    protocol = SecureSum(10_000, 1000, Skellam(5000**2), PureDP(1.0), modulus=10_000_000 + 2 * 9000 + 1)
+    exact = wrap_probability(Skellam(5000**2), 10_000_000, protocol.modulus)
+    assert exact <= protocol.error(10_000).misread <= exact * (1 + 1e-5)
+
+
+# Privacy, from the probabilities of what is opened
+
+
+def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
+    return float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
+
+
+def shifted_delta(opened: Floats, sensitivity: int, epsilon: float) -> float:
+    """The worst δ over all ways to replace one person's level, for a value opened modulo the length of `opened`."""
+    shifts = [s for d in range(1, sensitivity + 1) for s in (d, -d)]
+    return max(hockey_stick(opened, np.roll(opened, s), epsilon) for s in shifts)
+
+
+def opened_law(protocol: SumProtocol, reports: int) -> Floats:
+    """The probabilities of what is opened of `reports` users who all hold 0, from the law of the shares that are actually drawn."""
+    if isinstance(protocol, Local):
+        return modular_pmf(protocol.share, protocol.modulus)  # each message by itself
+    if isinstance(protocol, Central):
+        return modular_pmf(protocol.law, protocol.modulus)
+    if isinstance(protocol, SecureSum):
+        spectrum = np.fft.rfft(modular_pmf(protocol.share, protocol.modulus)) ** reports  # a convolution power modulo m
+        return np.fft.irfft(spectrum, protocol.modulus)
+    assert isinstance(protocol, ShuffledBits)
+    _, ones = convolution_power(protocol.share, reports)
+    return np.concatenate([ones, np.zeros(protocol.precision)])
+
+
+def true_delta(protocol: SumProtocol, reports: int) -> float:
+    promise = protocol.guarantee
+    assert isinstance(promise, (PureDP, ApproximateDP))
+    return shifted_delta(opened_law(protocol, reports), protocol.precision, promise.epsilon)
+
+
+def promised_delta(protocol: SumProtocol) -> float:
+    return protocol.guarantee.delta if isinstance(protocol.guarantee, ApproximateDP) else 0.0
+
+
+MODULAR = pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in ("exact", "central-laplace", "pure-shuffle")])
+ROUNDING = 1e-12  # of convolutions
+
+
+@MODULAR
+def test_what_is_opened_is_as_private_as_promised_with_the_fewest_reports(name: str) -> None:
+    protocol = EXAMPLES[name].build(1.0)
+    assert true_delta(protocol, protocol.minimum) <= promised_delta(protocol) + ROUNDING
+
+
+@MODULAR
+def test_half_the_noise_would_break_the_promise(name: str) -> None:
+    protocol = EXAMPLES[name].build(0.5)
+    assert true_delta(protocol, protocol.minimum) > 10 * promised_delta(protocol) + 1e-6
+
+
+@pytest.mark.parametrize("reports", [1, 2, 7])
+def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
+    """Where nothing is rounded away the log ratio itself is bounded, not only its mass; shares set for `reports` of many."""
+    protocol = SecureSum(reports, 2, DiscreteLaplace(2), PureDP(1.0), modulus=64 + 2 * reports)
+    opened = opened_law(protocol, reports)
+    ratios = [np.abs(np.log(opened / np.roll(opened, shift))).max() for shift in (1, 2)]
+    assert max(ratios) <= 1.0 + 1e-6
+    assert ratios[1] > 0.9
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(4), Skellam(16 * 13.92)], ids=["polya", "skellam"])
+def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not(law: NoiseLaw) -> None:
+    promise = PureDP(1.0) if isinstance(law, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
+    tolerant = SecureSum(40, 4, law, promise, dropout=0.2, corrupt=0.1)
+    assert (tolerant.minimum, 28) == (32, math.ceil(0.7 * 40))
+    assert true_delta(tolerant, 28) <= promised_delta(tolerant) + ROUNDING  # 32 reports of which 4 add nothing
+    fragile = SecureSum(40, 4, law, promise)
+    assert true_delta(fragile, 28) > promised_delta(fragile) + 1e-7
+
+
+@EACH
+def test_too_few_or_too_many_reports_are_refused_and_nothing_is_opened(name: str) -> None:
+    protocol = EXAMPLES[name].build(1.0)
+    rng = np.random.default_rng(0)
+    for reports in {protocol.minimum - 1, protocol.users + 1}:
+        refusal = r"nothing was opened|over the \d+ that the protocol was built for"
+        levels = np.zeros(reports, dtype=np.int64)
+        with pytest.raises(TacitError, match=refusal):
+            protocol.simulate(Levels(np.array([0]), np.array([reports])), rng)
+        with pytest.raises(TacitError, match=refusal):
+            protocol.combine(np.zeros((reports, 3), dtype=np.int64) if isinstance(protocol, SplitAndMix) else levels)
+        with pytest.raises(TacitError, match=refusal):
+            protocol.combine_batch(np.zeros((reports, 3), dtype=np.int64) if isinstance(protocol, SplitAndMix) else levels, rng)
+
+
+def test_continuous_noise_has_the_scale_of_its_promise() -> None:
+    protocol = CentralLaplace(40, 0.5, 8)
+    assert protocol.guarantee.short == PureDP(0.5).short
+    assert protocol.noise.scale == 8 / 0.5
+
+
+@EACH
+def test_promises_name_who_they_bind(name: str) -> None:
+    views = {
+        Central: View.SERVER_OUTPUT,
+        CentralLaplace: View.SERVER_OUTPUT,
+        Local: View.MESSAGE,
+        ShuffledBits: View.SHUFFLED,
+        SplitAndMix: View.SHUFFLED,
+    }
+    protocol = EXAMPLES[name].build(1.0)
+    if type(protocol) is Exact:
+        assert protocol.guarantee is None
+    elif type(protocol) in views:
+        assert protocol.guarantee.view is views[type(protocol)]
+
+
+# Messages, bits, codec
+
+
+@EACH
+def test_messages_fit_into_the_stated_bits(name: str) -> None:
+    protocol = EXAMPLES[name].build(1.0)
+    message = protocol.randomize(1.0)
+    if isinstance(protocol, SplitAndMix):
+        assert len(message) == protocol.shares
+        assert protocol.bits_per_user == protocol.shares * (protocol.modulus - 1).bit_length()
+        assert all(0 <= share < protocol.modulus for share in message)
+    elif isinstance(protocol, ShuffledBits):
+        assert len(message) == protocol.bits_per_user == protocol.precision + protocol.noise_bits
+        assert set(message) <= {0, 1}
+    elif isinstance(message, int):
+        assert 0 <= message < 2**protocol.bits_per_user
+        largest = protocol.modulus - 1 if isinstance(protocol, SecureSum) and not isinstance(protocol, Central) else protocol.precision
+        assert 2 ** (protocol.bits_per_user - 1) <= largest < 2**protocol.bits_per_user
+    else:
+        assert protocol.bits_per_user == pytest.approx((16 * 39 + 4 * 41 + 35) / 21)
+
+
+@settings(max_examples=40, deadline=None)
+@given(precision=st.integers(1, 50), x=st.fractions(0, 1))
+def test_the_codec_only_uses_the_two_neighbouring_levels(precision: int, x: Fraction) -> None:
+    protocol = Exact(5, precision)
+    levels = {protocol.encode(x) for _ in range(8)}  # type: ignore[arg-type]
+    assert levels <= {math.floor(x * precision), math.ceil(x * precision)}
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(precision=st.integers(1, 50), x=st.floats(0, 1))
+def test_the_codec_is_unbiased(precision: int, x: float) -> None:
+    """The vectorised codec, 20,000 rewards at a time, at most 5 standard errors off; the exact one flips a coin of the same bias."""
+    rounded = round_levels(np.full(20_000, x), precision, np.random.default_rng(precision))
+    rest = x * precision - math.floor(x * precision)
+    spread = math.sqrt(rest * (1 - rest) / 20_000)
+    assert abs(rounded.mean() - x * precision) <= 5 * spread + 5e-4
+
+
+def test_the_codec_of_a_device_is_unbiased() -> None:
+    """Unseeded: false-alarm rate 1e-9."""
+    protocol = Exact(5, 7)
+    ups = sum(protocol.encode(0.3) == 3 for _ in range(20_000))  # 0.3 · 7 = 2.1
+    assert stats.binomtest(ups, 20_000, 0.1).pvalue > UNSEEDED
+
+
+@EACH
+@pytest.mark.parametrize("wrong", [-0.01, 1.01, math.nan, math.inf, "1", None, True])
+def test_rewards_outside_the_range_are_refused(name: str, wrong: float) -> None:
+    with pytest.raises(TacitError, match=r"must be a number in \[0, 1\]: rescale or clip it"):
+        EXAMPLES[name].build(1.0).randomize(wrong)
+
+
+@pytest.mark.parametrize("x", [np.float32(0.5), np.float64(0.5), np.int64(1), Fraction(1, 3), 0, 1])
+def test_numbers_of_any_kind_are_rewards(x: float) -> None:
+    """Found: NumPy's integers and single floats were refused as if they were out of range."""
+    assert 0 <= Exact(3, 4).randomize(x) <= 4
+
+
+def test_many_rewards_outside_the_range_are_refused() -> None:
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(TacitError, match="rescale or clip"):
+            round_levels(np.array([0.5, wrong]), 4, np.random.default_rng(0))
+
+
+def test_sums_past_63_bits_do_not_overflow() -> None:
+    levels = Levels(np.arange(100) + 10**9, np.full(100, 10**12))
+    assert levels.total == sum(int(v) * 10**12 for v in levels.values)
+    protocol = SecureSum(10**14, 10**6, DiscreteLaplace(10**6), PureDP(1.0))
+    estimate = protocol.simulate(Levels(np.array([0, 10**6]), np.array([0, 10**14])), np.random.default_rng(0))
+    assert estimate.total == pytest.approx(1e14, abs=100)
+    few = SecureSum(3, 2**61, DiscreteLaplace(1000), PureDP(1.0))
+    assert few.combine([few.modulus - 1] * 3).value == few.modulus - 3
+
+
+def test_paper_noise_of_the_binary_shuffle_is_refused_where_it_is_not_proven() -> None:
+    with pytest.raises(TacitError, match=r"proven for epsilon < 1: use the tight setting"):
+        tkms21_noise(100, ApproximateDP(1.0, 1e-5))
+    bits, bias = tkms21_noise(100, ApproximateDP(0.9, 1e-5))
+    assert bits * 100 >= 96 * math.log(2e5) / 0.81
+    assert bias == Fraction(1, 2)
+    assert tkms21_noise(10**6, ApproximateDP(0.9, 1e-5))[0] == 1
+
+
+def test_noise_bits_calibrated_on_a_grid_are_enough_and_at_most_a_quarter_too_many() -> None:
+    sizes = [1, 3, 15, 18, 19, 617]
+    exact = {n: shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5)) for n in sizes}
+    for n in sizes:
+        bits, bias = shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5), exact=False)
+        protocol = ShuffledBits(n, 1, bits, bias, guarantee=ApproximateDP(1.0, 1e-5))
+        least = exact[n][0] * n * float(exact[n][1] * (1 - exact[n][1]))
+        assert least * 0.999 <= protocol.error(n).variance <= 1.25 * least, n
+        if n < 1000:
+            assert true_delta(protocol, n) <= 1e-5 + ROUNDING
+
+
+def test_moduli_without_room_are_refused_with_one_that_has_it() -> None:
+    with pytest.raises(TacitError, match=r"use at least \d+"):
+        SecureSum(10, 4, DiscreteLaplace(4), PureDP(1.0), modulus=40)
+    with pytest.raises(TacitError, match="room for noise"):
+        paper_modulus(10, 4, math.inf)

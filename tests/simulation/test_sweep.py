@@ -1,0 +1,142 @@
+"""Sweeps: the same records in one process and in several, nothing lost on an interrupt, results as people and programs want them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.checks import TacitError
+from tacit.papers.arms import Problem, Task, simulate
+from tacit.simulation import Result, Sweep, sweep, write_csv
+from tacit.simulation import sweep as module
+
+sweeping = __import__("sys").modules["tacit.simulation.sweep"]
+
+
+class Stops:
+    """A task that is interrupted at one seed; others take a moment."""
+
+    def __init__(self, at: int, seconds: float = 0.0) -> None:
+        self.at, self.seconds = at, seconds
+
+    def __call__(self, seed: int) -> dict[str, Any]:
+        if seed == self.at:
+            raise KeyboardInterrupt
+        time.sleep(self.seconds)
+        return {"seed": seed, "process": os.getpid()}
+
+
+def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
+    path = tmp_path / "log" / "runs.jsonl"
+    result = sweep(Stops(at=3), range(6), workers=1, path=path)
+    assert result.interrupted
+    assert [record["seed"] for record in result.records] == [0, 1, 2]
+    assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2]
+
+
+def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found: a run that ended together with the interrupt, or was under way, was thrown away."""
+    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
+    path = tmp_path / "runs.jsonl"
+    result = sweep(Stops(at=2, seconds=0.2), range(4), workers=2, path=path)
+    assert result.interrupted
+    done = [record["seed"] for record in result.records]
+    assert {0, 1} <= set(done)
+    assert 2 not in done
+    assert sorted(json.loads(line)["seed"] for line in path.read_text().splitlines()) == done
+
+
+def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
+    def fails(seed: int) -> dict[str, Any]:
+        if seed == 1:
+            raise ZeroDivisionError
+        return {"seed": seed}
+
+    path = tmp_path / "runs.jsonl"
+    with pytest.raises(ZeroDivisionError):
+        sweep(fails, range(3), workers=1, path=path)
+    assert len(path.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "private-klucb", "thompson"])
+def test_processes_give_the_same_records_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(name, Problem(4, 5000), rewards="gaussian")
+    alone = sweep(task, range(5), workers=1)
+    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
+    together = sweep(task, range(5), workers=2)
+    assert alone.records == together.records
+    assert [record["seed"] for record in together.records] == list(range(5))
+
+
+def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
+    assert len({record["process"] for record in sweep(Stops(at=-1, seconds=0.05), range(6), workers=2).records}) == 3
+    assert module is not sweeping
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return simulate(Task("private-klucb", Problem(3, 2000), means=(0.2, 0.5, 0.8)), runs=3, seed=5, workers=1)
+
+
+def test_the_summary_has_what_was_asked_for(result: Result) -> None:
+    summary = json.loads(json.dumps(result.summary()))
+    for key in (
+        "algorithm",
+        "horizon",
+        "regret_mean",
+        "regret_sem",
+        "time_average_regret",
+        "guarantee",
+        "bits_per_user",
+        "seconds",
+        "runs",
+    ):
+        assert key in summary
+    assert summary["algorithm"] == "private-klucb"
+    finals = [run["final_regret"] for run in summary["runs"]]
+    assert [run["seed"] for run in summary["runs"]] == [5, 6, 7]
+    assert summary["regret_mean"] == pytest.approx(sum(finals) / 3)
+    assert summary["time_average_regret"] == pytest.approx(sum(finals) / 3 / 2000)
+    assert "(1, 0)-DP" in summary["guarantee"]
+    assert summary["configuration"]["means"] == [0.2, 0.5, 0.8]
+    assert summary["configuration"]["first_seed"] == 5
+    assert not summary["interrupted"]
+
+
+def test_tables_are_tidy(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "regret.csv"
+    write_csv(path, result.rows())
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * len(result.checkpoints)
+    assert {"algorithm", "seed", "round", "regret", "epsilon", "arms", "horizon", "growth", "setting", "rewards"} <= set(rows[0])
+    assert {row["seed"] for row in rows} == {"5", "6", "7"}
+    assert json.loads(rows[0]["means"]) == [0.2, 0.5, 0.8]
+    last = [float(row["regret"]) for row in rows if row["round"] == "2000"]
+    assert sum(last) / 3 == pytest.approx(result.regret_mean)
+    assert list(path.parent.iterdir()) == [path]
+    with pytest.raises(TacitError, match="nothing to write"):
+        write_csv(path, [])
+
+
+def test_no_finished_run_is_an_error() -> None:
+    with pytest.raises(TacitError, match="no run was finished"):
+        Result("x", 1, {}, "", Sweep([], 0.0, True))
+
+
+def test_standard_errors_by_hand() -> None:
+    records = [{"seed": s, "checkpoints": [1, 2], "regret": [0.0, float(r)]} for s, r in enumerate((1, 2, 6))]
+    result = Result("x", 2, {}, "", Sweep(records, 0.0, False))
+    assert result.regret_mean == 3
+    assert result.regret_sem == pytest.approx((((4 + 1 + 9) / 2) / 3) ** 0.5)
+    mean, sem = result.curve()
+    assert mean.tolist() == [0, 3]
+    assert sem[1] == pytest.approx(result.regret_sem)
+    assert Result("x", 2, {}, "", Sweep(records[:1], 0.0, False)).regret_sem == 0
