@@ -16,7 +16,7 @@ import numpy as np
 from tacit.bandits import Doubling, Learner
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.environments import Bernoulli, Beta, ClippedGaussian, Environment, instance_means
-from tacit.privacy import Guarantee
+from tacit.privacy import Guarantee, reporting_condition
 from tacit.protocols.contract import SumProtocol
 from tacit.simulation import Result, checkpoints_for, run, sweep
 
@@ -103,6 +103,8 @@ def assemble(name: str, problem: Problem) -> Assembly:
     if name not in BUILDERS:
         raise TacitError(f"algorithm is {name!r}; known multi-armed bandits are {', '.join(sorted(BUILDERS))} (see: tacit algorithms)")
     assembly = BUILDERS[name](problem)
+    if problem.dropout and assembly.guarantee is not None:
+        assembly = replace(assembly, guarantee=replace(assembly.guarantee, condition=reporting_condition(problem.dropout)))
     return replace(assembly, learner=_anytime(assembly.learner)) if problem.anytime else assembly
 
 

@@ -16,7 +16,7 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.dropout import SharedNoise, dropout_loss, guaranteed_reports, share_noise
+from tacit.privacy.dropout import SharedNoise, dropout_loss, guaranteed_reports, reporting_condition, share_noise
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import (
     ORDERS,
@@ -68,6 +68,7 @@ __all__ = [
     "linf_loss",
     "privacy_loss",
     "renyi_divergence",
+    "reporting_condition",
     "returning_user",
     "share_noise",
     "skellam_renyi",

@@ -32,6 +32,22 @@ def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> 
     return math.ceil((1 - lost) * count)
 
 
+def reporting_condition(dropout: Number = 0, corrupt: Number = 0) -> str:
+    """What a guarantee rests on when shares are made for fewer than all: a clause to print with it.
+
+    >>> reporting_condition(0.2)
+    'shares are made for 80% of a batch, and a batch with fewer reports is not opened'
+    >>> reporting_condition(0.1, 0.1)
+    'shares are made for 80% of a batch, a batch with fewer than 90% of its reports is not opened, and at most 10% may be corrupt'
+    """
+    lost, wrong = Fraction(_decimal(dropout)), Fraction(_decimal(corrupt))
+    share = f"{float((1 - lost - wrong) * 100):.4g}% of a batch"
+    if not wrong:
+        return f"shares are made for {share}, and a batch with fewer reports is not opened"
+    arrived = f"a batch with fewer than {float((1 - lost) * 100):.4g}% of its reports is not opened"
+    return f"shares are made for {share}, {arrived}, and at most {float(wrong * 100):.4g}% may be corrupt"
+
+
 def _decimal(value: Number) -> Number:
     """0.1 as one tenth, as people mean it, so that 10% of 10 is 1 and not a little more."""
     return Fraction(str(value)) if isinstance(value, float) and math.isfinite(value) else value

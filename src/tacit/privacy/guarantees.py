@@ -45,6 +45,7 @@ class Guarantee(ABC):
 
     neighbours: Neighbours = field(default=Neighbours.REPLACE_ONE, kw_only=True)
     view: View = field(default=View.OPENED_SUM, kw_only=True)
+    condition: str = field(default="", kw_only=True, compare=False)  # when it holds, if not always; printed with it
 
     @abstractmethod
     def delta_at(self, epsilon: float) -> float:
@@ -68,7 +69,8 @@ class Guarantee(ABC):
         """What it means, as the end of a sentence."""
 
     def __str__(self) -> str:
-        return f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}."
+        sentence = f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}"
+        return f"{sentence}; {self.condition}." if self.condition else f"{sentence}."
 
     def to_approximate(self, delta: float) -> ApproximateDP:
         """The (ε, δ) guarantee that this one implies."""

@@ -8,6 +8,7 @@ is computed, not bounded.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.noise.chernoff import tail_bound
 from tacit.noise.law import COARSE, tail_bounds
 from tacit.noise.table import wrap_probability
-from tacit.privacy import Guarantee, guaranteed_reports
+from tacit.privacy import Guarantee, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
 
 MISREAD = 1e-9  # default probability that a batch wraps around its modulus
@@ -54,6 +55,8 @@ class SecureSum(SumProtocol):
         self.guarantee = guarantee
         honest = guaranteed_reports(self.users, dropout, corrupt)
         self.minimum = guaranteed_reports(self.users, dropout)
+        if self.minimum < self.users or honest < self.minimum:
+            self.guarantee = replace(guarantee, condition=reporting_condition(dropout, corrupt))
         self.law = law
         self.share = share if share is not None else law.share(honest)
         self._laws = {honest: law}

@@ -7,6 +7,7 @@ Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7 the genera
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from tacit.checks import Number, TacitError, integer
 from tacit.noise import Binomial
-from tacit.privacy import ApproximateDP, Guarantee, calibrate, guaranteed_reports
+from tacit.privacy import ApproximateDP, Guarantee, calibrate, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
 
 
@@ -35,7 +36,7 @@ class ShuffledBits(SumProtocol):
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
         self.bias = Fraction(bias)
-        self.guarantee = guarantee
+        self.guarantee = replace(guarantee, condition=reporting_condition(dropout)) if dropout else guarantee
         self.minimum = guaranteed_reports(self.users, dropout)
         self.bits_per_user = self.precision + self.noise_bits
 
