@@ -137,6 +137,14 @@ def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
 
 
 @pytest.mark.slow
+def test_regret_stands_in_the_order_of_figure_2a() -> None:
+    """The same users and the same noise but for its scale, so that one pair of runs tells."""
+    settings = {"epsilon": 1e-3, "delta": 1e-4, "runs": 1, "setting": "paper"}
+    silo, shuffled = (simulate(name, **settings).regret_mean for name in ("ldp-fedlinucb", "sdp-fedlinucb"))  # type: ignore[arg-type]
+    assert shuffled < silo
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lazy", [False, True])
 def test_group_regret_per_round_is_at_most_point_eight(lazy: bool) -> None:
     result = simulate("secagg-fedlinucb", silos=20, horizon=2000, epsilon=0.2, delta=0.1, runs=5, lazy=lazy)

@@ -8,7 +8,7 @@ and ε halved between the two streams. Whatever the setting, the guarantee is co
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tacit.bandits import statistics
@@ -88,8 +88,10 @@ class Problem:
         return statistics.joint_sensitivity(self.dimension)
 
     def guarantee_of(self, protocol: PrefixSums) -> ApproximateDP:
-        """What a protocol gives to a user who returns as often as is allowed for."""
-        return protocol.guarantee(self.delta, batches=self.visits, times=self.visits_per_batch)
+        """What a protocol gives to a user who returns as often as is allowed for; the target itself where that was checked to hold."""
+        found = protocol.guarantee(self.delta, batches=self.visits, times=self.visits_per_batch)
+        met = protocol.loss(self.visits, self.visits_per_batch).delta(self.epsilon) <= self.delta
+        return replace(found, epsilon=min(found.epsilon, self.epsilon)) if met else found
 
     def tree(self, sigma: float, trust: Literal["silo", "shuffle"], noise: Literal["gaussian", "binomial"], scale: int = 1) -> PrefixSums:
         """The binary tree with this noise in every node."""
