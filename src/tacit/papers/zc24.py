@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -162,6 +162,7 @@ def simulate(
     confidence: float = 0.01,
     visits: int = 1,
     visits_per_batch: int = 1,
+    noise: Literal["discrete-gaussian", "skellam"] = "discrete-gaussian",
     deviation: float = 0.25,
     data: Path | Silos | None = None,
     field: Field = "title",
@@ -179,7 +180,8 @@ def simulate(
         silos, dimension = recorded.silos, recorded.dimension
     count = 100 if silos is None else integer("silos", silos, at_least=1)
     rounds = integer("horizon", horizon, at_least=1)
-    problem = Problem(count, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence, visits, visits_per_batch)
+    returning = (visits, visits_per_batch)
+    problem = Problem(count, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence, *returning, noise)
     task = Task.of(name, problem, recorded, deviation)
     first = integer("seed", seed, at_least=0)
     done = sweep(task, range(first, first + integer("runs", runs, at_least=1)), label=name, progress=progress, workers=workers, path=log)
