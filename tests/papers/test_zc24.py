@@ -56,6 +56,15 @@ def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_mechan
     assert 19 * float(protocol.share.variance) == pytest.approx((protocol.sigma * protocol.scale) ** 2)
 
 
+def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
+    gaussian, skellam = (secagg_fedlinucb(replace(ISSUE, noise=noise)).protocol for noise in ("discrete-gaussian", "skellam"))
+    assert gaussian.row_variance < skellam.row_variance < 1.02 * gaussian.row_variance
+    assert skellam.guarantee(0.1).epsilon <= 0.2 + 1e-6
+    settings = {"silos": 10, "horizon": 300, "runs": 1, "epsilon": 5.0}
+    one, other = (simulate("secagg-fedlinucb", noise=noise, **settings).regret_mean for noise in ("discrete-gaussian", "skellam"))  # type: ignore[arg-type]
+    assert one == pytest.approx(other, rel=0.2)
+
+
 def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
     mechanism = ldp_fedlinucb(Problem(epsilon=1.0, delta=1e-5, setting="paper"))
     assert mechanism.protocol.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
@@ -134,6 +143,14 @@ def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
     assert by_epsilon == sorted(by_epsilon, reverse=True)
     by_delta = [simulate("ldp-fedlinucb", epsilon=5.0, delta=d, **settings).regret_mean for d in (0.001, 0.01, 0.1)]  # type: ignore[arg-type]
     assert by_delta == sorted(by_delta, reverse=True)
+
+
+@pytest.mark.slow
+def test_regret_stands_in_the_order_of_figure_2a() -> None:
+    """The same users and the same noise but for its scale, so that one pair of runs tells."""
+    settings = {"epsilon": 1e-3, "delta": 1e-4, "runs": 1, "setting": "paper"}
+    silo, shuffled = (simulate(name, **settings).regret_mean for name in ("ldp-fedlinucb", "sdp-fedlinucb"))  # type: ignore[arg-type]
+    assert shuffled < silo
 
 
 @pytest.mark.slow

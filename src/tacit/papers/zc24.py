@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -147,7 +147,7 @@ class Task:
 def simulate(
     name: str,
     *,
-    silos: int = 100,
+    silos: int | None = None,
     dimension: int = 10,
     actions: int = 100,
     sync: int = 25,
@@ -162,22 +162,26 @@ def simulate(
     confidence: float = 0.01,
     visits: int = 1,
     visits_per_batch: int = 1,
+    noise: Literal["discrete-gaussian", "skellam"] = "discrete-gaussian",
     deviation: float = 0.25,
     data: Path | Silos | None = None,
     field: Field = "title",
     workers: int | None = None,
     log: Path | None = None,
 ) -> Result:
-    """Runs a federated algorithm over seeds, on ZC24's synthetic instance or on an MSLR-WEB10K file (`data`: sets silos and dimension).
+    """Runs a federated algorithm over seeds, on ZC24's synthetic instance or on an MSLR-WEB10K file (`data`: sets the dimension).
 
-    `communication` is the number of bits that all silos send up in a run, `bits_per_user` the same per user, `clipped` the part of rewards
-    that had to be cut to [0, 1], `repairs` how many released Gram matrices were not positive definite.
+    `silos` are 100 by default, 10 on recorded data. `communication` is the number of bits that all silos send up in a run,
+    `bits_per_user` the same per user, `clipped` the part of rewards that had to be cut to [0, 1], `repairs` how many released Gram
+    matrices were not positive definite.
     """
-    recorded = read_ranking(data, field=field, silos=min(silos, 10)) if isinstance(data, Path) else data
+    recorded = read_ranking(data, field=field, silos=silos or 10) if isinstance(data, Path) else data
     if recorded is not None:
         silos, dimension = recorded.silos, recorded.dimension
+    count = 100 if silos is None else integer("silos", silos, at_least=1)
     rounds = integer("horizon", horizon, at_least=1)
-    problem = Problem(silos, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence, visits, visits_per_batch)
+    returning = (visits, visits_per_batch)
+    problem = Problem(count, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence, *returning, noise)
     task = Task.of(name, problem, recorded, deviation)
     first = integer("seed", seed, at_least=0)
     done = sweep(task, range(first, first + integer("runs", runs, at_least=1)), label=name, progress=progress, workers=workers, path=log)

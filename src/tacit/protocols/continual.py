@@ -79,8 +79,8 @@ class PrefixSums:
             largest = self.people * float(self.shape.right.sum(axis=1).max()) * self.scale
             if not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1) or not largest < EXACT_IN_DOUBLES:
                 raise TacitError(
-                    f"sums of {self.silos} numbers up to {largest:.3g} do not fit a modulus of {MODULUS_BITS} bits, or one of them a double: "
-                    f"use a coarser scale than {self.scale}"
+                    f"sums of {self.silos} numbers up to {largest:.3g} do not fit a modulus of {MODULUS_BITS} bits, or one of them a "
+                    f"double: use a coarser scale than {self.scale}"
                 )
 
     @property
