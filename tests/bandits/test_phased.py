@@ -38,7 +38,7 @@ def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
 
 def drive(learner: PhasedElimination, theta: Floats, rng: np.random.Generator, variance: float = 0.0, limit: int = 1000) -> list[Phase]:
     """Plays up to `limit` phases with Gaussian errors of exactly the variance that the learner is told."""
-    phases = []
+    phases: list[Phase] = []
     while len(phases) < limit and (phase := learner.propose()) is not None:
         phases.append(phase)
         if phase.opened:

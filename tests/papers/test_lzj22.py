@@ -34,7 +34,7 @@ def clearly_below(one: Result, other: Result, deviations: float = 3.0) -> bool:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_named_algorithm_runs_and_reports(name: str) -> None:
-    options = {"fixed_clients": 20} if name == "dpe-fixed" else {}
+    options: dict[str, Any] = {"fixed_clients": 20} if name == "dpe-fixed" else {}
     result = simulate(name, runs=2, **SMALL, **options)
     summary = result.summary()
     assert summary["algorithm"] == name

@@ -233,7 +233,8 @@ def _collect_sums(
     settings: Configuration, environment: SharedParameter, phase: Phase, rng: np.random.Generator
 ) -> tuple[VectorEstimate, list[VectorProtocol]]:
     """One private sum per action; whoever plays reports a reward of ±B. Widths of the paper are about sums, not means."""
-    parts, protocols, stated = [], [], 0.0
+    parts, stated = [], 0.0
+    protocols: list[VectorProtocol] = []
     for plays, ups in zip(phase.plays.tolist(), environment.successes(phase.support, phase.plays, rng).tolist(), strict=True):
         protocol = settings.protocol(plays, 1)
         if isinstance(protocol, LevelProtocol):
