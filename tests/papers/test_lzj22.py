@@ -195,7 +195,7 @@ def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
 
 def test_matching_sends_no_more_than_growing_numbers_do() -> None:
     configuration = Configuration("dpe-fixed", 5, 60, horizon=20_000, setting="paper")
-    clients = matching_clients(configuration, seed=0, pilots=2)
+    clients = matching_clients(configuration, seed=0, pilots=2, workers=1)
     fixed = np.mean(
         [Task(Configuration("dpe-fixed", 5, 60, horizon=20_000, setting="paper", fixed_clients=clients), (1,))(s)["reals"] for s in (0, 1)]
     )
