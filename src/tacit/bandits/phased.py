@@ -320,7 +320,7 @@ class SingleElimination(PhasedElimination):
 
     def _paper_width(self, phase: Phase, stated: float) -> float:
         """(√(2d/h) + 2dσ√s/h) · √(2 ln(kT)), σ the standard deviation in a sum (LZJ22 equation 54, Table 4)."""
-        d = self.actions.shape[1]
+        d = int(self.actions.shape[1])
         noise = 2 * d * stated * math.sqrt(len(phase.support)) / phase.length
         return (math.sqrt(2 * d / phase.length) + noise) * math.sqrt(2 * math.log(len(self.actions) * self.horizon))
 

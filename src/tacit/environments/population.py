@@ -59,7 +59,7 @@ class Population:
 
     >>> plane = Population(np.eye(2), np.array([0.5, 0.2]), client_std=0.1, reward_std=0.2, bound=1.0)
     >>> plane.total(np.array([0, 1]), np.array([3, 1]), 1000, np.random.default_rng(0)).round(1)
-    array([496.7, 186.4])
+    array([505. , 198.2])
     """
 
     actions: Floats

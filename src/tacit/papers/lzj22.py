@@ -29,6 +29,7 @@ Trust = Literal["none", "central", "local", "shuffle", "secagg"]
 Floats = npt.NDArray[np.float64]
 
 ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway
+MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
 EXTRAS = ("bits_per_user", "communication", "reals", "clients", "phases", "active", "best_kept")
 
 
@@ -233,7 +234,8 @@ def _collect_sums(
     settings: Configuration, environment: SharedParameter, phase: Phase, rng: np.random.Generator
 ) -> tuple[VectorEstimate, list[VectorProtocol]]:
     """One private sum per action; whoever plays reports a reward of ±B. Widths of the paper are about sums, not means."""
-    parts, protocols, stated = [], [], 0.0
+    parts, stated = [], 0.0
+    protocols: list[VectorProtocol] = []
     for plays, ups in zip(phase.plays.tolist(), environment.successes(phase.support, phase.plays, rng).tolist(), strict=True):
         protocol = settings.protocol(plays, 1)
         if isinstance(protocol, LevelProtocol):
@@ -321,18 +323,18 @@ def simulate(
     count, first = integer("runs", runs, at_least=1), integer("seed", seed, at_least=0)
     checkpoints = checkpoints_for(configuration.horizon)
     if configuration.named.fixed and fixed_clients is None:
-        configuration = replace(configuration, fixed_clients=matching_clients(configuration, first))
+        configuration = replace(configuration, fixed_clients=matching_clients(configuration, first, min(count, MOST_PILOTS), workers))
     done = sweep(Task(configuration, checkpoints), range(first, first + count), label=name, progress=progress, workers=workers)
     weakest = max(done.records, key=lambda record: record["true_guarantee"], default={"guarantee": ""})
     return Result(name, configuration.horizon, asdict(configuration), weakest["guarantee"], done, EXTRAS)
 
 
-def matching_clients(configuration: Configuration, seed: int, pilots: int = 6) -> int:
-    """The largest fixed number of clients per phase at which dpe-fixed sends no more numbers than dpe, on pilot seeds; to a twentieth."""
+def matching_clients(configuration: Configuration, seed: int, pilots: int, workers: int | None = None) -> int:
+    """The largest fixed number of clients per phase at which dpe-fixed sends no more numbers than dpe, on these seeds; to a twentieth."""
 
     def sent(settings: Configuration) -> float:
-        task = Task(settings, (configuration.horizon,))
-        return float(np.mean([task(seed + index)["reals"] for index in range(pilots)]))
+        done = sweep(Task(settings, (configuration.horizon,)), range(seed, seed + pilots), workers=workers)
+        return float(np.mean([record["reals"] for record in done.records]))
 
     wanted = sent(replace(configuration, algorithm="dpe", fixed_clients=None))
     low, high = 1, 64

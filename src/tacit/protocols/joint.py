@@ -123,11 +123,14 @@ def _least(make: Callable[[float], NoiseLaw], start: float, levels: int, coordin
     def enough(std: float) -> bool:
         return joint_epsilon(make(std), levels, coordinates, target.delta) <= target.epsilon
 
-    low, high, factor = start / CLOSE, start, CLOSE
+    low = high = start
+    factor = CLOSE
     while not enough(high):
         low, high, factor = high, high * factor, factor * factor
         if high > 1e6 * start:
             raise _too_much("noise", target)
+    while low == high or enough(low):
+        low, high, factor = low / factor, low, factor * factor
     while high > low * CLOSE * 1.0001:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)

@@ -197,7 +197,8 @@ class Central(RealProtocol):
         if isinstance(self.law, Gaussian):
             return OpenedVector(total + np.array([source.gauss(0.0, self.law.sigma) for _ in total]), len(messages))
         rounded = np.array([math.floor(value / self.unit + source.random()) for value in total])
-        return OpenedVector((rounded + self.law.draw(self.coordinates)) * self.unit, len(messages))
+        noisy = (rounded + self.law.draw(self.coordinates)).astype(float)
+        return OpenedVector(noisy * self.unit, len(messages))
 
     def analyze(self, opened: OpenedVector) -> VectorEstimate:
         """The published sums, divided."""
@@ -244,7 +245,7 @@ class Local(RealProtocol):
             noise = [source.gauss(0.0, self.law.sigma) for _ in range(self.coordinates)]
         else:
             noise = [source.expovariate(1 / self.law.scale) - source.expovariate(1 / self.law.scale) for _ in range(self.coordinates)]
-        return self.check(vector) + np.array(noise)
+        return np.asarray(self.check(vector) + np.array(noise))
 
     def combine(self, messages: Sequence[Any]) -> OpenedVector:
         """The sum."""

@@ -1,0 +1,198 @@
+"""Phased elimination: schedules, widths, what survives, and that a state can be stored at any time."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tacit.bandits.directions import Evidence, PhaseEvidence
+from tacit.bandits.phased import DistributedElimination, Phase, PhasedElimination, SingleElimination
+from tacit.checks import TacitError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """An estimate: means with an error of known sub-Gaussian variance."""
+
+    means: Floats
+    proxies: Floats
+    reaches: Floats
+    stated: float
+
+
+def estimate(means: Floats, variance: float = 0.0, reach: float = math.inf) -> Means:
+    return Means(means, np.full(len(means), variance), np.full(len(means), reach), math.sqrt(variance))
+
+
+def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
+    table = np.random.default_rng(seed).standard_normal((actions, dimension))
+    return np.asarray(table / np.linalg.norm(table, axis=1)[:, None])
+
+
+def drive(learner: PhasedElimination, theta: Floats, rng: np.random.Generator, variance: float = 0.0, limit: int = 1000) -> list[Phase]:
+    """Plays up to `limit` phases with Gaussian errors of exactly the variance that the learner is told."""
+    phases: list[Phase] = []
+    while len(phases) < limit and (phase := learner.propose()) is not None:
+        phases.append(phase)
+        if phase.opened:
+            size = len(phase.support)
+            spread = learner._variances(phase)
+            shift = math.sqrt(learner._client_variance(phase)) * rng.standard_normal(len(theta))
+            means = learner.actions[phase.support] @ (theta + shift) + np.sqrt(spread + variance) * rng.standard_normal(size)
+            learner.observe(phase, estimate(means, variance))
+        else:
+            learner.skip(phase)
+    return phases
+
+
+@pytest.mark.parametrize("setting", ["tight", "paper"])
+def test_phases_fill_the_horizon_exactly(setting: str) -> None:
+    table = sphere(50, 4)
+    for learner in (DistributedElimination(table, 12_345, setting=setting), SingleElimination(table, 12_345, setting=setting)):
+        phases = drive(learner, 0.5 * table[0], np.random.default_rng(0))
+        assert sum(phase.rounds for phase in phases) == 12_345
+        assert learner.propose() is None
+
+
+def test_clients_grow_as_the_paper_says() -> None:
+    learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, setting="paper")
+    phases = drive(learner, np.zeros(4), np.random.default_rng(0))
+    opened = [phase for phase in phases if phase.opened]
+    assert [phase.clients for phase in opened] == [math.ceil(2 ** (0.8 * number)) for number in range(1, len(opened) + 1)]
+    assert [phase.length for phase in opened] == [2.0**number for number in range(1, len(opened) + 1)]
+    assert learner.scheduled_clients() >= sum(phase.clients for phase in opened)
+
+
+def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
+    assert SingleElimination(sphere(100, 20), 10_000).length(1) == 103
+
+
+def test_the_printed_widths() -> None:
+    learner = DistributedElimination(sphere(1000, 20), 10**6, setting="paper")
+    phase = Phase(8, 256.0, np.arange(3), np.full(3, 86), 85)
+    expected = (math.sqrt(40 / (85 * 256)) + 0.1 / math.sqrt(85) + 2 * 0.01 * math.sqrt(103 * 20)) * math.sqrt(2 * math.log(1e9))
+    assert learner._paper_width(phase, 0.01) == pytest.approx(expected)
+    single = SingleElimination(sphere(1000, 20), 10**6, setting="paper")
+    expected = (math.sqrt(40 / 256) + 2 * 20 * 0.5 * math.sqrt(3) / 256) * math.sqrt(2 * math.log(1e9))
+    assert single._paper_width(phase, 0.5) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
+def test_a_clear_winner_is_found(kind: type[PhasedElimination]) -> None:
+    table = sphere(200, 5)
+    learner = kind(table, 200_000)
+    drive(learner, 0.9 * table[7], np.random.default_rng(3))
+    assert 7 in learner.active
+    assert learner.best() == 7
+    assert len(learner.active) < 5
+
+
+@pytest.mark.parametrize("setting", ["tight", "paper"])
+@pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
+def test_a_state_stored_as_json_goes_on_the_same(kind: type[PhasedElimination], setting: str) -> None:
+    table = sphere(60, 4)
+    learner = kind(table, 50_000, setting=setting)
+    drive(learner, 0.8 * table[3], np.random.default_rng(1), variance=0.01, limit=7)
+    copy = PhasedElimination.from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert type(copy) is kind
+    one = drive(learner, 0.8 * table[3], np.random.default_rng(2), variance=0.01)
+    other = drive(copy, 0.8 * table[3], np.random.default_rng(2), variance=0.01)
+    assert [phase.plays.tolist() for phase in one] == [phase.plays.tolist() for phase in other]
+    assert learner.active == copy.active
+    assert learner.best() == copy.best()
+
+
+def test_actions_that_do_not_span_the_space() -> None:
+    table = np.hstack([sphere(80, 3), np.zeros((80, 2))])
+    learner = DistributedElimination(table, 100_000)
+    drive(learner, np.array([*(0.8 * table[5, :3]), 0.3, -0.2]), np.random.default_rng(0))
+    assert learner.best() == 5
+
+
+def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() -> None:
+    """Ville's inequality: over phases whose precision depends on what was seen, at most a share p. Alarm rate below 1e-4."""
+    runs, confidence = 1500, 0.2
+    rng = np.random.default_rng(5)
+    evidence = Evidence(2, 1, 1.0, confidence)
+    assert evidence.level == pytest.approx(math.log(24 / confidence))
+    broken = 0
+    for _ in range(runs):
+        evidence.phases = []
+        variance, failed = 1.0, False
+        for _ in range(6):
+            error = math.sqrt(variance) * rng.standard_normal()
+            evidence.phases.append(PhaseEvidence(np.array([error]), np.array([[variance]]), math.inf))
+            gain, width = evidence.compare(np.array([[1.0]]))
+            failed |= bool(gain[0] > width[0])
+            variance *= 0.2 if gain[0] > 0 else 0.9  # the next phase is as good as the luck so far
+        broken += failed
+    assert broken / runs <= confidence / 24 * 4
+
+
+def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None:
+    evidence = Evidence(2, 2, 1.0, 0.05)
+    evidence.phases = [PhaseEvidence(np.zeros(2), np.diag([1e-2, 1e-4]), math.inf)]
+    _, widths = evidence.compare(np.eye(2))
+    best = np.sqrt(2 * evidence.level * np.array([1e-2, 1e-4]))
+    assert (widths >= best * (1 - 1e-9)).all()
+    assert (widths <= 1.07 * best).all()
+
+
+def test_noise_without_gaussian_tails_widens() -> None:
+    evidence = Evidence(2, 1, 1.0, 0.05)
+    evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), 1.0)]
+    _, capped = evidence.compare(np.eye(1))
+    evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), math.inf)]
+    _, free = evidence.compare(np.eye(1))
+    assert capped[0] > 1.5 * free[0]
+
+
+def test_the_best_action_is_dropped_in_at_most_a_share_of_runs() -> None:
+    """Errors exactly as declared, neighbours close to the best: 60 runs at β = 0.2."""
+    table = np.array([[math.cos(angle), math.sin(angle)] for angle in np.linspace(-0.6, 0.6, 25)])
+    dropped = 0
+    for seed in range(60):
+        learner = DistributedElimination(table, 20_000, confidence=0.2)
+        drive(learner, np.array([0.9, 0.0]), np.random.default_rng(seed), variance=0.001)
+        dropped += 12 not in learner.active
+        assert len(learner.active) < 25
+    assert dropped <= 0.2 * 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"alpha": 100.0}, "alpha"),
+        ({"fixed_clients": 0}, "without clients"),
+        ({"client_std": -1.0}, "client_std"),
+        ({"bound": 0}, "bound"),
+        ({"confidence": 0}, "confidence"),
+        ({"setting": "loose"}, "setting"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(TacitError, match=message):
+        DistributedElimination(np.eye(3), 1000, **arguments)  # type: ignore[arg-type]
+
+
+def test_phases_are_taken_in_turn() -> None:
+    learner = DistributedElimination(np.eye(3), 1000)
+    phase = learner.propose()
+    assert phase is not None
+    assert learner.propose() is phase
+    with pytest.raises(TacitError, match="2 means"):
+        learner.observe(phase, estimate(np.zeros(2)))
+    learner.observe(phase, estimate(np.zeros(3)))
+    with pytest.raises(TacitError, match="not the one"):
+        learner.observe(phase, estimate(np.zeros(3)))
+    with pytest.raises(TacitError, match="unknown"):
+        PhasedElimination.from_dict({"kind": "Learner"})

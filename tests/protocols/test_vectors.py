@@ -1,0 +1,226 @@
+"""Vector sums: guarantees from the law of what is opened, both paths of every protocol, refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import ks_2samp
+
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
+from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, View
+from tacit.protocols.joint import binomial_noise, gaussian_noise, joint_epsilon, shared_gaussian_noise, skellam_noise
+from tacit.protocols.levels import LevelProtocol, SecureVector, ShuffledVector
+from tacit.protocols.vectors import Central, Local, Plain, RealProtocol, VectorEstimate, VectorProtocol, noise_proxy
+
+TEN = ApproximateDP(10.0, 0.25)
+ONE = ApproximateDP(1.0, 1e-3)
+VECTORS = np.array([[0.5, -0.2, 1.0], [-1.0, 0.3, 0.1], [0.7, 0.7, -0.4], [0.0, 1.0, 0.9], [0.2, -0.6, 0.3], [-0.3, 0.4, -1.0]])
+
+
+def joint_delta(law: NoiseLaw, shifts: tuple[int, ...], epsilon: float) -> float:
+    """Σ (P - e^ε Q)⁺ over the full joint law of independent noise in each coordinate: brute force."""
+    first, last = law.window(-60.0)
+    points = np.arange(first, last + 1)
+    log_p, log_q = np.zeros(()), np.zeros(())
+    for shift in shifts:
+        log_p = np.add.outer(log_p, law.log_pmf(points))
+        log_q = np.add.outer(log_q, law.log_pmf(points + shift))
+    with np.errstate(over="ignore"):
+        return float(np.maximum(0.0, np.exp(log_p) - np.exp(epsilon + log_q)).sum())
+
+
+LAWS: dict[str, Callable[[ApproximateDP], NoiseLaw]] = {
+    "discrete-gaussian": lambda target: gaussian_noise(4, 2, target),
+    "skellam": lambda target: skellam_noise(4, 2, target),
+    "binomial": lambda target: Binomial(50 * binomial_noise(4, 2, target, 50)[0], binomial_noise(4, 2, target, 50)[1]),
+}
+
+
+def halved(law: NoiseLaw) -> NoiseLaw:
+    """The same kind of noise with half the variance."""
+    match law:
+        case DiscreteGaussian():
+            return DiscreteGaussian(float(law.sigma) / math.sqrt(2))
+        case Skellam():
+            return Skellam(float(law.variance) / 2)
+        case Binomial():
+            return Binomial(law.n // 2, law.p)
+    raise AssertionError(law)
+
+
+@pytest.mark.parametrize("target", [TEN, ONE])
+@pytest.mark.parametrize("kind", LAWS)
+def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(kind: str, target: ApproximateDP) -> None:
+    law = LAWS[kind](target)
+    movements = ((4, 4), (-4, 4), (4, -4), (-4, -4), (4, 0), (3, 4))
+    worst = max(joint_delta(law, shifts, target.epsilon) for shifts in movements)
+    assert worst <= target.delta * (1 + 1e-9)
+    assert worst >= 0.8 * target.delta  # little to spare
+    assert max(joint_delta(halved(law), shifts, target.epsilon) for shifts in movements) > 1.1 * target.delta
+
+
+@pytest.mark.parametrize("coordinates", [1, 2, 7, 33])
+@pytest.mark.parametrize("target", [TEN, ONE, ApproximateDP(0.2, 1e-6)])
+def test_calibrated_noise_meets_the_target_jointly(target: ApproximateDP, coordinates: int) -> None:
+    bits, bias = binomial_noise(6, coordinates, target, 64)
+    for law in (gaussian_noise(256, coordinates, target), skellam_noise(16, coordinates, target), Binomial(64 * bits, bias)):
+        levels = {DiscreteGaussian: 256, Skellam: 16, Binomial: 6}[type(law)]
+        assert joint_epsilon(law, levels, coordinates, target.delta) <= target.epsilon
+        assert joint_epsilon(halved(law), levels, coordinates, target.delta) > 1.02 * target.epsilon
+
+
+def test_the_sum_of_coordinates_carries_the_joint_loss_of_discrete_gaussians() -> None:
+    law = DiscreteGaussian(3.0)
+    epsilon = joint_epsilon(law, 4, 2, 0.01)
+    assert joint_delta(law, (4, 4), epsilon) == pytest.approx(0.01, rel=1e-6)
+
+
+def test_the_papers_noise_says_what_it_truly_gives() -> None:
+    for protocol in (Central(50, 30, 1.0, TEN, setting="paper"), Local(50, 30, 1.0, TEN, setting="paper")):
+        assert isinstance(protocol.law, Gaussian)
+        sigma = 2 * math.sqrt(30) * math.sqrt(2 * math.log(5)) / 10
+        assert protocol.law.sigma == pytest.approx(sigma)
+        assert isinstance(protocol.guarantee, ApproximateDP)
+        assert protocol.guarantee.delta == pytest.approx(GaussianLoss(sigma, 2 * math.sqrt(30)).delta(10.0))
+        assert round(protocol.guarantee.delta, 3) == 0.789
+    shuffled = ShuffledVector(50, 30, 1.0, TEN, setting="paper")
+    assert isinstance(shuffled.guarantee, ApproximateDP)
+    assert shuffled.guarantee.epsilon < 1.0  # asked for 10: 18√ln(2/δ) too careful
+
+
+def test_tight_local_noise_is_the_exact_gaussian() -> None:
+    law = Local(50, 30, 2.0, TEN).law
+    assert law.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
+
+
+def test_views_and_guarantees() -> None:
+    assert Plain(5, 2, 1.0).guarantee is None
+    expected = {Central: View.SERVER_OUTPUT, Local: View.MESSAGE, ShuffledVector: View.SHUFFLED, SecureVector: View.OPENED_SUM}
+    for kind, view in expected.items():
+        protocol = kind(5, 2, 1.0, ONE)
+        assert isinstance(protocol, VectorProtocol)
+        assert protocol.guarantee == ONE.at(view=view)
+        assert "average reward" in protocol.secret
+
+
+def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
+    central = Central(10, 3, 1.0, PureDP(2.0))
+    assert central.law == DiscreteLaplace(1024 * 3 / 2.0)
+    assert joint_epsilon(DiscreteLaplace(1024 * 3 / 2.0), 1024, 3, 0.0) == pytest.approx(2.0)
+    assert Local(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
+    secure = SecureVector(10, 3, 1.0, PureDP(2.0), precision=4)
+    points = np.arange(-30, 31)
+    assert secure.noise(10).pmf(points) == pytest.approx(DiscreteLaplace(6).pmf(points), rel=1e-6)
+    with pytest.raises(TacitError, match="finite range"):
+        ShuffledVector(10, 3, 1.0, PureDP(2.0))
+    with pytest.raises(TacitError, match="delta > 0"):
+        Central(10, 3, 1.0, PureDP(2.0), setting="paper")
+
+
+def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
+    secure = SecureVector(6, 3, 1.0, TEN, precision=4)
+    total = skellam_noise(4, 3, TEN)
+    table: NoiseLaw = secure.share
+    for _ in range(5):
+        table = convolve(table, secure.share)
+    points = np.arange(-20, 21)
+    assert isinstance(table, Table)
+    assert table.pmf(points) == pytest.approx(total.pmf(points), rel=1e-6, abs=1e-12)
+    shuffled = ShuffledVector(6, 3, 1.0, TEN, precision=4)
+    assert shuffled.noise(6) == Binomial(shuffled.noise_bits * 6, shuffled.bias)
+    share = shared_gaussian_noise(64, 3, TEN, 6)
+    assert math.sqrt(6) * float(share.sigma) >= float(gaussian_noise(64, 3, TEN).sigma) * 0.999
+
+
+def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
+    protocol = SecureVector(10, 2, 1.0, TEN, dropout=0.2)
+    assert protocol.minimum == 8
+    assert float(protocol.noise(8).variance) == pytest.approx(float(skellam_noise(16, 2, TEN).variance))
+    messages = [protocol.randomize([0.1, 0.2]) for _ in range(9)]
+    assert protocol.combine(messages).reports == 9
+    with pytest.raises(TacitError, match="nothing was opened"):
+        protocol.combine(messages[:7])
+
+
+PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
+    "plain": lambda: Plain(6, 3, 1.0),
+    "central": lambda: Central(6, 3, 1.0, TEN),
+    "central-paper": lambda: Central(6, 3, 1.0, TEN, setting="paper"),
+    "central-pure": lambda: Central(6, 3, 1.0, PureDP(5.0)),
+    "local": lambda: Local(6, 3, 1.0, TEN),
+    "local-pure": lambda: Local(6, 3, 1.0, PureDP(5.0)),
+    "shuffle": lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
+    "shuffle-paper": lambda: ShuffledVector(6, 3, 1.0, ApproximateDP(14.0, 0.45), setting="paper"),
+    "secagg": lambda: SecureVector(6, 3, 1.0, TEN, precision=5),
+    "secagg-gaussian": lambda: SecureVector(6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"),
+    "secagg-pure": lambda: SecureVector(6, 3, 1.0, PureDP(5.0), precision=5),
+}
+
+
+def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> VectorEstimate:
+    if isinstance(protocol, LevelProtocol):
+        return protocol.simulate(protocol.levels(VECTORS, rng).sum(axis=0), rng)
+    assert isinstance(protocol, RealProtocol)
+    return protocol.simulate(VECTORS.sum(axis=0), rng)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_devices_and_simulation_have_the_same_law(name: str) -> None:
+    """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each. The declared error law covers what is seen."""
+    protocol = PROTOCOLS[name]()
+    rng = np.random.default_rng(7)
+    count = 30 if name == "shuffle-paper" else 400
+    fast = np.array([simulate(protocol, rng).means for _ in range(2000)])
+    slow = np.array([protocol.analyze(protocol.combine([protocol.randomize(v) for v in VECTORS])).means for _ in range(count)])
+    truth = VECTORS.mean(axis=0)
+    estimate = simulate(protocol, rng)
+    for coordinate in range(3):
+        assert ks_2samp(fast[:, coordinate], slow[:, coordinate]).pvalue > 1e-7
+    spread = fast.std(axis=0)
+    assert np.abs(fast.mean(axis=0) - truth).max() <= 5.5 * float(spread.max()) / math.sqrt(2000) + 1e-12
+    assert (spread**2 <= 1.15 * estimate.proxies + 1e-12).all()
+
+
+def test_proxies_bound_the_moment_generating_function() -> None:
+    for law in (Skellam(5), Binomial(40, 0.1), DiscreteGaussian(2), DiscreteLaplace(3), Binomial(9)):
+        proxy, reach = noise_proxy(law)
+        points = np.linspace(-reach, reach, 501)
+        assert (law.log_mgf(points) - points * law.mean <= proxy * points**2 / 2 * (1 + 1e-3) + 1e-9).all()
+
+
+def test_bits() -> None:
+    assert Plain(5, 7, 1.0).bits_per_client == 7 * 64
+    shuffled = ShuffledVector(100, 7, 1.0, TEN, precision=5)
+    assert shuffled.bits_per_client == 7 * (5 + shuffled.noise_bits)
+    assert all(len(bits) == 5 + shuffled.noise_bits for bits in shuffled.randomize(np.zeros(7)))
+    secure = SecureVector(100, 7, 1.0, TEN, precision=5)
+    assert secure.bits_per_client == 7 * (secure.modulus - 1).bit_length()
+    assert all(0 <= part < secure.modulus for part in secure.randomize(np.zeros(7)))
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("report", "message"), [([0.0, 1.5, 0.0], "beyond the bound"), ([0.0], "3 played actions"), ([0, math.nan, 0], "bound")]
+)
+def test_reports_that_are_refused(name: str, report: npt.ArrayLike, message: str) -> None:
+    with pytest.raises(TacitError, match=message):
+        PROTOCOLS[name]().randomize(report)
+
+
+def test_protocols_that_are_refused() -> None:
+    with pytest.raises(TacitError, match="no clients"):
+        Plain(0, 2, 1.0)
+    with pytest.raises(TacitError, match="bound"):
+        Plain(2, 2, 0.0)
+    with pytest.raises(TacitError, match="epsilon < 15"):
+        ShuffledVector(10, 3, 1.0, ApproximateDP(20.0, 0.25), setting="paper")
+    with pytest.raises(TacitError, match="skellam"):
+        SecureVector(10, 3, 1.0, TEN, noise_kind="uniform")
+    protocol = ShuffledVector(10, 3, 1.0, TEN)
+    with pytest.raises(TacitError, match="beyond the bound"):
+        protocol.levels(np.full((2, 3), 1.5), np.random.default_rng(0))
