@@ -63,21 +63,33 @@ def simulate(
     replay: Annotated[Path | None, typer.Option(help="CSV of recorded rewards, one column per arm, instead of a random instance.")] = None,
     clip: Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them, instead of refusing them.")] = False,
     user_by_user: Annotated[bool, typer.Option(help="Run every user through the protocol, instead of drawing a batch at once.")] = False,
-    dimension: Annotated[int | None, typer.Option(help="Linear and federated: dimension; 20, or 10 for federated.")] = None,
-    actions: Annotated[int | None, typer.Option(help="Linear and federated: number of actions; 1000, or 100 for federated.")] = None,
-    alpha: Annotated[float, typer.Option(help="Linear: how fast the number of clients per phase grows.")] = 0.8,
-    client_std: Annotated[float, typer.Option(help="Linear: how much clients differ.")] = 0.1,
-    bound: Annotated[float, typer.Option(help="Linear: largest absolute reward.")] = 1.0,
-    silos: Annotated[int, typer.Option(help="Federated: number of silos.")] = 100,
-    sync: Annotated[int, typer.Option(help="Federated: rounds between synchronisations.")] = 25,
-    lazy: Annotated[bool, typer.Option(help="Federated: decide from private statistics only.")] = False,
-    data: Annotated[Path | None, typer.Option(help="Federated: MSLR-WEB10K fold file instead of the synthetic instance.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(rich_help_panel="Linear and federated bandits", help="Dimension; 20, or 10 for federated.")
+    ] = None,
+    actions: Annotated[
+        int | None, typer.Option(rich_help_panel="Linear and federated bandits", help="Number of actions; 1000, or 100 for federated.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(rich_help_panel="Linear bandits", help="How fast the number of clients per phase grows.")] = 0.8,
+    client_std: Annotated[float, typer.Option(rich_help_panel="Linear bandits", help="How much clients differ.")] = 0.1,
+    bound: Annotated[float, typer.Option(rich_help_panel="Linear bandits", help="Largest absolute reward.")] = 1.0,
+    population: Annotated[
+        int | None, typer.Option(rich_help_panel="Linear bandits", help="How many clients there are; no limit by default.")
+    ] = None,
+    silos: Annotated[int, typer.Option(rich_help_panel="Federated bandits", help="Number of silos.")] = 100,
+    sync: Annotated[int, typer.Option(rich_help_panel="Federated bandits", help="Rounds between synchronisations.")] = 25,
+    lazy: Annotated[bool, typer.Option(rich_help_panel="Federated bandits", help="Decide from private statistics only.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(rich_help_panel="Federated bandits", help="MSLR-WEB10K fold file instead of the synthetic instance.")
+    ] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Simulate one algorithm and report its regret, guarantee and cost.
 
-    Example: tacit simulate --algorithm dist-dp-se --epsilon 1 --arms 10 --instance easy --horizon 1e6 --runs 20
+    Examples:
+    tacit simulate --algorithm dist-dp-se --epsilon 1 --arms 10 --instance easy --horizon 1e6 --runs 20
+    tacit simulate --algorithm cdp-dpe --dimension 20 --actions 1000 --epsilon 10 --delta 0.25
+    tacit simulate --algorithm secagg-fedlinucb --silos 20 --epsilon 0.2 --delta 0.1 --horizon 2000
     """
     from tacit.papers import lzj22, zc24
     from tacit.papers.arms import load_all
@@ -95,7 +107,7 @@ def simulate(
             "client_std": client_std,
             "bound": bound,
         }
-        result = lzj22.simulate(algorithm, delta=_some(delta), progress=interactive(), **shape, **common)
+        result = lzj22.simulate(algorithm, delta=_some(delta), population=population, progress=interactive(), **shape, **common)
     elif family == "federated":
         shape = {"dimension": dimension or 10, "actions": actions or 100, "silos": silos, "sync": sync, "lazy": lazy, "data": data}
         result = zc24.simulate(algorithm, delta=_some(delta), progress=interactive(), **shape, **common)

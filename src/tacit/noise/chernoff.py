@@ -29,7 +29,7 @@ def tail_bound(law: _Law, t: float) -> float:
 
     >>> from tacit.noise import Skellam
     >>> law = Skellam(100)
-    >>> 2 * law.tail(50) < tail_bound(law, 50) < 10 * law.tail(50)
+    >>> 2 * law.tail(50) < tail_bound(law, 50) < 50 * law.tail(50)
     True
     """
     if t <= 0:
