@@ -399,7 +399,7 @@ def test_paper_noise_of_the_binary_shuffle_is_refused_where_it_is_not_proven() -
 
 
 def test_noise_bits_calibrated_on_a_grid_are_enough_and_at_most_a_quarter_too_many() -> None:
-    sizes = [1, 3, 15, 18, 19, 617]
+    sizes = [1, 3, 15, 19, 617]
     exact = {n: shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5)) for n in sizes}
     for n in sizes:
         bits, bias = shuffle_noise(n, 1, ApproximateDP(1.0, 1e-5), exact=False)

@@ -2,7 +2,7 @@
 
 `Central` trusts the server to add it, `Local` lets every user add all of it, `SecureSum` lets every user add a share of it and an
 intermediary open only the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5, 6). The modulus leaves room for the noise; how often it does not
-is computed, not bounded.
+is computed, or for wide sums of many Pólya shares bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import DiscreteLaplace, NoiseLaw
+from tacit.noise import DiscreteLaplace, NoiseLaw, PolyaDifference
 from tacit.noise.chernoff import tail_bound
 from tacit.noise.law import COARSE, tail_bounds
 from tacit.noise.table import wrap_probability
@@ -22,6 +22,7 @@ from tacit.privacy import Guarantee, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
 
 MISREAD = 1e-9  # default probability that a batch wraps around its modulus
+WIDEST_TABULATED = 256  # standard deviation
 
 
 class SecureSum(SumProtocol):
@@ -62,7 +63,7 @@ class SecureSum(SumProtocol):
         self._laws = {honest: law}
         largest = self.users * self.precision
         self.modulus = (
-            largest + 2 * self._noise(self.users).bound(misread) + 1 if modulus is None else integer("modulus", modulus, at_least=2)
+            largest + 2 * _room(self._noise(self.users), misread) + 1 if modulus is None else integer("modulus", modulus, at_least=2)
         )
         self._misread = self._wrap_chance()
         self.bits_per_user = (self.modulus - 1).bit_length()
@@ -71,10 +72,13 @@ class SecureSum(SumProtocol):
         """The probability that a full batch is misread, in the worst case."""
         noise, top = self._noise(self.users), self.users * self.precision
         spare = (self.modulus - top - 1) // 2
-        wide = noise.std > COARSE and noise.log_concave and noise.symmetric and not isinstance(noise, DiscreteLaplace)
-        if not wide or self.modulus <= top:
+        if isinstance(noise, DiscreteLaplace) or not (noise.log_concave and noise.symmetric) or self.modulus <= top:
             return wrap_probability(noise, top, self.modulus)
+        if _too_long(noise):
+            return tail_bound(noise, spare)
         far = spare + min(top, math.ceil(40 * noise.std))  # a sum at one end is misread past the spare room, or past everything
+        if noise.std <= COARSE:
+            return noise.tail(spare) + noise.tail(far)
         return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
 
     def _noise(self, reports: int) -> NoiseLaw:
@@ -169,6 +173,24 @@ class Local(SecureSum):
     def _wrap_chance(self) -> float:
         """A bound: the noise of many users is too wide to sum."""
         return tail_bound(self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2)
+
+
+def _too_long(noise: NoiseLaw) -> bool:
+    """Whether the law is one of many Pólya shares so wide that its probabilities take long to tabulate."""
+    return isinstance(noise, PolyaDifference) and noise.std > WIDEST_TABULATED
+
+
+def _room(noise: NoiseLaw, misread: float) -> int:
+    """A τ with P[|noise| > τ] <= misread: the least one where the law can be summed, else by its moment generating function."""
+    if not _too_long(noise):
+        return noise.bound(misread)
+    low, high = 0, math.ceil(noise.std)
+    while tail_bound(noise, high) > misread:
+        low, high = high, 2 * high
+    while high - low > max(1, high >> 10):
+        middle = (low + high) // 2
+        low, high = (low, middle) if tail_bound(noise, middle) <= misread else (middle, high)
+    return high
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:

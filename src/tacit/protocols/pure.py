@@ -73,13 +73,19 @@ class GroupedShares:
         """The shares' variances add up."""
         return float(sum(n * (values**2 @ probabilities) for n, values, probabilities in self._parts))
 
+    @cached_property
+    def _matrix(self) -> tuple[Floats, Floats, Floats]:
+        """Users of each part, all values of a share, and their probabilities: one column per part."""
+        widest = max(len(values) for _, values, _ in self._parts)
+        columns = [np.pad(probabilities, (widest - len(probabilities)) // 2) for _, _, probabilities in self._parts]
+        users = np.array([n for n, _, _ in self._parts], dtype=float)
+        return users, np.arange(widest, dtype=float) - widest // 2, np.column_stack(columns)
+
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The shares' log moment generating functions add up."""
-        points = np.asarray(s, dtype=float)
-        total = np.zeros_like(points)
-        for n, values, probabilities in self._parts:
-            total = total + n * np.log(np.exp(points[..., None] * values) @ probabilities)
-        return total
+        users, values, probabilities = self._matrix
+        result: Floats = np.log(np.exp(np.asarray(s, dtype=float)[..., None] * values) @ probabilities) @ users
+        return result
 
     def bound(self, p: float) -> float:
         """A t with P[|X| > t] <= p, from the moment generating function."""

@@ -1,0 +1,145 @@
+"""Privacy of a whole run: two reward tables that differ in one user, and an attacker who sees all that the server sees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tacit.environments import Environment
+from tacit.papers.arms import Assembly, Problem, assemble
+from tacit.privacy import audit
+from tacit.protocols.contract import Levels, Opened, SumProtocol, round_levels
+
+Floats = npt.NDArray[np.float64]
+
+
+class Recorded(Environment):
+    """One recorded reward per user, in the order in which they come, whatever arm they try."""
+
+    binary = True
+
+    def __init__(self, rewards: Floats, arms: int) -> None:
+        self.table, self.next, self._arms = rewards, 0, arms
+
+    @property
+    def means(self) -> Floats:
+        return np.full(self._arms, 0.5)
+
+    def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        self.next += users
+        return self.table[self.next - users : self.next]
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:  # noqa: ARG002
+        raise AssertionError("every user counts here")
+
+
+@dataclass
+class Transcript:
+    """What the server sees: who was asked to try what, and every opened value."""
+
+    decisions: list[tuple[int, int]]
+    opened: list[int]
+
+
+def play(assembly: Assembly, rewards: Floats, rng: np.random.Generator) -> Transcript:
+    learner, world = assembly.learner, Recorded(rewards, assembly.learner.arms)
+    seen = Transcript([], [])
+    while batches := learner.propose():
+        for batch in batches:
+            seen.decisions.append((batch.arm, batch.users))
+            data = world.rewards(batch.arm, batch.users, rng)
+            if not batch.opened:
+                learner.skip(batch)
+                continue
+            protocol: SumProtocol = assembly.protocols(batch.users)
+            opened: Opened = protocol.combine_batch(protocol.randomize_batch(round_levels(data, protocol.precision, rng), rng), rng)
+            seen.opened.append(opened.value)
+            learner.observe(batch, protocol.analyze(opened))
+    assert world.next == len(rewards)
+    return seen
+
+
+def affected(assembly: Assembly, transcript: Transcript) -> float:
+    """The estimate of the batch that the changed user, the first one, is in: the likelihood ratio of the transcript rises with it."""
+    users = transcript.decisions[0][1]
+    return assembly.protocols(users)._sum(Opened(transcript.opened[0], users))
+
+
+def afterwards(transcript: Transcript) -> float:
+    """Everything that came later, in one number."""
+    return float(sum(transcript.opened[1:])) + 0.001 * len(transcript.decisions) + transcript.decisions[-1][0]
+
+
+HORIZON = 60
+ZERO = np.tile([0.0, 1.0], HORIZON // 2)
+ONE = np.concatenate([[1.0], ZERO[1:]])
+
+
+def attack(name: str, built_for: float, claimed: float, samples: int, statistic: str, **changes: Any) -> tuple[bool, float]:
+    """Whether the attack refutes the claim, for an algorithm whose noise was built for some epsilon. Seeded; confidence 0.999."""
+    problem = Problem(2, HORIZON, epsilon=built_for, binary=True, **changes)
+    rng = np.random.default_rng(11)
+
+    def mechanism(rewards: Floats, count: int) -> Floats:
+        outputs = []
+        for _ in range(count):
+            assembly = assemble(name, problem)
+            seen = play(assembly, rewards, rng)
+            outputs.append(affected(assembly, seen) if statistic == "affected" else afterwards(seen))
+        return np.array(outputs)
+
+    delta = (problem.delta or 1e-5) if name == "vb-sdp-ae" else 0.0
+    found = audit(mechanism, ZERO, ONE, samples, delta=delta)
+    return found.refutes(claimed), found.epsilon
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "dist-dp-se": ("dist-dp-se", {"setting": "paper"}),
+    "dist-dp-se-tight": ("dist-dp-se", {}),
+    "private-klucb": ("private-klucb", {"index": "chernoff"}),
+    "shuffle-dp-se": ("shuffle-dp-se", {"setting": "paper"}),
+    "cdp-se": ("cdp-se", {}),
+    "growth-2": ("dist-dp-se", {"growth": 2.0}),
+    "vb-sdp-ae": ("vb-sdp-ae", {}),
+}
+
+
+@pytest.mark.parametrize("case", ["dist-dp-se", "shuffle-dp-se"])
+def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_does(case: str) -> None:
+    name, changes = CASES[case]
+    refuted, epsilon = attack(name, 1.0, 1.0, 2000, "affected", **changes)
+    assert not refuted
+    assert epsilon > 0.4  # the attack is a good one
+    refuted, epsilon = attack(name, 2.0, 1.0, 2000, "affected", **changes)
+    assert refuted, epsilon
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("statistic", ["affected", "afterwards"])
+def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(case: str, statistic: str) -> None:
+    name, changes = CASES[case]
+    refuted, _ = attack(name, 1.0, 1.0, 12_000, statistic, **changes)
+    assert not refuted
+    if statistic == "affected":
+        refuted, epsilon = attack(name, 2.0, 1.0, 12_000, statistic, **changes)
+        assert refuted, epsilon
+
+
+def test_a_transcript_without_noise_gives_the_user_away() -> None:
+    problem = Problem(2, HORIZON, binary=True)
+    rng = np.random.default_rng(0)
+    values = [play(assemble("ucb1", problem), table, rng).opened[0] for table in (ZERO, ONE)]
+    assert values == [0, 1]
+
+
+def test_every_user_is_in_one_batch() -> None:
+    for name in ("dist-dp-se", "private-klucb", "vb-sdp-ae", "dp-se"):
+        seen = play(assemble(name, Problem(2, HORIZON, epsilon=0.9, binary=True)), ZERO, np.random.default_rng(1))
+        assert sum(users for _, users in seen.decisions) == HORIZON
+    assert math.isclose(ZERO.sum() + 1, ONE.sum())
