@@ -60,9 +60,7 @@ class Problem:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
         probability("confidence", self.confidence, "the probability with which the best arm may be dropped, such as 0.1")
         integer("scale", self.scale, at_least=1)
-        probability("dropout", self.dropout, "the fraction of users who may drop out of a batch", zero=True)
-        if self.dropout and self.setting == "paper":
-            raise TacitError("the papers' protocols assume that everyone reports: use --setting tight with --dropout")
+        probability("dropout", self.dropout, "the part of a batch that may fail to report, such as 0.1", zero=True)
         if self.setting not in ("paper", "tight"):
             raise TacitError(f"setting is {self.setting!r}; it must be paper or tight")
         if self.trust not in ("secagg", "shuffle", "central", "local"):
