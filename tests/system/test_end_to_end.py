@@ -15,7 +15,7 @@ import pytest
 
 from tacit.bandits import ForgettingElimination
 from tacit.checks import TacitError
-from tacit.intermediaries import Dropouts, Neighbourhood, Refusal, run_masking, run_mixing, run_splitting
+from tacit.intermediaries import Dropouts, Neighbourhood, Refusal, neighbourhood, run_masking, run_mixing, run_splitting
 from tacit.noise import DiscreteLaplace
 from tacit.noise.coins import below
 from tacit.privacy import PureDP, privacy_loss
@@ -115,7 +115,8 @@ def test_dropout_within_what_was_promised_is_survived_and_private() -> None:
     assert protocol.minimum == 80
     messages = [protocol.randomize(0.5) for _ in range(100)]
     gone = Dropouts(join=range(5), share=range(5, 10), mask=range(10, 20), reveal=range(20, 25))
-    view = run_masking(messages, protocol.modulus, protocol.minimum, dropouts=gone)
+    among = neighbourhood(100, dropout=0.3, corrupt=0.05)
+    view = run_masking(messages, protocol.modulus, protocol.minimum, among, gone)
     assert view.reports == 80
     assert view.numbers[0] == sum(messages[20:]) % protocol.modulus
     assert protocol.analyze(Opened(view.numbers[0], view.reports)).error.users == 80
