@@ -124,10 +124,10 @@ def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_d
 @pytest.mark.parametrize("statistic", ["affected", "afterwards"])
 def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(case: str, statistic: str) -> None:
     name, changes = CASES[case]
-    refuted, _ = attack(name, 1.0, 1.0, 12_000, statistic, **changes)
+    refuted, _ = attack(name, 1.0, 1.0, 4000, statistic, **changes)
     assert not refuted
     if statistic == "affected":
-        refuted, epsilon = attack(name, 2.0, 1.0, 12_000, statistic, **changes)
+        refuted, epsilon = attack(name, 2.0, 1.0, 4000, statistic, **changes)
         assert refuted, epsilon
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any, Protocol
 
@@ -101,12 +102,12 @@ class Levels:
     values: Integers
     counts: Integers
 
-    @property
+    @cached_property
     def users(self) -> int:
         """The number of users."""
         return int(self.counts.sum())
 
-    @property
+    @cached_property
     def total(self) -> int:
         """The sum of all levels, exactly."""
         if len(self.values) <= 64 or int(self.values.max()) * self.users >= 1 << 63:
