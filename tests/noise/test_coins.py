@@ -35,8 +35,9 @@ from tacit.noise import (
     laplace,
     skellam,
 )
+from tacit.noise import walk as walking
 from tacit.noise.coins import exp_bounds
-from tacit.noise.laplace import PolyaWalk
+from tacit.noise.walk import PolyaWalk
 
 RATES = st.one_of(
     st.fractions(0, 3, max_denominator=10**6),
@@ -95,7 +96,7 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Enumerate:
         used += count
         return value
 
-    for module in (coins, laplace, inversion):
+    for module in (coins, walking, inversion):
         monkeypatch.setattr(module, "WORD", SMALL_WORD)
         monkeypatch.setattr(module, "word", lambda: random_bits(SMALL_WORD))
     for module in (coins, laplace):
@@ -290,7 +291,7 @@ def watched() -> Iterator[tuple[list[str], set[CodeType]]]:
 
 def rebuilt(law: NoiseLaw) -> NoiseLaw:
     """The same law with nothing worked out yet."""
-    for cache in (exp_bounds, skellam.poisson, binomial.ones, gaussian.gaussian, laplace.polya_walk):
+    for cache in (exp_bounds, skellam.poisson, binomial.ones, gaussian.gaussian, walking.polya_walk):
         cache.cache_clear()
     copy = object.__new__(type(law))
     for name, value in law.__getstate__().items():
@@ -388,7 +389,7 @@ def test_threads_that_share_a_walk_keep_its_thresholds_in_order() -> None:
 
 
 def test_a_walk_does_not_remember_more_thresholds_than_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laplace, "MOST_THRESHOLDS", 5)
+    monkeypatch.setattr(walking, "MOST_THRESHOLDS", 5)
     walk = PolyaWalk(Fraction(1, 2), Chance(Fraction(1), Fraction(1, 50)))
     assert max(walk.draw() for _ in range(300)) > 5
     assert len(walk._again) == 5

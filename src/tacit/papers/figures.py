@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tacit.checks import TacitError
 from tacit.environments import Environment, read_mslr
 from tacit.papers.arms import Problem, Setting, Task, simulate
-from tacit.simulation.pictures import Panel, draw_panels
-from tacit.simulation.results import Result, write_csv
+from tacit.simulation.pictures import Panel, draw_panels, write_panels
+from tacit.simulation.results import Result
 
 Axis = Literal["paper", "equal"]
 LABELS = {
@@ -125,22 +125,10 @@ FIGURES: dict[str, Callable[[Options], list[Panel]]] = {
 def reproduce(name: str, out: Path, options: Options) -> list[Path]:
     """Draws a figure into a directory: `name.png`, `name.csv` (every run) and `name-means.csv` (means and standard errors)."""
     panels = FIGURES[name](options)
-    picture, table, means = out / f"{name}.png", out / f"{name}.csv", out / f"{name}-means.csv"
-    write_csv(table, [{"panel": p.title, "label": label, **row} for p in panels for label, r in p.results.items() for row in r.rows()])
-    write_csv(means, _means(panels))
+    picture = out / f"{name}.png"
+    tables = write_panels(panels, out, name)
     draw_panels(panels, picture, title=f"{name} ({options.axis} axis, {options.runs} instances)")
-    return [picture, table, means]
-
-
-def _means(panels: list[Panel]) -> list[dict[str, Any]]:
-    rows = []
-    for panel in panels:
-        for label, result in panel.results.items():
-            mean, sem = result.curve()
-            for t, m, s in zip(result.checkpoints, mean, sem, strict=True):
-                common = {"panel": panel.title, "label": label, "algorithm": result.algorithm, "round": int(t)}
-                rows.append({**common, "regret_mean": m, "regret_sem": s, "time_average": m / t, "guarantee": result.guarantee})
-    return rows
+    return [picture, *tables]
 
 
 def _panel(setup: Setup, options: Options) -> Panel:

@@ -24,8 +24,8 @@ from tacit.papers import zc24_noise
 from tacit.papers.catalogue import Entry, register
 from tacit.papers.zc24_noise import Mechanism, Problem, Setting
 from tacit.simulation.federated import run_federation
-from tacit.simulation.pictures import Panel, draw_panels
-from tacit.simulation.results import Result, write_csv
+from tacit.simulation.pictures import Panel, draw_panels, write_panels
+from tacit.simulation.results import Result
 from tacit.simulation.run import checkpoints_for
 from tacit.simulation.sweep import Record, sweep
 
@@ -293,22 +293,10 @@ def _run(curve: Curve, scale: Scale) -> Result:
 
 
 def _write(name: str, panels: list[Panel], out: Path, runs: int) -> list[Path]:
-    picture, table, means = out / f"{name}.png", out / f"{name}.csv", out / f"{name}-means.csv"
-    write_csv(table, [{"panel": p.title, "label": label, **row} for p in panels for label, r in p.results.items() for row in r.rows()])
-    write_csv(means, _means(panels))
+    picture = out / f"{name}.png"
+    tables = write_panels(panels, out, name)
     draw_panels(panels, picture, title=f"{name} ({runs} runs)", per="round", regret="group regret")
-    return [picture, table, means]
-
-
-def _means(panels: list[Panel]) -> list[dict[str, Any]]:
-    rows = []
-    for panel in panels:
-        for label, result in panel.results.items():
-            mean, sem = result.curve()
-            for t, m, s in zip(result.checkpoints, mean, sem, strict=True):
-                common = {"panel": panel.title, "label": label, "algorithm": result.algorithm, "round": int(t)}
-                rows.append({**common, "regret_mean": m, "regret_sem": s, "time_average": m / t, "guarantee": result.guarantee})
-    return rows
+    return [picture, *tables]
 
 
 register(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.checks import TacitError
-from tacit.simulation.results import Result
+from tacit.simulation.results import Result, write_csv
 
 SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is learned there
 
@@ -69,3 +69,18 @@ def draw_panels(
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
+    """The data of panels beside their picture: `name.csv` has every run, `name-means.csv` means and standard errors."""
+    every, means = out / f"{name}.csv", out / f"{name}-means.csv"
+    write_csv(every, [{"panel": p.title, "label": label, **row} for p in panels for label, r in p.results.items() for row in r.rows()])
+    rows = []
+    for panel in panels:
+        for label, result in panel.results.items():
+            mean, sem = result.curve()
+            for t, m, s in zip(result.checkpoints, mean, sem, strict=True):
+                common = {"panel": panel.title, "label": label, "algorithm": result.algorithm, "round": int(t)}
+                rows.append({**common, "regret_mean": m, "regret_sem": s, "time_average": m / t, "guarantee": result.guarantee})
+    write_csv(means, rows)
+    return [every, means]
