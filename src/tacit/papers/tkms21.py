@@ -7,12 +7,12 @@ noise bits (ε < 1, rewards 0 or 1), `tight` the least that suffice, at any ε a
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 
 from tacit.bandits import CumulativeElimination
 from tacit.checks import TacitError
 from tacit.papers import batches
-from tacit.papers.arms import BUILDERS, Assembly, Problem
+from tacit.papers.arms import BUILDERS, Assembly, Problem, Setting
 from tacit.papers.catalogue import Entry, register
 from tacit.privacy import ApproximateDP, View, calibrate
 
@@ -40,7 +40,7 @@ def _arm_elimination(problem: Problem, *, fixed: bool) -> Assembly:
         raise TacitError(
             f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use --setting tight, exact at every epsilon"
         )
-    variance = float(calibrate("binomial", 1, target, method=problem.setting).law.variance)
+    variance = _noise_variance(target, problem.setting)
     learner = CumulativeElimination(
         problem.arms,
         problem.horizon,
@@ -52,6 +52,12 @@ def _arm_elimination(problem: Problem, *, fixed: bool) -> Assembly:
     if paper:
         return Assembly(learner, partial(batches.shuffled_paper, target=target), target)
     return Assembly(learner, partial(batches.shuffled_tight, target=target, binary=problem.binary, dropout=problem.dropout), target)
+
+
+@lru_cache(maxsize=256)
+def _noise_variance(target: ApproximateDP, method: Setting) -> float:
+    """The variance of the noise of a batch; every run asks for it again."""
+    return float(calibrate("binomial", 1, target, method=method).law.variance)
 
 
 BUILDERS.update({"sdp-ae": sdp_ae, "vb-sdp-ae": vb_sdp_ae})
