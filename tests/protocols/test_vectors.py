@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp
 
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
-from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, View
+from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, View, linf_loss, privacy_loss
 from tacit.protocols.joint import binomial_noise, gaussian_noise, joint_epsilon, shared_gaussian_noise, skellam_noise
 from tacit.protocols.levels import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.vectors import Central, Local, Plain, RealProtocol, VectorEstimate, VectorProtocol, noise_proxy
@@ -224,3 +224,18 @@ def test_protocols_that_are_refused() -> None:
     protocol = ShuffledVector(10, 3, 1.0, TEN)
     with pytest.raises(TacitError, match="beyond the bound"):
         protocol.levels(np.full((2, 3), 1.5), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("target", [TEN, PureDP(2.0)])
+def test_a_client_alone_draws_integers_that_earn_the_promise_and_half_of_them_do_not(target: ApproximateDP | PureDP) -> None:
+    """From the device's own law, at the largest movement on its grid in every coordinate."""
+    protocol = Local(5, 3, 1.0, target)
+    assert protocol.device is not None
+    steps = np.asarray(protocol.randomize([1.0, -1.0, 0.25])) / protocol.unit
+    assert np.array_equal(steps, np.round(steps))
+    if isinstance(target, PureDP):
+        assert 3 * privacy_loss(protocol.device, 1024).pure <= target.epsilon
+        assert 3 * privacy_loss(DiscreteLaplace(protocol.device.scale / 2), 1024).pure > target.epsilon  # type: ignore[attr-defined]
+    else:
+        assert linf_loss(protocol.device, 1024, 3).delta(target.epsilon) <= target.delta * (1 + 1e-3)
+        assert linf_loss(DiscreteGaussian(protocol.device.std / 2), 1024, 3).delta(target.epsilon) > target.delta

@@ -13,6 +13,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -218,9 +219,10 @@ class Central(RealProtocol):
 class Local(RealProtocol):
     """Nobody is trusted: every client adds noise to every coordinate that suffices alone.
 
-    Gaussian noise by the exact δ(ε) of the Gaussian mechanism at l2 movement 2B√s (paper: by its closed form), Laplace noise of scale 2Bs/ε
-    for a pure target. Real-valued, as in the paper, so that the noise of all clients together is one draw. A device that must not rely on
-    floating-point noise uses `tacit.protocols.levels.SecureVector` for a single client.
+    Tight: a device rounds its vector at random to a grid of 2B/1,024, on which replacing it moves every coordinate by at most 1,024 steps,
+    and adds exact discrete Gaussian noise for that movement (discrete Laplace of scale 1,024 s/ε for a pure target). The simulation draws
+    the noise of all clients at once as the Gaussian (Laplace) that this nearly is; rounding, a quarter of a step squared, is in the
+    proxy. Paper: N(0, σ²) by the closed form, in floating point, for comparison only.
     """
 
     view = View.MESSAGE
@@ -228,9 +230,16 @@ class Local(RealProtocol):
     def __init__(self, clients: int, coordinates: int, bound: float, target: PureDP | ApproximateDP, *, setting: str = "tight") -> None:
         self._take(clients, coordinates, bound)
         self.law: Gaussian | Laplace
+        self.device: NoiseLaw | None = None
+        self.unit = 2 * self.bound / FINE
         if setting == "paper":
             self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
             return
+        self.device = (
+            DiscreteLaplace(Fraction(FINE * self.coordinates) / Fraction(target.epsilon))
+            if isinstance(target, PureDP)
+            else gaussian_noise(FINE, self.coordinates, target)
+        )
         self.law = (
             Laplace(2 * self.bound * coordinates / target.epsilon)
             if isinstance(target, PureDP)
@@ -239,13 +248,16 @@ class Local(RealProtocol):
         self.guarantee = target.at(view=self.view)
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
-        """The vector with its own noise, from the operating system's random source."""
+        """The vector on the grid with exact integer noise of its own (paper: floating-point Gaussians)."""
         source = random.SystemRandom()
-        if isinstance(self.law, Gaussian):
-            noise = [source.gauss(0.0, self.law.sigma) for _ in range(self.coordinates)]
-        else:
-            noise = [source.expovariate(1 / self.law.scale) - source.expovariate(1 / self.law.scale) for _ in range(self.coordinates)]
-        return np.asarray(self.check(vector) + np.array(noise))
+        if self.device is None:
+            return np.asarray(
+                self.check(vector) + np.array([source.gauss(0.0, math.sqrt(self.law.variance)) for _ in range(self.coordinates)])
+            )
+        noise = self.device.draw(self.coordinates)  # before the vector is touched: its time depends on what is drawn
+        steps = [math.floor(value / self.unit + source.random()) for value in self.check(vector)]
+        clipped = np.clip(steps, -FINE // 2, FINE // 2)  # a coordinate of exactly B must not be rounded past the grid
+        return np.asarray((clipped + noise) * self.unit)
 
     def combine(self, messages: Sequence[Any]) -> OpenedVector:
         """The sum."""
@@ -254,8 +266,9 @@ class Local(RealProtocol):
     def analyze(self, opened: OpenedVector) -> VectorEstimate:
         """The mean; everyone's noise is in it."""
         proxy, reach = noise_proxy(self.law)
+        rounding = 0.0 if self.device is None else self.unit**2 / 4
         n = opened.reports
-        return self._estimate(opened.values / n, proxy / n, reach * n, math.sqrt(self.law.variance / n))
+        return self._estimate(opened.values / n, (proxy + rounding) / n, reach * n, math.sqrt(self.law.variance / n))
 
     def simulate(self, total: Floats, rng: np.random.Generator) -> VectorEstimate:
         """The sum with everyone's noise at once: a Gaussian of √n σ, or a difference of Gamma(n) variables."""
