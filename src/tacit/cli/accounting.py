@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.checks import TacitError
+from tacit.cli.options import Json, SettingChoice
 from tacit.cli.printing import print_json, show, table
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ class Noise(StrEnum):
     binomial = "binomial"
 
 
-class Method(StrEnum):
-    """How noise is calibrated."""
-
-    tight = "tight"
-    paper = "paper"
-
-
 class NormChoice(StrEnum):
     """How a vector's movement is bounded."""
 
@@ -46,7 +40,6 @@ class NormChoice(StrEnum):
 
 NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
 SensitivityOption = Annotated[float, typer.Option(help="The most that one person can move the sum (an integer for integer noise).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")]
 DeltaOption = Annotated[float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")]
 
@@ -61,8 +54,10 @@ def calibrate(
     bias: Annotated[float | None, typer.Option(help="Binomial: bias of a noise bit; the least number is found.")] = None,
     dimension: Annotated[int, typer.Option(help="Number of coordinates of the sum.")] = 1,
     norm: Annotated[NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")] = NormChoice.linf,
-    method: Annotated[Method, typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee.")] = Method.tight,
-    as_json: JsonOption = False,
+    method: Annotated[
+        SettingChoice, typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee.")
+    ] = SettingChoice.tight,
+    as_json: Json = False,
 ) -> None:
     """The least noise that gives a target guarantee.
 
@@ -114,7 +109,7 @@ def privacy(
     bias: Annotated[float, typer.Option(help="Bias of a binomial noise bit.")] = 0.5,
     arriving: Annotated[float, typer.Option(help="Fraction of the noise shares that arrive.")] = 1.0,
     batches: Annotated[int, typer.Option(help="Number of batches that the same person is in.")] = 1,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """What given noise truly guarantees: epsilon at a delta, or delta at an epsilon.
 
@@ -163,7 +158,7 @@ def returning(
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
     batches: Annotated[int, typer.Option(help="Number of batches that the same person is in, at most.")],
     batch_delta: Annotated[float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")] = 0.0,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """What a person has who is in several batches, by each way of accounting.
 
@@ -179,7 +174,7 @@ def amplify(
     epsilon0: Annotated[float, typer.Option(help="Epsilon of one person's message.")],
     users: Annotated[float, typer.Option(help="Number of people whose messages are shuffled.")],
     delta: Annotated[float, typer.Option(help="Delta of the shuffled view.")],
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """What shuffling adds to a local guarantee, for any randomizer and for randomized response.
 
@@ -217,7 +212,7 @@ def audit(
     ] = 1.0,
     samples: Annotated[float, typer.Option(help="Samples for each of two neighbouring inputs.")] = 200_000,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Attack calibrated noise: a lower confidence bound on its epsilon, from samples.
 
@@ -238,7 +233,7 @@ def audit(
     show(record, "audit", as_json)
 
 
-def corrections(as_json: JsonOption = False) -> None:
+def corrections(as_json: Json = False) -> None:
     """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
     from tacit.corrections import corrections as rows
 
