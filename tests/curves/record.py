@@ -1,0 +1,101 @@
+"""The regret curves of every named algorithm, two seeds each, at a small size, as the command line writes them.
+
+`python tests/curves/record.py` rewrites `curves.json`; the test beside it compares. A curve that changes must change for a
+reason that is named in the commit which records it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+RECORD = Path(__file__).with_name("curves.json")
+ARMS = "--arms 5 --horizon 30000 --epsilon 1"
+LINEAR = "--dimension 4 --actions 30 --horizon 6000 --epsilon 5 --delta 0.1"
+SILOS = "--silos 4 --dimension 4 --actions 10 --sync 10 --horizon 205 --epsilon 5 --delta 0.1"
+TINY = "--silos 30 --dimension 3 --actions 5 --sync 10 --horizon 40"
+
+CASES: dict[str, str] = {
+    **{
+        name: f"{ARMS} --setting tight"
+        for name in ("dist-dp-se", "cdp-se", "ldp-se", "shuffle-dp-se", "split-dp-se")
+    },
+    **{f"{name} paper": f"{ARMS} --setting paper" for name in ("dist-dp-se", "cdp-se", "ldp-se")},
+    **{f"{name} gaussian": f"{ARMS} --rewards gaussian" for name in ("dist-dp-se", "split-dp-se")},
+    **{f"{name}": f"{ARMS} --delta 1e-5" for name in ("dist-rdp-se", "dist-cdp-se", "sdp-ae")},
+    "vb-sdp-ae": f"{ARMS} --delta 1e-5",
+    "dist-rdp-se paper": f"{ARMS} --setting paper",
+    "dist-cdp-se paper": f"{ARMS} --setting paper",
+    "vb-sdp-ae paper": "--arms 5 --horizon 30000 --epsilon 0.5 --delta 1e-5 --setting paper",
+    "sdp-ae paper": "--arms 5 --horizon 300000 --epsilon 0.9 --delta 1e-2 --setting paper",
+    "dp-se": ARMS,
+    **{name: "--arms 5 --horizon 30000" for name in ("ucb1", "klucb", "thompson")},
+    "successive-elimination": "--arms 5 --horizon 30000",
+    "klucb beta": "--arms 3 --horizon 3000 --rewards beta",
+    **{
+        f"private-klucb {trust}": f"{ARMS} --trust {trust}"
+        for trust in ("secagg", "central", "local", "shuffle")
+    },
+    "private-klucb shuffle delta": f"{ARMS} --trust shuffle --delta 1e-5",
+    "private-klucb variance": f"{ARMS} --index variance",
+    "private-klucb gaussian": f"{ARMS} --rewards gaussian",
+    "private-klucb dropout": f"{ARMS} --dropout 0.2",
+    "private-klucb means": "--means 0.02,0.025,0.03 --horizon 30000 --epsilon 1",
+    "dist-dp-se anytime": f"{ARMS} --anytime",
+    "dist-dp-se user": "--arms 3 --horizon 2000 --epsilon 1 --user-by-user",
+    "split-dp-se user": "--arms 3 --horizon 3000 --epsilon 1 --user-by-user",
+    **{
+        name: LINEAR
+        for name in ("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe", "dpe-fixed")
+    },
+    **{name: LINEAR for name in ("pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe")},
+    **{
+        f"{name} paper": f"{LINEAR} --setting paper"
+        for name in ("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "pe", "cdp-pe", "ldp-pe", "sdp-pe")
+    },
+    "secagg-dpe pure": LINEAR.replace("0.1", "0"),
+    "cdp-dpe pure": LINEAR.replace("0.1", "0"),
+    **{
+        name: SILOS
+        for name in ("fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb")
+    },
+    **{f"{name} lazy": f"{SILOS} --lazy" for name in ("ldp-fedlinucb", "secagg-fedlinucb")},
+    **{f"{name} paper": f"{SILOS} --setting paper" for name in ("ldp-fedlinucb",)},
+    "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",
+    "sdp-fedlinucb": f"{TINY} --epsilon 0.001 --delta 1e-4",
+    "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
+}
+
+
+def curves(case: str) -> dict[str, list[float]]:
+    """Regret at the checkpoints, by seed."""
+    from tacit.cli import main
+
+    algorithm = case.split()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*CASES[case].split(), "--runs", "2", "--seed", "3", "--json", "--out", folder]
+        given = sys.argv
+        sys.argv = ["tacit", "simulate", "--algorithm", algorithm, *words]
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                main()
+        finally:
+            sys.argv = given
+        found: dict[str, list[float]] = {}
+        with (Path(folder) / f"{algorithm}.csv").open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                found.setdefault(row["seed"], []).append(float(row["regret"]))
+    return found
+
+
+if __name__ == "__main__":
+    recorded = {}
+    for case in CASES:
+        recorded[case] = curves(case)
+        print(f"{case}: {[values[-1] for values in recorded[case].values()]}", file=sys.stderr)
+    RECORD.write_text(json.dumps(recorded, indent=0) + "\n", encoding="utf-8")

@@ -1,0 +1,21 @@
+import json
+
+import pytest
+
+from tests.curves.record import CASES, RECORD, curves
+
+RECORDED = json.loads(RECORD.read_text(encoding="utf-8"))
+FEDERATED = 1e-12  # sums over silos may be added up in another order
+
+
+def test_every_recorded_case_is_still_run() -> None:
+    assert set(RECORDED) == set(CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_curve_is_the_recorded_one(case: str) -> None:
+    tolerance = FEDERATED if "fedlinucb" in case else 0.0
+    assert curves(case) == {
+        seed: pytest.approx(values, rel=tolerance, abs=0.0)
+        for seed, values in RECORDED[case].items()
+    }
