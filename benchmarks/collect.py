@@ -1,4 +1,7 @@
-"""Runs every benchmark in this folder, prints one table, and writes `results.json` next to it. This is `make bench`."""
+"""Runs every benchmark in this folder, prints one table, and writes `results.json` next to it.
+
+This is `make bench`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ NOT_BENCHMARKS = {"machine", "collect"}
 
 def scripts() -> dict[str, Path]:
     """The benchmarks by name."""
-    return {path.stem: path for path in sorted(HERE.glob("*.py")) if path.stem not in NOT_BENCHMARKS}
+    return {
+        path.stem: path for path in sorted(HERE.glob("*.py")) if path.stem not in NOT_BENCHMARKS
+    }
 
 
 def run(path: Path) -> dict[str, Any] | str:
@@ -40,13 +45,18 @@ def run(path: Path) -> dict[str, Any] | str:
 def main(arguments: list[str] | None = None) -> int:
     """0 if every benchmark ran, 1 if one failed, 2 if there is none of that name."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", metavar="NAME", action="append", help="run this benchmark only; may be repeated")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="run this benchmark only; may be repeated"
+    )
     only = parser.parse_args(arguments).only
     console = Console()
     available = scripts()
     unknown = sorted(set(only or ()) - set(available))
     if unknown:
-        print(f"no benchmark named {', '.join(unknown)}; there are: {', '.join(available)}", file=sys.stderr)
+        print(
+            f"no benchmark named {', '.join(unknown)}; there are: {', '.join(available)}",
+            file=sys.stderr,
+        )
         return 2
 
     table = Table("benchmark", "measured", "value", "unit")
@@ -68,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(table)
     for name, failure in results["failures"].items():
         print(f"{name} failed: {failure}", file=sys.stderr)
-    (HERE / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (HERE / "results.json").write_text(
+        json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return 1 if results["failures"] else 0
 
 

@@ -1,7 +1,9 @@
-"""How many agent-rounds a federation plays per CPU second, beside a straightforward loop over agents. One core.
+"""How many agent-rounds a federation plays per CPU second, beside a straightforward loop over
+agents. One core.
 
-Targets: at least 20,000 at d = 10 with 100 actions and fresh contexts, at least 4 times the loop; d = 57 with 908 actions works; one run at
-M = 100, T = 10^4, B = 25 within 72 CPU seconds (25 runs in 15 minutes on 2 cores) and 1 GB.
+Targets: at least 20,000 at d = 10 with 100 actions and fresh contexts, at least 4 times the loop; d
+= 57 with 908 actions works; one run at M = 100, T = 10^4, B = 25 within 72 CPU seconds (25 runs in
+15 minutes on 2 cores) and 1 GB.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 
 def loop(silos: int, dimension: int, actions: int, rounds: int, sync: int = 25) -> None:
-    """FedLinUCB as one would write it down: for every round and every agent, solve for θ and take the best upper bound."""
+    """FedLinUCB as one would write it down: for every round and every agent, solve for θ and take
+    the best upper bound.
+    """
     rng = np.random.default_rng(0)
     environment = Synthetic.draw(silos, dimension, actions, rng)
     common, common_bias = np.eye(dimension), np.zeros(dimension)
@@ -68,17 +72,43 @@ def main() -> None:
     rows.append(row)
     rows.append(rate("fedlinucb", problem, "fedlinucb, M = 100, d = 10, 100 actions")[0])
     lazy = Problem(silos=100, horizon=250, epsilon=1.0, delta=1e-5, lazy=True)
-    rows.append(rate("secagg-fedlinucb", lazy, "secagg-fedlinucb, lazy, M = 100, d = 10, 100 actions")[0])
+    rows.append(
+        rate("secagg-fedlinucb", lazy, "secagg-fedlinucb, lazy, M = 100, d = 10, 100 actions")[0]
+    )
     slow = 100 * 50 / cpu_seconds(lambda: loop(100, 10, 100, 50))
-    rows.append({"name": "the same as a loop over agents, without privacy", "value": round(slow), "unit": "agent-rounds per CPU second"})
-    rows.append({"name": "batched arrays over the loop", "value": round(fast / slow, 2), "unit": "times"})
+    rows.append(
+        {
+            "name": "the same as a loop over agents, without privacy",
+            "value": round(slow),
+            "unit": "agent-rounds per CPU second",
+        }
+    )
+    rows.append(
+        {"name": "batched arrays over the loop", "value": round(fast / slow, 2), "unit": "times"}
+    )
     large = Problem(silos=10, dimension=57, actions=908, horizon=50, epsilon=1.0, delta=1e-5)
-    rows.append(rate("secagg-fedlinucb", large, "secagg-fedlinucb, M = 10, d = 57, 908 actions", repeats=1)[0])
+    rows.append(
+        rate("secagg-fedlinucb", large, "secagg-fedlinucb, M = 10, d = 57, 908 actions", repeats=1)[
+            0
+        ]
+    )
     whole = Problem(silos=100, horizon=10_000, epsilon=1.0, delta=1e-5)
     task = Task.of("secagg-fedlinucb", whole)
     seconds = cpu_seconds(lambda: task(0), repeats=1)
-    rows.append({"name": "one run, M = 100, T = 10^4, B = 25", "value": round(seconds, 1), "unit": "CPU seconds"})
-    rows.append({"name": "25 such runs on 2 cores", "value": round(25 * seconds / 2 / 60, 1), "unit": "minutes"})
+    rows.append(
+        {
+            "name": "one run, M = 100, T = 10^4, B = 25",
+            "value": round(seconds, 1),
+            "unit": "CPU seconds",
+        }
+    )
+    rows.append(
+        {
+            "name": "25 such runs on 2 cores",
+            "value": round(25 * seconds / 2 / 60, 1),
+            "unit": "minutes",
+        }
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows.append({"name": "peak memory", "value": round(peak), "unit": "MB"})
     emit(rows)

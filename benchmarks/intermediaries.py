@@ -1,8 +1,10 @@
-"""How many people per second each intermediary serves on one core: `python benchmarks/intermediaries.py` prints JSON.
+"""How many people per second each intermediary serves on one core: `python
+benchmarks/intermediaries.py` prints JSON.
 
-All times are CPU times of all roles together: devices, servers, shuffler and analyzer run in one process through the
-same bytes that they would exchange over a network. Where `flwr` is installed (`pip install 'tacit[flower]'`), its
-SecAgg+ primitives run on the same number of neighbours, threshold and dropout.
+All times are CPU times of all roles together: devices, servers, shuffler and analyzer run in one
+process through the same bytes that they would exchange over a network. Where `flwr` is installed
+(`pip install 'tacit[flower]'`), its SecAgg+ primitives run on the same number of neighbours,
+threshold and dropout.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ DROPOUT = 0.05
 
 
 def cpu_seconds(work: Callable[[], object], times: int = 3) -> float:
-    """The least of a few runs: on a busy machine CPU time, too, only ever grows by what others do."""
+    """The least of a few runs: on a busy machine CPU time, too, only ever grows by what
+    others do.
+    """
     best = float("inf")
     for _ in range(times):
         gc.collect()
@@ -49,20 +53,33 @@ def row(name: str, value: float, unit: str) -> Row:
 
 
 def masking(clients: int, degree: int, threshold: int) -> float:
-    """Clients per second; a twentieth leave after sharing, which costs most, because their keys are rebuilt."""
+    """Clients per second; a twentieth leave after sharing, which costs most, because their keys are
+    rebuilt.
+    """
     rng = random.Random(1)
     values = [rng.randrange(MODULUS) for _ in range(clients)]
     gone = set(rng.sample(range(clients), int(DROPOUT * clients)))
 
     def work() -> None:
-        view = run_masking(values, MODULUS, clients - len(gone), Neighbourhood(degree, threshold), Dropouts(mask=gone))
-        assert view.numbers[0] == sum(value for place, value in enumerate(values) if place not in gone) % MODULUS
+        view = run_masking(
+            values,
+            MODULUS,
+            clients - len(gone),
+            Neighbourhood(degree, threshold),
+            Dropouts(mask=gone),
+        )
+        assert (
+            view.numbers[0]
+            == sum(value for place, value in enumerate(values) if place not in gone) % MODULUS
+        )
 
     return clients / cpu_seconds(work)
 
 
 def splitting(reports: int, sealing: Sealing) -> float:
-    return reports / cpu_seconds(lambda: run_splitting(list(range(reports)), MODULUS, reports, sealing))
+    return reports / cpu_seconds(
+        lambda: run_splitting(list(range(reports)), MODULUS, reports, sealing)
+    )
 
 
 def mixing(reports: int, messages: int) -> float:
@@ -92,10 +109,12 @@ def shuffling(reports: int) -> tuple[float, float]:
 
 
 def flower(clients: int, shares: int, threshold: int) -> float:
-    """Clients per second with the SecAgg+ primitives of flwr, called as its client mod and server workflow call them.
+    """Clients per second with the SecAgg+ primitives of flwr, called as its client mod and server
+    workflow call them.
 
-    The cost of a client does not depend on how many others there are beyond its neighbours, so fewer than 1000 will do.
-    flwr counts a client among its own share holders: 21 shares are 20 neighbours.
+    The cost of a client does not depend on how many others there are beyond its neighbours, so
+    fewer than 1000 will do. flwr counts a client among its own share holders: 21 shares are 20
+    neighbours.
     """
     import os
 
@@ -166,14 +185,18 @@ def flower(clients: int, shares: int, threshold: int) -> float:
                     seed = shared(secret, masking_keys[other][1])
                     sign = 1 if owner > other else -1
                     total += sign * int(pseudo_rand_gen(seed, MODULUS, [(1,)])[0][0])
-        assert total % MODULUS == 0, "the masks do not cancel: flwr is not called as it is meant to be"
+        assert total % MODULUS == 0, (
+            "the masks do not cancel: flwr is not called as it is meant to be"
+        )
 
     return clients / cpu_seconds(work)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flower-clients", type=int, default=40, help="clients in the round of flwr's primitives")
+    parser.add_argument(
+        "--flower-clients", type=int, default=40, help="clients in the round of flwr's primitives"
+    )
     arguments = parser.parse_args()
     ours = masking(1000, 21, 11)
     rows = [
@@ -185,10 +208,16 @@ def main() -> None:
         row("mixing-41-bits", mixing(50, 41), "messages/s"),
     ]
     speed, memory = shuffling(2000)
-    rows += [row("mixing-shuffler", speed, "messages/s"), row("mixing-memory", memory, "bytes/message")]
+    rows += [
+        row("mixing-shuffler", speed, "messages/s"),
+        row("mixing-memory", memory, "bytes/message"),
+    ]
     if find_spec("flwr"):
         theirs = flower(arguments.flower_clients, 21, 11)
-        rows += [row("flower-21-11", theirs, "clients/s"), row("masking-over-flower-21-11", ours / theirs, "times")]
+        rows += [
+            row("flower-21-11", theirs, "clients/s"),
+            row("masking-over-flower-21-11", ours / theirs, "times"),
+        ]
     emit(rows)
 
 

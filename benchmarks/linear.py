@@ -1,5 +1,5 @@
-"""How long linear bandits take, on one core. Targets: 0.3 s a run at T = 10^6, k = 1,000, d = 20; T = 10^9 at most twice that; a run of
-k = 10^5, d = 50 in at most 60 s and 2 GB.
+"""How long linear bandits take, on one core. Targets: 0.3 s a run at T = 10^6, k = 1,000, d = 20; T
+= 10^9 at most twice that; a run of k = 10^5, d = 50 in at most 60 s and 2 GB.
 """
 
 from __future__ import annotations
@@ -24,11 +24,21 @@ def seconds(name: str, configuration: Configuration, seeds: range) -> Row:
 
 def rows() -> list[Row]:
     result = [
-        seconds(f"{name}, T = 10^{exponent}, k = 1000, d = 20", Configuration(name, horizon=10**exponent), range(5))
+        seconds(
+            f"{name}, T = 10^{exponent}, k = 1000, d = 20",
+            Configuration(name, horizon=10**exponent),
+            range(5),
+        )
         for name in ("dpe", "cdp-dpe", "ldp-dpe", "secagg-dpe", "sdp-dpe", "cdp-pe")
         for exponent in ((6, 9) if name in ("dpe", "cdp-dpe", "cdp-pe") else (6,))
     ]
-    result.append(seconds("cdp-dpe, T = 10^6, k = 10^5, d = 50", Configuration("cdp-dpe", 50, 100_000, client_std=0.05), range(1)))
+    result.append(
+        seconds(
+            "cdp-dpe, T = 10^6, k = 10^5, d = 50",
+            Configuration("cdp-dpe", 50, 100_000, client_std=0.05),
+            range(1),
+        )
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     return [*result, {"name": "peak memory, k = 10^5, d = 50", "value": peak, "unit": "GB"}]
 

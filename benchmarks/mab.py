@@ -1,7 +1,9 @@
-"""How long private multi-armed bandits take, and how that compares with going through users one by one.
+"""How long private multi-armed bandits take, and how that compares with going through users one by
+one.
 
-Targets: one run of 10^9 users, 10 arms, ε = 1, Bernoulli rewards, at most 20 ms after warm-up, of 10^12 at most twice that; 10^9 clipped
-Gaussian rewards at most 200 ms; 10^6 users, 20 runs, 8 algorithms at most 10 s; the slow path at least 1 million users per second.
+Targets: one run of 10^9 users, 10 arms, ε = 1, Bernoulli rewards, at most 20 ms after warm-up, of
+10^12 at most twice that; 10^9 clipped Gaussian rewards at most 200 ms; 10^6 users, 20 runs, 8
+algorithms at most 10 s; the slow path at least 1 million users per second.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from tacit.papers.arms import Problem, Task, simulate
 from tacit.privacy import PureDP
 from tacit.protocols.modular import SecureSum
 
-EIGHT = ("dist-dp-se", "dist-rdp-se", "dist-cdp-se", "cdp-se", "ldp-se", "dp-se", "vb-sdp-ae", "private-klucb")
+EIGHT = (
+    "dist-dp-se",
+    "dist-rdp-se",
+    "dist-cdp-se",
+    "cdp-se",
+    "ldp-se",
+    "dp-se",
+    "vb-sdp-ae",
+    "private-klucb",
+)
 PER_USER = 200_000
 ARMS = 10
 
@@ -41,9 +52,15 @@ def runs() -> list[Row]:
     for name in ("private-klucb", "dist-dp-se"):
         for exponent, rewards in ((9, "bernoulli"), (12, "bernoulli"), (9, "gaussian")):
             label = f"one run: {name}, 10^{exponent} users, 10 arms, ε = 1, {rewards} rewards"
-            rows.append(milliseconds(label, Task(name, Problem(ARMS, 10**exponent), rewards=rewards)))
+            rows.append(
+                milliseconds(label, Task(name, Problem(ARMS, 10**exponent), rewards=rewards))
+            )
     label = "one run: dist-dp-se at the paper's setting, 10^9 users, gaussian rewards"
-    rows.append(milliseconds(label, Task("dist-dp-se", Problem(ARMS, 10**9, setting="paper"), rewards="gaussian")))
+    rows.append(
+        milliseconds(
+            label, Task("dist-dp-se", Problem(ARMS, 10**9, setting="paper"), rewards="gaussian")
+        )
+    )
     return rows
 
 
@@ -53,7 +70,11 @@ def sweeps() -> list[Row]:
     for name in EIGHT:
         simulate(Task(name, Problem(ARMS, 10**6, delta=1e-5)), runs=20)
     return [
-        {"name": "10^6 users, 20 runs, 8 algorithms, calibration included", "value": round(time.perf_counter() - start, 3), "unit": "s"}
+        {
+            "name": "10^6 users, 20 runs, 8 algorithms, calibration included",
+            "value": round(time.perf_counter() - start, 3),
+            "unit": "s",
+        }
     ]
 
 
@@ -61,8 +82,13 @@ def slow_path() -> Row:
     protocol = SecureSum(100_000, 317, DiscreteLaplace(317), PureDP(1.0))
     rng = np.random.default_rng(0)
     levels = rng.integers(0, 318, size=100_000)
-    work = lambda: protocol.analyze(protocol.combine_batch(protocol.randomize_batch(levels, rng), rng))  # noqa: E731
-    return per_second("slow path: users through randomize, combine and analyze, Pólya shares", work, 100_000)
+
+    def work() -> object:
+        return protocol.analyze(protocol.combine_batch(protocol.randomize_batch(levels, rng), rng))
+
+    return per_second(
+        "slow path: users through randomize, combine and analyze, Pólya shares", work, 100_000
+    )
 
 
 def python_loop(users: int) -> None:
@@ -91,19 +117,35 @@ def river_loop(policy: Any, users: int) -> None:
 
 def loops() -> list[Row]:
     """Users per second of loops, and how many times faster a run of 10^9 users is."""
-    rows = [per_second("per-user Python loop of UCB1, no privacy", lambda: python_loop(PER_USER), PER_USER, repeats=1)]
+    rows = [
+        per_second(
+            "per-user Python loop of UCB1, no privacy",
+            lambda: python_loop(PER_USER),
+            PER_USER,
+            repeats=1,
+        )
+    ]
     try:
         from river import bandit
     except ImportError:
         pass
     else:
         work = lambda: river_loop(bandit.UCB(delta=1.0, seed=0), PER_USER // 10)  # noqa: E731
-        rows.append(per_second("per-user loop of river.bandit.UCB, no privacy", work, PER_USER // 10, repeats=1))
+        rows.append(
+            per_second(
+                "per-user loop of river.bandit.UCB, no privacy", work, PER_USER // 10, repeats=1
+            )
+        )
     task, seeds = Task("private-klucb", Problem(ARMS, 10**9)), count(1)
     task(0)
     ours = per_second("private-klucb, 10^9 users in a run", lambda: task(next(seeds)), 10**9)
     ratios: list[Row] = [
-        {"name": f"private-klucb against the {row['name']}", "value": round(ours["value"] / row["value"]), "unit": "times"} for row in rows
+        {
+            "name": f"private-klucb against the {row['name']}",
+            "value": round(ours["value"] / row["value"]),
+            "unit": "times",
+        }
+        for row in rows
     ]
     return [*rows, ours, *ratios]
 

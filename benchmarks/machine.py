@@ -37,7 +37,9 @@ def emit(rows: list[Row]) -> None:
 
 
 def per_second(name: str, work: Callable[[], object], amount: int, repeats: int = 3) -> Row:
-    """How much a call gets done in a second: the best of a few repeats, after one call to warm up."""
+    """How much a call gets done in a second: the best of a few repeats, after one call to
+    warm up.
+    """
     work()
     fastest = float("inf")
     for _ in range(repeats):
@@ -50,6 +52,8 @@ def per_second(name: str, work: Callable[[], object], amount: int, repeats: int 
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor()

@@ -1,7 +1,7 @@
 """How fast noise is drawn exactly, as a device does, and sampled, as a simulation does. One core.
 
-Targets: `draw` of a Pólya share at scale 10 at least 40,000 per second; fair binomial vectors at least 10 million per
-second; `sample` of each law at least 2 million per second.
+Targets: `draw` of a Pólya share at scale 10 at least 40,000 per second; fair binomial vectors at
+least 10 million per second; `sample` of each law at least 2 million per second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from collections.abc import Callable
 import numpy as np
 
 from machine import Row, emit, per_second
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
 from tacit.noise.table import convolve
 
 DRAWS = 10_000
@@ -51,9 +60,17 @@ def sampling(law: NoiseLaw) -> Callable[[], object]:
 def rows() -> list[Row]:
     table: Table = convolve(DiscreteGaussian(10), DiscreteGaussian(10))
     result = [per_second(f"draw: {name}", drawing(law), DRAWS) for name, law in laws().items()]
-    result.append(per_second("draw vector: binomial, 62 fair bits", lambda: Binomial(62).draw(SAMPLES), SAMPLES))
-    result += [per_second(f"sample: {name}", sampling(law), SAMPLES) for name, law in laws().items()]
-    result.append(per_second("sample: table of a sum of two discrete Gaussians", sampling(table), SAMPLES))
+    result.append(
+        per_second(
+            "draw vector: binomial, 62 fair bits", lambda: Binomial(62).draw(SAMPLES), SAMPLES
+        )
+    )
+    result += [
+        per_second(f"sample: {name}", sampling(law), SAMPLES) for name, law in laws().items()
+    ]
+    result.append(
+        per_second("sample: table of a sum of two discrete Gaussians", sampling(table), SAMPLES)
+    )
     return result
 
 

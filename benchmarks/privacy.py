@@ -1,6 +1,8 @@
-"""How long exact privacy numbers take: calibration, composition, the loss of wide noise, and importing the package.
+"""How long exact privacy numbers take: calibration, composition, the loss of wide noise, and
+importing the package.
 
-Each task runs in a process of its own, so that its peak memory is its own and nothing is warm but the imports.
+Each task runs in a process of its own, so that its peak memory is its own and nothing is warm but
+the imports.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def calibrate_skellam_directly() -> object:
         law = Skellam(variance)
         first, last = law.window()
         k = np.arange(first, last + 1)
-        return float(np.maximum(0.0, law.pmf(k) - np.exp(EPSILON) * law.pmf(k + 1000)).sum()) <= DELTA
+        return (
+            float(np.maximum(0.0, law.pmf(k) - np.exp(EPSILON) * law.pmf(k + 1000)).sum()) <= DELTA
+        )
 
     return least(holds, 1000.0**2)
 
@@ -107,16 +111,36 @@ def main() -> None:
     rows: list[Row] = [
         {"name": "calibrate Skellam, sensitivity 1000", "value": round(skellam, 3), "unit": "s"},
         {"name": "the same by direct search", "value": round(directly, 3), "unit": "s"},
-        {"name": "direct search over calibrate", "value": round(directly / skellam, 1), "unit": "times"},
-        {"name": "calibrate binomial, 1e6 users, sensitivity 1000", "value": round(binomial, 3), "unit": "s"},
-        {"name": "epsilon of a 1000-fold composition, Skellam", "value": round(composed, 3), "unit": "s"},
+        {
+            "name": "direct search over calibrate",
+            "value": round(directly / skellam, 1),
+            "unit": "times",
+        },
+        {
+            "name": "calibrate binomial, 1e6 users, sensitivity 1000",
+            "value": round(binomial, 3),
+            "unit": "s",
+        },
+        {
+            "name": "epsilon of a 1000-fold composition, Skellam",
+            "value": round(composed, 3),
+            "unit": "s",
+        },
         {"name": "peak memory of that", "value": round(composed_memory), "unit": "MB"},
-        {"name": "epsilon of a 1000-fold composition, biased binomial", "value": round(biased, 3), "unit": "s"},
+        {
+            "name": "epsilon of a 1000-fold composition, biased binomial",
+            "value": round(biased, 3),
+            "unit": "s",
+        },
         {"name": "peak memory of that, biased", "value": round(biased_memory), "unit": "MB"},
         {"name": "privacy loss at sensitivity and std 1e6", "value": round(wide, 3), "unit": "s"},
         {"name": "peak memory of that, wide", "value": round(wide_memory), "unit": "MB"},
         {"name": "import tacit", "value": round(import_seconds("import tacit"), 3), "unit": "s"},
-        {"name": "import tacit.privacy", "value": round(import_seconds("import tacit.privacy"), 3), "unit": "s"},
+        {
+            "name": "import tacit.privacy",
+            "value": round(import_seconds("import tacit.privacy"), 3),
+            "unit": "s",
+        },
     ]
     emit(rows)
 

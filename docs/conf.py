@@ -14,14 +14,23 @@ html_theme = "furo"
 html_title = f"tacit {__version__}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_type_aliases = {"npt.ArrayLike": "ArrayLike", "Floats": "Floats", "Integers": "Integers", "Number": "Number"}
+autodoc_type_aliases = {
+    "npt.ArrayLike": "ArrayLike",
+    "Floats": "Floats",
+    "Integers": "Integers",
+    "Number": "Number",
+}
 autodoc_default_options = {"members": True, "show-inheritance": True}
 suppress_warnings = ["autodoc", "ref.python"]
 
 
 def escape_bars(_app, _what, _name, _obj, _options, lines):
-    """Docstrings write absolute values as |x|, which reStructuredText would take for substitutions."""
-    lines[:] = [line if line.lstrip().startswith(">>>") else line.replace("|", r"\|") for line in lines]
+    """Docstrings write absolute values as |x|, which reStructuredText would take for
+    substitutions.
+    """
+    lines[:] = [
+        line if line.lstrip().startswith(">>>") else line.replace("|", r"\|") for line in lines
+    ]
 
 
 def setup(app):

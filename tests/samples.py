@@ -10,16 +10,23 @@ Floats = npt.NDArray[np.float64]
 
 
 def same_law(one: npt.ArrayLike, other: npt.ArrayLike, cells: int = 24) -> float:
-    """The p-value of a chi-square test that two samples have one law, on cells of about equal pooled mass.
+    """The p-value of a chi-square test that two samples have one law, on cells of about equal
+    pooled mass.
 
-    Values that are equal stay together, so it serves integers as well as reals; at least 20 of the pooled sample are in a cell.
+    Values that are equal stay together, so it serves integers as well as reals; at least 20 of the
+    pooled sample are in a cell.
     """
     first, second = (np.asarray(sample, dtype=float) for sample in (one, other))
     pooled = np.sort(np.concatenate([first, second]))
     smaller = min(len(first), len(second)) * len(pooled) / (len(first) + len(second))
     count = max(2, min(cells, int(smaller // 20)))
     edges = np.unique(np.quantile(pooled, np.linspace(0, 1, count + 1)[1:-1], method="nearest"))
-    table = np.array([np.bincount(np.searchsorted(edges, sample, side="left"), minlength=len(edges) + 1) for sample in (first, second)])
+    table = np.array(
+        [
+            np.bincount(np.searchsorted(edges, sample, side="left"), minlength=len(edges) + 1)
+            for sample in (first, second)
+        ]
+    )
     table = table[:, table.sum(axis=0) > 0]
     if table.shape[1] < 2:
         return 1.0
@@ -27,7 +34,9 @@ def same_law(one: npt.ArrayLike, other: npt.ArrayLike, cells: int = 24) -> float
 
 
 def z_score(sample: npt.ArrayLike, mean: float) -> float:
-    """How many standard errors the mean of a sample is from what it should be; 0 where nothing varies and it is exact."""
+    """How many standard errors the mean of a sample is from what it should be; 0 where nothing
+    varies and it is exact.
+    """
     values = np.asarray(sample, dtype=float)
     off, error = float(values.mean()) - mean, float(values.std(ddof=1)) / len(values) ** 0.5
     return off / error if error else (0.0 if abs(off) < 1e-9 else float("inf"))

@@ -1,4 +1,6 @@
-"""The command line: results as JSON, refusals as one line on standard error with exit code 2, and a quick start."""
+"""The command line: results as JSON, refusals as one line on standard error with exit code 2, and a
+quick start.
+"""
 
 from __future__ import annotations
 
@@ -58,26 +60,100 @@ def refused(ended: Ended) -> str:
 
 
 def test_the_examples_of_the_help_work(command: Command) -> None:
-    found = result(command("calibrate", "--noise", "binomial", "--sensitivity", 1, "--epsilon", 1, "--delta", 1e-5, "--json"))
+    found = result(
+        command(
+            "calibrate",
+            "--noise",
+            "binomial",
+            "--sensitivity",
+            1,
+            "--epsilon",
+            1,
+            "--delta",
+            1e-5,
+            "--json",
+        )
+    )
     assert found["trials"] == 62
-    assert {"epsilon", "delta", "variance", "std", "trials", "meets_target", "guarantee"} <= found.keys()
-    found = result(command("privacy", "--noise", "skellam", "--variance", 1388, "--sensitivity", 10, "--delta", 1e-5, "--json"))
+    assert {
+        "epsilon",
+        "delta",
+        "variance",
+        "std",
+        "trials",
+        "meets_target",
+        "guarantee",
+    } <= found.keys()
+    found = result(
+        command(
+            "privacy",
+            "--noise",
+            "skellam",
+            "--variance",
+            1388,
+            "--sensitivity",
+            10,
+            "--delta",
+            1e-5,
+            "--json",
+        )
+    )
     assert found["epsilon"] == pytest.approx(1.0, abs=1e-3)
-    found = result(command("privacy", "--noise", "skellam", "--variance", 1388, "--sensitivity", 10, "--epsilon", 1, "--json"))
+    found = result(
+        command(
+            "privacy",
+            "--noise",
+            "skellam",
+            "--variance",
+            1388,
+            "--sensitivity",
+            10,
+            "--epsilon",
+            1,
+            "--json",
+        )
+    )
     assert found["delta"] == pytest.approx(1e-5, rel=1e-2)
-    found = result(command("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5, "--json"))
+    found = result(
+        command("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5, "--json")
+    )
     assert found["best"] == found["exact"] < found["renyi"] < found["advanced"]
-    found = result(command("amplify", "--epsilon0", 1, "--users", 10_000, "--delta", 1e-6, "--json"))
+    found = result(
+        command("amplify", "--epsilon0", 1, "--users", 10_000, "--delta", 1e-6, "--json")
+    )
     assert found["epsilon"] == pytest.approx(0.053, abs=1e-3)
-    found = result(command("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0.5, "--json"))
+    found = result(
+        command(
+            "audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0.5, "--json"
+        )
+    )
     assert found["refuted"] is True
 
 
-@pytest.mark.parametrize("words", [("--sensitivity", "3"), ("--users", "1e3", "--sensitivity", "10"), ("--dimension", "3")])
+@pytest.mark.parametrize(
+    "words",
+    [("--sensitivity", "3"), ("--users", "1e3", "--sensitivity", "10"), ("--dimension", "3")],
+)
 def test_calibrate_and_privacy_agree(command: Command, words: tuple[str, ...]) -> None:
-    found = result(command("calibrate", "--noise", "skellam", "--epsilon", 2, "--delta", 1e-6, *words, "--json"))
-    options = ["--noise", "skellam", "--variance", found["variance"], "--sensitivity", found["sensitivity"], "--delta", 1e-6, "--json"]
-    again = result(command("privacy", *options, *(["--batches", 3] if "--dimension" in words else [])))
+    found = result(
+        command(
+            "calibrate", "--noise", "skellam", "--epsilon", 2, "--delta", 1e-6, *words, "--json"
+        )
+    )
+    options = [
+        "--noise",
+        "skellam",
+        "--variance",
+        found["variance"],
+        "--sensitivity",
+        found["sensitivity"],
+        "--delta",
+        1e-6,
+        "--json",
+    ]
+    again = result(
+        command("privacy", *options, *(["--batches", 3] if "--dimension" in words else []))
+    )
     assert again["epsilon"] == pytest.approx(found["epsilon"], rel=1e-4)
     assert again["epsilon"] <= 2.0001
 
@@ -98,9 +174,36 @@ def test_without_json_a_table_is_printed(command: Command, words: tuple[object, 
 
 def test_an_infinite_epsilon_is_null_in_json(command: Command) -> None:
     assert (
-        result(command("privacy", "--noise", "binomial", "--trials", 5, "--sensitivity", 10, "--delta", 0.1, "--json"))["epsilon"] is None
+        result(
+            command(
+                "privacy",
+                "--noise",
+                "binomial",
+                "--trials",
+                5,
+                "--sensitivity",
+                10,
+                "--delta",
+                0.1,
+                "--json",
+            )
+        )["epsilon"]
+        is None
     )
-    found = result(command("returning", "--epsilon", 0.1, "--batch-delta", 1e-6, "--batches", 100, "--delta", 1e-5, "--json"))
+    found = result(
+        command(
+            "returning",
+            "--epsilon",
+            0.1,
+            "--batch-delta",
+            1e-6,
+            "--batches",
+            100,
+            "--delta",
+            1e-5,
+            "--json",
+        )
+    )
     assert found["best"] is None
 
 
@@ -143,7 +246,22 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("users is inf", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--users", "inf")),
     ("dimension is 0", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--dimension", 0)),
     ("for binomial noise", (*CALIBRATE, "--epsilon", 1, "--delta", 1e-5, "--bits", 3)),
-    ("too few even when they are fair", ("calibrate", "--noise", "binomial", "--epsilon", 1, "--delta", 1e-5, "--users", 10, "--bits", 3)),
+    (
+        "too few even when they are fair",
+        (
+            "calibrate",
+            "--noise",
+            "binomial",
+            "--epsilon",
+            1,
+            "--delta",
+            1e-5,
+            "--users",
+            10,
+            "--bits",
+            3,
+        ),
+    ),
     ("not both and not neither", PRIVACY),
     ("not both and not neither", (*PRIVACY, "--epsilon", 1, "--delta", 0.1)),
     ("sensitivity is 0", (*PRIVACY, "--epsilon", 1, "--sensitivity", 0)),
@@ -154,7 +272,10 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("sigma is -1", ("privacy", "--noise", "gaussian", "--sigma", -1, "--epsilon", 1)),
     ("exactly one of --variance", ("privacy", "--noise", "skellam", "--epsilon", 1)),
     ("variance is 0", ("privacy", "--noise", "skellam", "--variance", 0, "--epsilon", 1)),
-    ("variance is -4", ("privacy", "--noise", "discrete-gaussian", "--variance", -4, "--epsilon", 1)),
+    (
+        "variance is -4",
+        ("privacy", "--noise", "discrete-gaussian", "--variance", -4, "--epsilon", 1),
+    ),
     ("trials is 0", ("privacy", "--noise", "binomial", "--trials", 0, "--epsilon", 1)),
     ("p is 1.5", ("privacy", "--noise", "binomial", "--trials", 10, "--bias", 1.5, "--epsilon", 1)),
     ("arriving is 0", (*PRIVACY, "--epsilon", 1, "--arriving", 0)),
@@ -167,9 +288,15 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
     ("hides nothing", ("amplify", "--epsilon0", 1e5, "--users", 10, "--delta", 1e-5)),
     ("users is 0", ("amplify", "--epsilon0", 1, "--users", 0, "--delta", 1e-5)),
     ("samples is 50", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 50)),
-    ("samples is 1e+15", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 1e15)),
+    (
+        "samples is 1e+15",
+        ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 1e15),
+    ),
     ("seed is -1", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--seed", -1)),
-    ("noise factor is 0", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0)),
+    (
+        "noise factor is 0",
+        ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0),
+    ),
     ("'--epsilon'", (*CALIBRATE, "--epsilon", "much")),
     ("'--noise'", ("calibrate", "--noise", "white", "--epsilon", 1)),
     ("--nose", ("calibrate", "--nose", "skellam")),
@@ -178,8 +305,12 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "words"), BAD, ids=[" ".join(map(str, words)) for _, words in BAD])
-def test_a_bad_value_is_one_line_and_exit_code_2(command: Command, message: str, words: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    ("message", "words"), BAD, ids=[" ".join(map(str, words)) for _, words in BAD]
+)
+def test_a_bad_value_is_one_line_and_exit_code_2(
+    command: Command, message: str, words: tuple[object, ...]
+) -> None:
     assert message in refused(command(*words))
     assert message in refused(command(*words, "--json"))
 
@@ -210,28 +341,61 @@ ODD = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
 @given(data=st.data())
 def test_odd_values_never_fall_through(command: Command, data: st.DataObject) -> None:
     """Whatever is typed: a result in JSON, or one line and exit code 2."""
-    kind = data.draw(st.sampled_from(["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]))
+    kind = data.draw(
+        st.sampled_from(
+            ["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]
+        )
+    )
     options = {
         "calibrate": ["epsilon", "delta", "sensitivity", "users", "bits", "bias", "dimension"],
-        "privacy": ["epsilon", "delta", "sensitivity", "scale", "variance", "sigma", "trials", "bias", "arriving", "batches"],
+        "privacy": [
+            "epsilon",
+            "delta",
+            "sensitivity",
+            "scale",
+            "variance",
+            "sigma",
+            "trials",
+            "bias",
+            "arriving",
+            "batches",
+        ],
         "returning": ["epsilon", "delta", "batches", "batch-delta"],
         "amplify": ["epsilon0", "users", "delta"],
     }
     name = data.draw(st.sampled_from(sorted(options)))
-    usual = {"epsilon": "1", "delta": "1e-5", "sensitivity": "2", "batches": "2", "epsilon0": "1", "users": "50"}
-    fitting = {"discrete-laplace": "scale", "skellam": "variance", "binomial": "trials"}.get(kind, "sigma")
+    usual = {
+        "epsilon": "1",
+        "delta": "1e-5",
+        "sensitivity": "2",
+        "batches": "2",
+        "epsilon0": "1",
+        "users": "50",
+    }
+    fitting = {"discrete-laplace": "scale", "skellam": "variance", "binomial": "trials"}.get(
+        kind, "sigma"
+    )
     values = {option: usual[option] for option in options[name] if option in usual}
     if name == "privacy":
         values.pop(data.draw(st.sampled_from(["epsilon", "delta"])))
         values[fitting] = "100"
-    for option in data.draw(st.lists(st.sampled_from(options[name]), min_size=1, max_size=2, unique=True)):
+    for option in data.draw(
+        st.lists(st.sampled_from(options[name]), min_size=1, max_size=2, unique=True)
+    ):
         values[option] = data.draw(ODD)
     words = [word for option, value in values.items() for word in (f"--{option}={value}",)]
-    ended = command(name, *(["--noise", kind] if name in ("calibrate", "privacy") else []), *words, "--json")
+    ended = command(
+        name, *(["--noise", kind] if name in ("calibrate", "privacy") else []), *words, "--json"
+    )
     if ended[0]:
         refused(ended)
     else:
@@ -244,7 +408,11 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
 
 def modules_after(statement: str) -> set[str]:
     code = f"import sys, warnings; {statement}; print(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
 
 
 def test_importing_tacit_loads_nothing_heavy() -> None:
@@ -261,6 +429,17 @@ def test_the_command_line_starts_without_numerics() -> None:
 
 
 def test_the_module_runs_as_a_program() -> None:
-    words = [sys.executable, "-m", "tacit.cli", "calibrate", "--noise", "skellam", "--epsilon", "-3", "--delta", "1e-5"]
+    words = [
+        sys.executable,
+        "-m",
+        "tacit.cli",
+        "calibrate",
+        "--noise",
+        "skellam",
+        "--epsilon",
+        "-3",
+        "--delta",
+        "1e-5",
+    ]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "epsilon is -3" in refused((ended.returncode, ended.stdout, ended.stderr))

@@ -1,7 +1,8 @@
 """tacit: learn which option works best from people whose answers you never see.
 
-The package is one idea in three rooms: `bandits` decide, `protocols` hide, `privacy` promises; `noise` is the ground they
-stand on. Importing `tacit` is cheap: a subpackage is loaded when it is first used.
+The package is one idea in three rooms: `bandits` decide, `protocols` hide, `privacy` promises;
+`noise` is the ground they stand on. Importing `tacit` is cheap: a subpackage is loaded when it is
+first used.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("bandits", "environments", "intermediaries", "noise", "papers", "privacy", "protocols", "simulation")
+_SUBPACKAGES = (
+    "bandits",
+    "environments",
+    "intermediaries",
+    "noise",
+    "papers",
+    "privacy",
+    "protocols",
+    "simulation",
+)
 
 __all__ = ["__version__", *_SUBPACKAGES]
 

@@ -1,7 +1,7 @@
 """Refusals that teach: every check names what was given, what is expected, and what to do instead.
 
-All errors of tacit's own derive from `TacitError`, which is a `ValueError`; the command line prints them as one line. A check
-runs before any randomness is spent and before anything is stored.
+All errors of tacit's own derive from `TacitError`, which is a `ValueError`; the command line prints
+them as one line. A check runs before any randomness is spent and before anything is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ class TacitError(ValueError):
 
 
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
-    """`value` as an exact fraction; a float stands for the dyadic number that it is, not for its decimal shorthand.
+    """`value` as an exact fraction; a float stands for the dyadic number that it is, not for its
+    decimal shorthand.
 
     >>> as_fraction("scale", 0.5)
     Fraction(1, 2)
@@ -36,9 +37,9 @@ def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
 def positive(name: str, value: object, remedy: str = "") -> Fraction:
     """`value` as an exact fraction that is greater than zero.
 
-    >>> positive("epsilon", 0, "for no privacy use --trust none")
+    >>> positive("epsilon", 0, "for no privacy use klucb")
     Traceback (most recent call last):
-    tacit.checks.TacitError: epsilon is 0; it must be greater than 0: for no privacy use --trust none
+    tacit.checks.TacitError: epsilon is 0; it must be greater than 0: for no privacy use klucb
     """
     fraction = as_fraction(name, value, remedy)
     if fraction <= 0:
@@ -47,7 +48,8 @@ def positive(name: str, value: object, remedy: str = "") -> Fraction:
 
 
 def integer(name: str, value: object, at_least: int, remedy: str = "") -> int:
-    """`value` as an int no smaller than `at_least`; whole floats such as 1e6 are welcome, because people type them.
+    """`value` as an int no smaller than `at_least`; whole floats such as 1e6 are welcome, because
+    people type them.
 
     >>> integer("users", 1e6, at_least=1)
     1000000
@@ -63,11 +65,15 @@ def integer(name: str, value: object, at_least: int, remedy: str = "") -> int:
         else None
     )
     if whole is None or whole < at_least:
-        raise TacitError(_join(f"{name} is {value}; it must be a whole number of at least {at_least}", remedy))
+        raise TacitError(
+            _join(f"{name} is {value}; it must be a whole number of at least {at_least}", remedy)
+        )
     return whole
 
 
-def probability(name: str, value: object, remedy: str = "", *, zero: bool = False, one: bool = False) -> Fraction:
+def probability(
+    name: str, value: object, remedy: str = "", *, zero: bool = False, one: bool = False
+) -> Fraction:
     """`value` as an exact fraction strictly between 0 and 1, the ends included where said.
 
     >>> probability("delta", 1.5)

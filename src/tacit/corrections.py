@@ -1,7 +1,8 @@
 """Where the papers' constants are wrong or loose, recomputed on the spot.
 
-Each row names the line of `docs/corrections.md` that it belongs to, what the paper prints, and what is true by exact numerics. `tacit
-corrections` prints them; a test holds them to the documented values.
+Each row names the line of `docs/corrections.md` that it belongs to, what the paper prints, and what
+is true by exact numerics. `tacit corrections` prints them; a test holds them to the documented
+values.
 """
 
 from __future__ import annotations
@@ -38,8 +39,20 @@ def _gaussian() -> Iterator[Correction]:
         setting = f"ε = {epsilon:g}, δ = 0.25"
         target = ApproximateDP(epsilon, 0.25)
         sigma = calibrate("gaussian", 1, target, method="paper").law.std
-        yield Correction(7, "delta of the Gaussian closed form", setting, 0.25, GaussianLoss(sigma, 1).delta(epsilon))
-        yield Correction(7, "sigma / sensitivity that is needed", setting, sigma, calibrate("gaussian", 1, target).law.std)
+        yield Correction(
+            7,
+            "delta of the Gaussian closed form",
+            setting,
+            0.25,
+            GaussianLoss(sigma, 1).delta(epsilon),
+        )
+        yield Correction(
+            7,
+            "sigma / sensitivity that is needed",
+            setting,
+            sigma,
+            calibrate("gaussian", 1, target).law.std,
+        )
 
 
 def _dropout() -> Iterator[Correction]:
@@ -53,10 +66,17 @@ def _dropout() -> Iterator[Correction]:
 def _fair_bits() -> Iterator[Correction]:
     for epsilon, delta in ((1.0, 1e-5), (0.5, 1e-5), (0.1, 1e-5), (1.0, 1e-6)):
         target, setting = ApproximateDP(epsilon, delta), f"ε = {epsilon:g}, δ = {delta:g}"
-        paper, tight = calibrate("binomial", 1, target, method="paper"), calibrate("binomial", 1, target)
-        yield Correction(15, "fair noise bits in total", setting, paper.law.variance * 4, tight.law.variance * 4)
+        paper, tight = (
+            calibrate("binomial", 1, target, method="paper"),
+            calibrate("binomial", 1, target),
+        )
+        yield Correction(
+            15, "fair noise bits in total", setting, paper.law.variance * 4, tight.law.variance * 4
+        )
         yield Correction(15, "true epsilon of the paper's bits", setting, epsilon, paper.epsilon)
-        yield Correction(15, "standard deviation of the noise", setting, paper.law.std, tight.law.std)
+        yield Correction(
+            15, "standard deviation of the noise", setting, paper.law.std, tight.law.std
+        )
 
 
 def _level_bits() -> Iterator[Correction]:
@@ -65,13 +85,28 @@ def _level_bits() -> Iterator[Correction]:
         paper = calibrate("binomial", levels, target, users=users, method="paper")
         tight = calibrate("binomial", levels, target, users=users)
         yield Correction(16, "true epsilon of the paper's bits", setting, 1.0, paper.epsilon)
-        yield Correction(16, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels)
-        yield Correction(16, "noise bits per user", setting, float(paper.bits_per_user or 0), float(tight.bits_per_user or 0))
+        yield Correction(
+            16, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels
+        )
+        yield Correction(
+            16,
+            "noise bits per user",
+            setting,
+            float(paper.bits_per_user or 0),
+            float(tight.bits_per_user or 0),
+        )
 
 
 def _skellam() -> Iterator[Correction]:
     for levels in (1, 10, 100, 1000):
         target, setting = ApproximateDP(1.0, 1e-5), f"ε = 1, δ = 1e-05, g = {levels}"
-        paper, tight = calibrate("skellam", levels, target, method="paper"), calibrate("skellam", levels, target)
-        yield Correction(17, "Skellam variance", setting, float(paper.law.variance), float(tight.law.variance))
-        yield Correction(17, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels)
+        paper, tight = (
+            calibrate("skellam", levels, target, method="paper"),
+            calibrate("skellam", levels, target),
+        )
+        yield Correction(
+            17, "Skellam variance", setting, float(paper.law.variance), float(tight.law.variance)
+        )
+        yield Correction(
+            17, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels
+        )

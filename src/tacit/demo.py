@@ -1,7 +1,8 @@
 """The first thing to run: what the trust models cost at the same promise, in noise and in regret.
 
-The first picture calibrates every trust model to one guarantee and shows the noise in an estimated mean, by size of the batch. The second
-runs one bandit problem under each of them and shows what is lost while learning. Both come with their table.
+The first picture calibrates every trust model to one guarantee and shows the noise in an estimated
+mean, by size of the batch. The second runs one bandit problem under each of them and shows what is
+lost while learning. Both come with their table.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ def trust_models() -> dict[str, Callable[[int], float]]:
         return calibrate("binomial", precision(n), approximate, users=n).law.std / precision(n) / n
 
     def shuffled_paper(n: int) -> float:
-        return calibrate("binomial", precision(n), approximate, users=n, method="paper").law.std / precision(n) / n
+        return (
+            calibrate("binomial", precision(n), approximate, users=n, method="paper").law.std
+            / precision(n)
+            / n
+        )
 
     return {
         "central, trusted server, pure": central,
@@ -56,15 +61,21 @@ HORIZON, RUNS = 10**6, 10
 
 
 def regret_results() -> dict[str, Result]:
-    """One problem at (ε, 0)-DP under each trust model, the published algorithm beside ours, and no privacy for comparison."""
+    """One problem at (ε, 0)-DP under each trust model, the published algorithm beside ours, and no
+    privacy for comparison.
+    """
     problem = Problem(len(MEANS), HORIZON, epsilon=EPSILON)
     tasks = {
         "no privacy at all (KL-UCB)": Task("klucb", problem, means=MEANS),
         "trusted server": Task("private-klucb", replace(problem, trust="central"), means=MEANS),
         "secure aggregation": Task("private-klucb", replace(problem, trust="secagg"), means=MEANS),
         "shuffler": Task("private-klucb", replace(problem, trust="shuffle"), means=MEANS),
-        "nobody trusted (local)": Task("private-klucb", replace(problem, trust="local"), means=MEANS),
-        "secure aggregation, as published (Dist-DP-SE)": Task("dist-dp-se", replace(problem, setting="paper"), means=MEANS),
+        "nobody trusted (local)": Task(
+            "private-klucb", replace(problem, trust="local"), means=MEANS
+        ),
+        "secure aggregation, as published (Dist-DP-SE)": Task(
+            "dist-dp-se", replace(problem, setting="paper"), means=MEANS
+        ),
     }
     return {label: simulate(task, runs=RUNS) for label, task in tasks.items()}
 
@@ -73,7 +84,10 @@ def noise_table() -> list[dict[str, float | str]]:
     """One row per trust model and batch size: `trust`, `users`, `std`, `sampling_std`."""
     rows: list[dict[str, float | str]] = []
     for name, std in trust_models().items():
-        rows.extend({"trust": name, "users": n, "std": std(n), "sampling_std": 0.5 / math.sqrt(n)} for n in SIZES)
+        rows.extend(
+            {"trust": name, "users": n, "std": std(n), "sampling_std": 0.5 / math.sqrt(n)}
+            for n in SIZES
+        )
     return rows
 
 
@@ -81,7 +95,10 @@ def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     """The table as a picture."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(9, 5.2), layout="constrained")
-    styles = {"secure aggregation, Pólya shares, pure": ("--", 4.5), "local, nobody trusted, pure": ("-", 2.0)}
+    styles = {
+        "secure aggregation, Pólya shares, pure": ("--", 4.5),
+        "local, nobody trusted, pure": ("-", 2.0),
+    }
     for name in dict.fromkeys(str(row["trust"]) for row in rows):
         mine = [row for row in rows if row["trust"] == name]
         style, width = styles.get(name, ("-", 2.0))
@@ -105,7 +122,10 @@ def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     )
     axes.set_xlabel("people in the batch")
     axes.set_ylabel("standard deviation of the noise in the mean")
-    axes.set_title(f"The noise each trust model needs for the same promise (ε = {EPSILON:g}, δ = {DELTA:g} or 0)")
+    axes.set_title(
+        f"The noise each trust model needs for the same promise (ε = {EPSILON:g}, δ = {DELTA:g} or "
+        "0)"
+    )
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(frameon=False, fontsize=9)
     figure.savefig(path, dpi=130)

@@ -1,4 +1,6 @@
-"""A simulator small enough to be seen through: batch sums of simple rewards, plus one draw of the noise."""
+"""A simulator small enough to be seen through: batch sums of simple rewards, plus one draw of the
+noise.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Law = Callable[[int], ErrorLaw]
 
 @dataclass(frozen=True)
 class Environment:
-    """Rewards in [0, 1] with these means; sums of many real ones by a normal approximation (above 4,096)."""
+    """Rewards in [0, 1] with these means; sums of many real ones by a normal approximation (above
+    4,096).
+    """
 
     means: npt.NDArray[np.float64]
     rewards: str = "bernoulli"
@@ -39,8 +43,16 @@ class Environment:
         if self.rewards == "bernoulli":
             return float(rng.binomial(users, mean))
         if self.rewards == "beta":
-            return self._sum(users, lambda n: rng.beta(2 * mean, 2 * (1 - mean), n), mean, math.sqrt(mean * (1 - mean) / 3), rng)
-        return self._sum(users, lambda n: np.clip(rng.normal(mean, 0.1, n), 0.0, 1.0), mean, 0.1, rng)
+            return self._sum(
+                users,
+                lambda n: rng.beta(2 * mean, 2 * (1 - mean), n),
+                mean,
+                math.sqrt(mean * (1 - mean) / 3),
+                rng,
+            )
+        return self._sum(
+            users, lambda n: np.clip(rng.normal(mean, 0.1, n), 0.0, 1.0), mean, 0.1, rng
+        )
 
     def _sum(
         self,
@@ -77,7 +89,9 @@ def fair_bits(bits: int) -> Law:
     return lambda users: ErrorLaw(users, 1, noise)
 
 
-def estimate(batch: Batch, environment: Environment, law: Law, rng: np.random.Generator) -> Estimate:
+def estimate(
+    batch: Batch, environment: Environment, law: Law, rng: np.random.Generator
+) -> Estimate:
     error = law(batch.users)
     total = environment.total(batch.arm, batch.users, rng)
     if isinstance(error.noise, NoiseLaw):

@@ -1,8 +1,9 @@
-"""Prints regret of private KL-UCB next to Dist-DP-SE at the paper's settings, and tight next to printed arm elimination.
+"""Prints regret of private KL-UCB next to Dist-DP-SE at the paper's settings, and tight next to
+printed arm elimination.
 
-Run as `python -m tests.bandits.regret_table [runs] [seed]`: ten arms, pure privacy through secure aggregation (total
-noise DiscreteLaplace(g/ε)), means uniform in [0.25, 0.75] (easy, 10^6 users) or [0.45, 0.55] (hard, 10^7 users), one
-run per instance.
+Run as `python -m tests.bandits.regret_table [runs] [seed]`: ten arms, pure privacy through secure
+aggregation (total noise DiscreteLaplace(g/ε)), means uniform in [0.25, 0.75] (easy, 10^6 users) or
+[0.45, 0.55] (hard, 10^7 users), one run per instance.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def measure(make: Make, law: Law, kind: str, rewards: str, runs: int) -> tuple[f
     instances = np.random.default_rng(SEED).uniform(low, high, (runs, 10))
     start = time.process_time()
     values = [
-        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([SEED, seed])) for seed, means in enumerate(instances)
+        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([SEED, seed]))
+        for seed, means in enumerate(instances)
     ]
     elapsed = (time.process_time() - start) * 1e3 / runs
     return float(np.mean(values)), float(np.std(values)) / math.sqrt(runs), elapsed
@@ -36,7 +38,9 @@ def measure(make: Make, law: Law, kind: str, rewards: str, runs: int) -> tuple[f
 
 def dist_dp_se(epsilon: float) -> Make:
     """As in the authors' runs."""
-    return lambda horizon: ForgettingElimination(10, horizon, 4, 0.1, "paper", math.sqrt(2) / epsilon, 1 / epsilon)
+    return lambda horizon: ForgettingElimination(
+        10, horizon, 4, 0.1, "paper", math.sqrt(2) / epsilon, 1 / epsilon
+    )
 
 
 def klucb(epsilon: float, index: str) -> Make:
@@ -46,15 +50,22 @@ def klucb(epsilon: float, index: str) -> Make:
 
 def arm_elimination(batch: int | None, radius: str) -> Make:
     """SDP-AE with a batch size, VB-SDP-AE without."""
-    return lambda horizon: CumulativeElimination(10, horizon, batch, radius=radius, sigma=math.sqrt(1172))
+    return lambda horizon: CumulativeElimination(
+        10, horizon, batch, radius=radius, sigma=math.sqrt(1172)
+    )
 
 
 def main(runs: int) -> None:
     """Both tables."""
-    print("rewards   kind  eps       dist-dp-se      chernoff  ratio    ms      variance  ratio    ms  no noise")
+    print(
+        "rewards   kind  eps       dist-dp-se      chernoff  ratio    ms      variance  ratio    "
+        "ms  no noise"
+    )
     for rewards in ("gaussian", "bernoulli"):
         for kind in RANGES:
-            free, _, _ = measure(lambda horizon: PrivateKLUCB(10, horizon), exact, kind, rewards, runs)
+            free, _, _ = measure(
+                lambda horizon: PrivateKLUCB(10, horizon), exact, kind, rewards, runs
+            )
             for epsilon in (0.1, 0.5, 1.0):
                 law = laplace(epsilon)
                 base, error, _ = measure(dist_dp_se(epsilon), law, kind, rewards, runs)
@@ -65,9 +76,17 @@ def main(runs: int) -> None:
                 print(row + f"{free:10.0f}", flush=True)
     for kind in RANGES:
         for name, printed, exactly in (("sdp-ae", 1172, 51), ("vb-sdp-ae", None, None)):
-            paper, _, _ = measure(arm_elimination(printed, "paper"), fair_bits(4688), kind, "bernoulli", runs)
-            tight, _, ms = measure(arm_elimination(exactly, "tight"), fair_bits(203), kind, "bernoulli", runs)
-            print(f"{name:10}{kind:6}paper {paper:8.0f}  tight {tight:8.0f}  ratio {paper / tight:5.2f}  {ms:.1f} ms", flush=True)
+            paper, _, _ = measure(
+                arm_elimination(printed, "paper"), fair_bits(4688), kind, "bernoulli", runs
+            )
+            tight, _, ms = measure(
+                arm_elimination(exactly, "tight"), fair_bits(203), kind, "bernoulli", runs
+            )
+            print(
+                f"{name:10}{kind:6}paper {paper:8.0f}  tight {tight:8.0f}  ratio "
+                f"{paper / tight:5.2f}  {ms:.1f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

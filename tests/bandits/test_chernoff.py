@@ -1,4 +1,6 @@
-"""The bound of `tacit.bandits.chernoff`: equal to brute force, safe, and failing no more often than it says."""
+"""The bound of `tacit.bandits.chernoff`: equal to brute force, safe, and failing no more often than
+it says.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def collect(estimates: list[Estimate], forget: float = 0.0) -> Evidence:
 
 
 def refuted_at(q: float, estimates: list[Estimate]) -> float:
-    """sup over θ of the exponent, by a general optimiser on the laws' own moment generating functions."""
+    """sup over θ of the exponent, by a general optimiser on the laws' own moment generating
+    functions.
+    """
     weights = [1 / (0.25 + e.error.variance / e.error.users) for e in estimates]
 
     def negative(log_theta: float) -> float:
@@ -48,14 +52,21 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
 
     grid = np.linspace(-12, 4, 60)
     best = grid[np.argmin([negative(x) for x in grid])]
-    return -float(minimize_scalar(negative, bounds=(best - 0.4, best + 0.4), method="bounded", options={"xatol": 1e-9}).fun)
+    return -float(
+        minimize_scalar(
+            negative, bounds=(best - 0.4, best + 0.4), method="bounded", options={"xatol": 1e-9}
+        ).fun
+    )
 
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.9])
 def test_bound_is_the_brute_force_one(law: str, mean: float) -> None:
     rng, environment = np.random.default_rng(11), Environment(np.array([mean, mean]))
-    estimates = [estimate(Batch(i, 0, n), environment, LAWS[law], rng) for i, n in enumerate([60, 60, 130, 700])]
+    estimates = [
+        estimate(Batch(i, 0, n), environment, LAWS[law], rng)
+        for i, n in enumerate([60, 60, 130, 700])
+    ]
     evidence, level = collect(estimates), math.log(500)
     centre = min(max(evidence.mean, 1e-6), 1 - 1e-6)
     root = brentq(lambda q: refuted_at(q, estimates) - level, centre + 1e-7, 1 - 1e-9, xtol=1e-12)
@@ -70,7 +81,9 @@ def test_without_noise_it_is_the_kl_bound(p: float, samples: int, level: float) 
     total = float(round(p * samples))
     evidence = collect([Estimate(total, ErrorLaw(samples, 1, None))])
     value, _ = kl_upper(total / samples, level, samples)
-    assert evidence.upper(level).value == pytest.approx(value, abs=1e-3 * (value - total / samples) + 1e-9)
+    assert evidence.upper(level).value == pytest.approx(
+        value, abs=1e-3 * (value - total / samples) + 1e-9
+    )
 
 
 @given(p=st.floats(0, 0.999), samples=st.floats(1, 1e9), level=st.floats(0.01, 40))
@@ -102,7 +115,9 @@ def test_bounds_enclose_rise_with_the_level_and_stay_below_their_tangents(
 
 def test_lower_bound_mirrors_the_upper_one() -> None:
     one = collect([Estimate(30.0, LAWS["laplace"](100)), Estimate(100.0, LAWS["laplace"](300))])
-    mirrored = collect([Estimate(70.0, LAWS["laplace"](100)), Estimate(200.0, LAWS["laplace"](300))])
+    mirrored = collect(
+        [Estimate(70.0, LAWS["laplace"](100)), Estimate(200.0, LAWS["laplace"](300))]
+    )
     assert one.lower(5.0).value == pytest.approx(1 - mirrored.upper(5.0).value, abs=1e-12)
 
 
@@ -129,7 +144,9 @@ HISTORIES = 10_000
 @pytest.mark.parametrize("rewards", ["bernoulli", "beta", "gaussian"])
 @pytest.mark.parametrize(("law", "mean"), [("laplace", 0.5), ("bits", 0.95), ("skellam", 0.1)])
 def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: float) -> None:
-    """10,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20 (false alarm 10^-6)."""
+    """10,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20
+    (false alarm 10^-6).
+    """
     rng, level = np.random.default_rng([13, len(rewards)]), math.log(20)
     sizes, environment = (20, 40, 90), Environment(np.array([mean, mean]), rewards)
     mean = environment.mean(0)
@@ -142,9 +159,19 @@ def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: 
 
 
 def test_index_is_not_needlessly_wide() -> None:
-    """For Bernoulli rewards it fails as often as Chernoff bounds do: a few times less than stated, not more."""
-    rng, environment, level = np.random.default_rng(17), Environment(np.array([0.5, 0.5])), math.log(20)
-    failures = sum(collect([estimate(Batch(0, 0, 400), environment, LAWS["laplace"], rng)]).upper(level).value < 0.5 for _ in range(4_000))
+    """For Bernoulli rewards it fails as often as Chernoff bounds do: a few times less than stated,
+    not more.
+    """
+    rng, environment, level = (
+        np.random.default_rng(17),
+        Environment(np.array([0.5, 0.5])),
+        math.log(20),
+    )
+    failures = sum(
+        collect([estimate(Batch(0, 0, 400), environment, LAWS["laplace"], rng)]).upper(level).value
+        < 0.5
+        for _ in range(4_000)
+    )
     assert failures > 4_000 * math.exp(-level) / 12
 
 
@@ -154,7 +181,10 @@ def test_batch_sizes_do_not_look_at_rewards(index: str) -> None:
     sizes: dict[int, set[int]] = {}
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        learner, environment = PrivateKLUCB(4, 50_000, 12.5, index), Environment(rng.uniform(0.2, 0.8, 4))
+        learner, environment = (
+            PrivateKLUCB(4, 50_000, 12.5, index),
+            Environment(rng.uniform(0.2, 0.8, 4)),
+        )
         counts = [0] * 4
         while batches := learner.propose():
             for batch in batches:

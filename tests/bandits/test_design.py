@@ -1,4 +1,6 @@
-"""Designs: the certificate g(π), recomputed here from its definition, and the size of the support."""
+"""Designs: the certificate g(π), recomputed here from its definition, and the size of the
+support.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
 def definition(actions: Floats, design: Design) -> float:
     """max xᵀ V⁺ x, by least squares: no code shared with the product."""
     chosen = actions[design.support]
-    moments = sum((w * np.outer(x, x) for w, x in zip(design.weights, chosen, strict=True)), np.zeros((actions.shape[1],) * 2))
+    moments = sum(
+        (w * np.outer(x, x) for w, x in zip(design.weights, chosen, strict=True)),
+        np.zeros((actions.shape[1],) * 2),
+    )
     solved = np.linalg.lstsq(moments, actions.T, rcond=1e-12)[0]
     return float((actions.T * solved).sum(axis=0).max())
 
@@ -36,9 +41,13 @@ def check(actions: Floats, design: Design, dimension: int) -> None:
     assert (design.weights > 0).all()
 
 
-@pytest.mark.parametrize(("actions", "dimension"), [(5, 2), (40, 3), (300, 7), (1000, 20), (5000, 50)])
+@pytest.mark.parametrize(
+    ("actions", "dimension"), [(5, 2), (40, 3), (300, 7), (1000, 20), (5000, 50)]
+)
 @pytest.mark.parametrize("ratio", [2.0, 1.2])
-def test_designs_are_near_optimal_on_few_actions(actions: int, dimension: int, ratio: float) -> None:
+def test_designs_are_near_optimal_on_few_actions(
+    actions: int, dimension: int, ratio: float
+) -> None:
     table = sphere(actions, dimension)
     design = near_g_optimal(table, ratio=ratio)
     check(table, design, dimension)
@@ -63,7 +72,11 @@ def test_actions_that_hardly_differ(spread: float) -> None:
 
 def test_a_single_action_is_its_own_design() -> None:
     design = near_g_optimal([[0.3, 0.4]])
-    assert (design.support.tolist(), design.weights.tolist(), round(design.g, 9)) == ([0], [1.0], 1.0)
+    assert (design.support.tolist(), design.weights.tolist(), round(design.g, 9)) == (
+        [0],
+        [1.0],
+        1.0,
+    )
 
 
 def test_the_certificate_sees_actions_outside_the_span_of_the_support() -> None:

@@ -10,14 +10,23 @@ import pytest
 from scipy.stats import binom
 from tests.bandits.harness import Environment, Law, exact, fair_bits, laplace, play
 
-from tacit.bandits import DPSE, CumulativeElimination, ForgettingElimination, Learner, SuccessiveElimination
+from tacit.bandits import (
+    DPSE,
+    CumulativeElimination,
+    ForgettingElimination,
+    Learner,
+    SuccessiveElimination,
+)
 from tacit.protocols.contract import ErrorLaw, Estimate
 
 Make = Callable[[], Learner]
 TIE = Environment(np.array([0.5, 0.5 - 1e-9, 0.5 - 1e-9]))
 CONFIDENT: dict[str, tuple[Make, Law]] = {
     "forgetting": (lambda: ForgettingElimination(3, 4_000, growth=2), laplace(0.5)),
-    "forgetting-paper": (lambda: ForgettingElimination(3, 4_000, 4, 0.1, "paper", math.sqrt(8), 2.0), laplace(0.5)),
+    "forgetting-paper": (
+        lambda: ForgettingElimination(3, 4_000, 4, 0.1, "paper", math.sqrt(8), 2.0),
+        laplace(0.5),
+    ),
     "cumulative-doubling": (lambda: CumulativeElimination(3, 4_000), fair_bits(203)),
     "cumulative-fixed": (lambda: CumulativeElimination(3, 4_000, batch=51), fair_bits(203)),
     "dp-se": (lambda: DPSE(3, 20_000, epsilon=0.5), laplace(0.5)),
@@ -28,7 +37,9 @@ CONFIDENT: dict[str, tuple[Make, Law]] = {
 def answer(learner: Learner, means: list[float]) -> None:
     """One round of exact estimates."""
     for batch in learner.propose():
-        learner.observe(batch, Estimate(batch.users * means[batch.arm], ErrorLaw(batch.users, 1, None)))
+        learner.observe(
+            batch, Estimate(batch.users * means[batch.arm], ErrorLaw(batch.users, 1, None))
+        )
 
 
 def drops(make: Make, law: Law, runs: int) -> int:
@@ -75,7 +86,10 @@ def test_cumulative_drops_by_the_printed_radius() -> None:
 
 
 def test_forgetting_forgets_and_cumulative_does_not() -> None:
-    forgetting, cumulative = ForgettingElimination(2, 10**6, growth=30), CumulativeElimination(2, 10**6, batch=30)
+    forgetting, cumulative = (
+        ForgettingElimination(2, 10**6, growth=30),
+        CumulativeElimination(2, 10**6, batch=30),
+    )
     for learner in (forgetting, cumulative):
         answer(learner, [0.6, 0.5])
         answer(learner, [0.5, 0.55])
@@ -126,7 +140,9 @@ def test_tight_has_at_most_half_the_regret_of_the_paper(fixed: bool) -> None:
     rng, regrets = np.random.default_rng(23), np.zeros(2)
     for seed in range(4):
         environment = Environment(rng.uniform(0.25, 0.75, 10))
-        paper = CumulativeElimination(10, 10**6, 1172 if fixed else None, radius="paper", sigma=math.sqrt(1172))
+        paper = CumulativeElimination(
+            10, 10**6, 1172 if fixed else None, radius="paper", sigma=math.sqrt(1172)
+        )
         tight = CumulativeElimination(10, 10**6, 51 if fixed else None)
         regrets[0] += play(paper, environment, fair_bits(4688), np.random.default_rng(seed))
         regrets[1] += play(tight, environment, fair_bits(203), np.random.default_rng(seed))

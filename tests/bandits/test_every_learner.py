@@ -1,4 +1,6 @@
-"""What holds for every learner: found by introspection, run against every environment of the harness."""
+"""What holds for every learner: found by introspection, run against every environment of the
+harness.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tacit.bandits import Batch, Learner
 from tacit.checks import TacitError
 from tacit.protocols.contract import ErrorLaw, Estimate
 
-OPTIONS: dict[str, list[dict[str, Any]]] = {  # beyond the defaults: what must be given, and what is worth running too
+OPTIONS: dict[
+    str, list[dict[str, Any]]
+] = {  # beyond the defaults: what must be given, and what is worth running too
     "CumulativeElimination": [{}, {"batch": 40}, {"radius": "paper", "sigma": 4.0}],
     "DPSE": [{"epsilon": 1.0}],
     "Doubling": [
@@ -26,10 +30,18 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {  # beyond the defaults: what must b
     "ForgettingElimination": [{}, {"growth": 4, "radius": "paper", "sigma": 1.5, "h": 1.0}],
     "PrivateKLUCB": [{"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}],
 }
-NAMES = sorted(name for name, learner in Learner.learners.items() if not inspect.isabstract(learner))
-CASES = [pytest.param(name, options, id=f"{name}-{i}") for name in NAMES for i, options in enumerate(OPTIONS.get(name, [{}]))]
+NAMES = sorted(
+    name for name, learner in Learner.learners.items() if not inspect.isabstract(learner)
+)
+CASES = [
+    pytest.param(name, options, id=f"{name}-{i}")
+    for name in NAMES
+    for i, options in enumerate(OPTIONS.get(name, [{}]))
+]
 MEANS = np.array([0.3, 0.75, 0.5])
-ENVIRONMENTS = {rewards: Environment(MEANS, rewards) for rewards in ("bernoulli", "beta", "gaussian")}
+ENVIRONMENTS = {
+    rewards: Environment(MEANS, rewards) for rewards in ("bernoulli", "beta", "gaussian")
+}
 LAWS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
 
 
@@ -38,21 +50,27 @@ def make(name: str, options: dict[str, Any], horizon: int = 6_000, arms: int = 3
 
 
 def law_for(name: str) -> Law:
-    return exact if name in ("UCB1", "KLUCB", "Thompson", "SuccessiveElimination") else LAWS["laplace"]
+    return (
+        exact if name in ("UCB1", "KLUCB", "Thompson", "SuccessiveElimination") else LAWS["laplace"]
+    )
 
 
 def answer(learner: Learner, batch: Batch, seed: int) -> None:
     """One batch played, with randomness that depends on nothing but the seed and the batch."""
     if batch.opened:
         rng = np.random.default_rng([seed, batch.number])
-        learner.observe(batch, estimate(batch, ENVIRONMENTS["bernoulli"], law_for(type(learner).__name__), rng))
+        learner.observe(
+            batch, estimate(batch, ENVIRONMENTS["bernoulli"], law_for(type(learner).__name__), rng)
+        )
     else:
         learner.skip(batch)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 @pytest.mark.parametrize("rewards", ENVIRONMENTS)
-def test_uses_up_its_horizon_and_beats_chance(name: str, options: dict[str, Any], rewards: str) -> None:
+def test_uses_up_its_horizon_and_beats_chance(
+    name: str, options: dict[str, Any], rewards: str
+) -> None:
     learner = make(name, options, horizon=20_000)
     regret = play(learner, ENVIRONMENTS[rewards], law_for(name), np.random.default_rng(1))
     assert learner.played == 20_000
@@ -83,7 +101,9 @@ def test_proposing_again_changes_nothing(name: str, options: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_numbers_are_unique_and_only_a_cut_batch_stays_closed(name: str, options: dict[str, Any]) -> None:
+def test_numbers_are_unique_and_only_a_cut_batch_stays_closed(
+    name: str, options: dict[str, Any]
+) -> None:
     learner, seen = make(name, options), []
     while batches := learner.propose():
         for batch in batches:
@@ -96,7 +116,9 @@ def test_numbers_are_unique_and_only_a_cut_batch_stays_closed(name: str, options
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_refuses_strange_batches_before_it_changes_anything(name: str, options: dict[str, Any]) -> None:
+def test_refuses_strange_batches_before_it_changes_anything(
+    name: str, options: dict[str, Any]
+) -> None:
     learner = make(name, options)
     first, *_ = learner.propose()
     good = Estimate(first.users / 2, ErrorLaw(first.users, 1, None))
@@ -107,7 +129,10 @@ def test_refuses_strange_batches_before_it_changes_anything(name: str, options: 
             learner.observe(strange, good)
         with pytest.raises(TacitError, match="was not proposed"):
             learner.skip(strange)
-    for bad in (Estimate(1.0, ErrorLaw(first.users + 1, 1, None)), Estimate(float("nan"), good.error)):
+    for bad in (
+        Estimate(1.0, ErrorLaw(first.users + 1, 1, None)),
+        Estimate(float("nan"), good.error),
+    ):
         with pytest.raises(TacitError, match="it must"):
             learner.observe(first, bad)
     assert json.dumps(learner.to_dict()) == before
@@ -142,7 +167,9 @@ def test_keeps_its_arguments(name: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "options"), CASES)
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), stop=st.floats(0.0, 1.0))
-def test_stored_anywhere_it_continues_identically(name: str, options: dict[str, Any], seed: int, stop: float) -> None:
+def test_stored_anywhere_it_continues_identically(
+    name: str, options: dict[str, Any], seed: int, stop: float
+) -> None:
     """Also in the middle of a round, with batches pending."""
     original, trace = make(name, options, horizon=1_500), []
     while batches := original.propose():

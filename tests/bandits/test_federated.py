@@ -1,4 +1,6 @@
-"""Silos and coordinator: the engine's twins, deaf to everything but private releases, and never at a loss for a number."""
+"""Silos and coordinator: the engine's twins, deaf to everything but private releases, and never at
+a loss for a number.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,24 @@ def protocol_for(settings: Settings, private: bool = True) -> PrefixSums:
     )
     if not private:
         return PrefixSums(shape, settings.silos, numbers, moved)
-    return calibrated(shape, settings.silos, numbers, moved, "secagg", "discrete-gaussian", ApproximateDP(5.0, 0.1), people=settings.sync)
+    return calibrated(
+        shape,
+        settings.silos,
+        numbers,
+        moved,
+        "secagg",
+        "discrete-gaussian",
+        ApproximateDP(5.0, 0.1),
+        people=settings.sync,
+    )
 
 
-def drive(settings: Settings, protocol: PrefixSums, environment: Synthetic, users: Any, noise: Any) -> tuple[list[list[int]], Coordinator]:
-    """All rounds through the state machines, with the randomness that the engine consumes, in the same order."""
+def drive(
+    settings: Settings, protocol: PrefixSums, environment: Synthetic, users: Any, noise: Any
+) -> tuple[list[list[int]], Coordinator]:
+    """All rounds through the state machines, with the randomness that the engine consumes, in the
+    same order.
+    """
     silos = [Silo(settings, protocol.encoder(noise)) for _ in range(settings.silos)]
     coordinator = Coordinator(settings, protocol.decoder())
     choices = []
@@ -59,20 +74,36 @@ def drive(settings: Settings, protocol: PrefixSums, environment: Synthetic, user
 @pytest.mark.parametrize("private", [False, True])
 def test_engine_and_state_machines_decide_alike(private: bool, lazy: bool) -> None:
     """T = 23 is not divisible by B = 5: the last three rounds are played, never reported."""
-    settings = Settings(silos=4, dimension=3, horizon=23, sync=5, regularizer=3.0, lazy=lazy, clip=True)
+    settings = Settings(
+        silos=4, dimension=3, horizon=23, sync=5, regularizer=3.0, lazy=lazy, clip=True
+    )
     protocol = protocol_for(settings, private)
     environment = Synthetic.draw(4, 3, 7, np.random.default_rng(1))
-    choices, coordinator = drive(settings, protocol, environment, np.random.default_rng(2), np.random.default_rng(3))
+    choices, coordinator = drive(
+        settings, protocol, environment, np.random.default_rng(2), np.random.default_rng(3)
+    )
     noise = np.random.default_rng(3)
     encoders, decoder = [protocol.encoder(noise) for _ in range(4)], protocol.decoder()
 
     def synchronise(batches: Floats) -> Floats:
-        return decoder.open([encoder.randomize(row) for encoder, row in zip(encoders, batches, strict=True)])
+        return decoder.open(
+            [encoder.randomize(row) for encoder, row in zip(encoders, batches, strict=True)]
+        )
 
     other = Coordinator(settings, protocol.decoder())
-    run = run_federation(settings, environment, synchronise, other, np.random.default_rng(2), checkpoints=(10, 23), record=True)
+    run = run_federation(
+        settings,
+        environment,
+        synchronise,
+        other,
+        np.random.default_rng(2),
+        checkpoints=(10, 23),
+        record=True,
+    )
     assert [list(map(int, row)) for row in run.choices] == choices
-    assert (coordinator.step, coordinator.repairs) == (other.step, other.repairs) == (4, run.repairs)
+    assert (
+        (coordinator.step, coordinator.repairs) == (other.step, other.repairs) == (4, run.repairs)
+    )
     assert 0 < run.regret[0] < run.regret[1]
 
 
@@ -95,7 +126,9 @@ def test_radius_and_estimate_are_those_of_algorithm_1() -> None:
 
 
 def transcript(lazy: bool, first_user: float, seed: int) -> tuple[list[int], list[Floats]]:
-    """When a silo speaks and what it says without noise, its first user's features scaled by `first_user`; what comes back is fixed."""
+    """When a silo speaks and what it says without noise, its first user's features scaled by
+    `first_user`; what comes back is fixed.
+    """
     settings = Settings(silos=2, dimension=3, horizon=20, sync=5, regularizer=1.0, lazy=lazy)
     silo = Silo(settings, protocol_for(settings, private=False).encoder())
     rng = np.random.default_rng(seed)
@@ -113,23 +146,32 @@ def transcript(lazy: bool, first_user: float, seed: int) -> tuple[list[int], lis
     return spoke, said
 
 
-def test_the_transcript_of_a_lazy_silo_depends_on_a_user_through_one_batch_by_at_most_the_sensitivity() -> None:
+def test_a_lazy_silo_shows_a_user_in_one_batch_by_at_most_the_sensitivity() -> None:
     shape = factorize("square-root", 4)
     bound = statistics.joint_sensitivity(3)
     for seed in range(20):
-        (spoke, said), (also_spoke, also_said) = transcript(True, 1.0, seed), transcript(True, -1.0, seed)
+        (spoke, said), (also_spoke, also_said) = (
+            transcript(True, 1.0, seed),
+            transcript(True, -1.0, seed),
+        )
         assert spoke == also_spoke == [4, 9, 14, 19]
         moved = np.concatenate(said) - np.concatenate(also_said)
         assert 0 < np.linalg.norm(moved) <= bound * shape.movement()
 
 
 def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
-    """Later users of the batch get other actions: what ZC24 Theorem 5.1 leaves out. `times=sync` covers it."""
+    """Later users of the batch get other actions: what ZC24 Theorem 5.1 leaves out.
+
+    `times=sync` covers it.
+    """
     shape = factorize("square-root", 4)
     bound = statistics.joint_sensitivity(3)
     moved = []
     for seed in range(40):
-        (spoke, said), (also_spoke, also_said) = transcript(False, 1.0, seed), transcript(False, -1.0, seed)
+        (spoke, said), (also_spoke, also_said) = (
+            transcript(False, 1.0, seed),
+            transcript(False, -1.0, seed),
+        )
         assert spoke == also_spoke
         moved.append(float(np.linalg.norm(np.concatenate(said) - np.concatenate(also_said))))
     assert max(moved) > bound * shape.movement()
@@ -137,7 +179,9 @@ def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
 
 
 def test_other_silos_hear_of_a_silo_only_through_the_opened_sum() -> None:
-    """Two federations whose silo 0 has other users but whose opened sums agree are the same to everyone else."""
+    """Two federations whose silo 0 has other users but whose opened sums agree are the same to
+    everyone else.
+    """
     settings = Settings(silos=2, dimension=2, horizon=8, sync=2, regularizer=2.0)
 
     class Canned:
@@ -197,7 +241,12 @@ def test_a_federation_drowned_in_noise_still_acts() -> None:
     simulator = protocol.simulator(np.random.default_rng(0))
     environment = Synthetic.draw(3, 4, 5, np.random.default_rng(1))
     run = run_federation(
-        settings, environment, lambda v: simulator.step(v.sum(axis=0)), coordinator, np.random.default_rng(2), checkpoints=(40,)
+        settings,
+        environment,
+        lambda v: simulator.step(v.sum(axis=0)),
+        coordinator,
+        np.random.default_rng(2),
+        checkpoints=(40,),
     )
     assert run.repairs == 20
     assert np.isfinite(run.regret[-1])
@@ -207,7 +256,10 @@ def test_silos_and_coordinator_survive_storage() -> None:
     settings = Settings(silos=1, dimension=2, horizon=9, sync=3, regularizer=2.0)
     protocol = protocol_for(settings)
     rng = np.random.default_rng(0)
-    silo, coordinator = Silo(settings, protocol.encoder(rng)), Coordinator(settings, protocol.decoder())
+    silo, coordinator = (
+        Silo(settings, protocol.encoder(rng)),
+        Coordinator(settings, protocol.decoder()),
+    )
     contexts = np.random.default_rng(1).uniform(-0.7, 0.7, (9, 4, 2))
     for t in range(4):
         silo.act(contexts[t])
@@ -260,10 +312,22 @@ def test_the_engine_refuses_or_counts_in_the_same_way() -> None:
         protocol = protocol_for(settings, private=False)
         simulator = protocol.simulator(np.random.default_rng(0))
 
-        def run(where: Synthetic, settings: Settings = settings, protocol: PrefixSums = protocol, simulator: Any = simulator) -> Any:
+        def run(
+            where: Synthetic,
+            settings: Settings = settings,
+            protocol: PrefixSums = protocol,
+            simulator: Any = simulator,
+        ) -> Any:
             coordinator = Coordinator(settings, protocol.decoder())
             rng = np.random.default_rng(0)
-            return run_federation(settings, where, lambda v: simulator.step(v.sum(axis=0)), coordinator, rng, checkpoints=(4,))
+            return run_federation(
+                settings,
+                where,
+                lambda v: simulator.step(v.sum(axis=0)),
+                coordinator,
+                rng,
+                checkpoints=(4,),
+            )
 
         if clip:
             assert run(wide).clipped_contexts == 24
@@ -274,14 +338,22 @@ def test_the_engine_refuses_or_counts_in_the_same_way() -> None:
                 run(wide)
     with pytest.raises(TacitError, match="one dimension"):
         run_federation(
-            Settings(2, 5, 4, 2), environment, np.sum, Coordinator(settings, protocol.decoder()), np.random.default_rng(0), checkpoints=(4,)
+            Settings(2, 5, 4, 2),
+            environment,
+            np.sum,
+            Coordinator(settings, protocol.decoder()),
+            np.random.default_rng(0),
+            checkpoints=(4,),
         )
 
 
 def test_calls_out_of_turn_are_refused() -> None:
     settings = Settings(2, 2, 2, 1)
     protocol = protocol_for(settings, private=False)
-    silo, coordinator = Silo(settings, protocol.encoder()), Coordinator(settings, protocol.decoder())
+    silo, coordinator = (
+        Silo(settings, protocol.encoder()),
+        Coordinator(settings, protocol.decoder()),
+    )
     context = [[1.0, 0.0]]
     with pytest.raises(TacitError, match="act first"):
         silo.learn(0.5)

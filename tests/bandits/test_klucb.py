@@ -1,4 +1,6 @@
-"""Batched private KL-UCB: its schedule, its economy, and its regret against Dist-DP-SE at the same guarantee."""
+"""Batched private KL-UCB: its schedule, its economy, and its regret against Dist-DP-SE at the same
+guarantee.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,15 @@ def regret(make: Callable[[int], Learner], law: Law, kind: str, rewards: str, ru
     low, high, horizon = RANGES[kind]
     instances = np.random.default_rng(29).uniform(low, high, (runs, 10))
     return sum(
-        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([31, seed])) for seed, means in enumerate(instances)
+        play(make(horizon), Environment(means, rewards), law, np.random.default_rng([31, seed]))
+        for seed, means in enumerate(instances)
     ) / len(instances)
 
 
 def dist_dp_se(epsilon: float) -> Callable[[int], Learner]:
-    return lambda horizon: ForgettingElimination(10, horizon, 4, 0.1, "paper", math.sqrt(2) / epsilon, 1 / epsilon)
+    return lambda horizon: ForgettingElimination(
+        10, horizon, 4, 0.1, "paper", math.sqrt(2) / epsilon, 1 / epsilon
+    )
 
 
 def klucb(epsilon: float, index: str = "chernoff") -> Callable[[int], Learner]:
@@ -44,7 +49,9 @@ def test_a_fifth_of_the_regret_of_dist_dp_se_on_easy_instances(epsilon: float) -
 @pytest.mark.parametrize("rewards", ["bernoulli", "gaussian"])
 @pytest.mark.parametrize(("kind", "chernoff", "variance"), [("easy", 5.0, 6.5), ("hard", 4.0, 4.0)])
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
-def test_regret_against_dist_dp_se(epsilon: float, kind: str, chernoff: float, variance: float, rewards: str) -> None:
+def test_regret_against_dist_dp_se(
+    epsilon: float, kind: str, chernoff: float, variance: float, rewards: str
+) -> None:
     law = laplace(epsilon)
     baseline = regret(dist_dp_se(epsilon), law, kind, rewards, 100)
     assert regret(klucb(epsilon), law, kind, rewards, 100) <= baseline / chernoff
@@ -53,7 +60,9 @@ def test_regret_against_dist_dp_se(epsilon: float, kind: str, chernoff: float, v
 
 def test_privacy_at_epsilon_1_costs_at_most_half_as_much_again() -> None:
     private = regret(klucb(1.0), laplace(1.0), "easy", "bernoulli", 20)
-    assert private <= 1.5 * regret(lambda horizon: PrivateKLUCB(10, horizon), exact, "easy", "bernoulli", 20)
+    assert private <= 1.5 * regret(
+        lambda horizon: PrivateKLUCB(10, horizon), exact, "easy", "bernoulli", 20
+    )
 
 
 def test_a_billion_users_take_few_batches() -> None:
@@ -74,7 +83,10 @@ def test_the_last_users_go_to_the_best_arm() -> None:
     while batches := learner.propose():
         for batch in batches:
             if batch.opened:
-                learner.observe(batch, estimate(batch, environment, laplace(1.0), np.random.default_rng(batch.number)))
+                learner.observe(
+                    batch,
+                    estimate(batch, environment, laplace(1.0), np.random.default_rng(batch.number)),
+                )
             else:
                 closed.append(batch.arm)
                 learner.skip(batch)
@@ -82,7 +94,10 @@ def test_the_last_users_go_to_the_best_arm() -> None:
 
 
 def test_first_batches_leave_room_to_learn() -> None:
-    assert [batch.users for batch in PrivateKLUCB(2, 100, noise_variance=200.0).propose()] == [25, 25]
+    assert [batch.users for batch in PrivateKLUCB(2, 100, noise_variance=200.0).propose()] == [
+        25,
+        25,
+    ]
 
 
 def test_leader_is_the_largest_bound_though_few_are_renewed() -> None:

@@ -1,4 +1,6 @@
-"""Phased elimination: schedules, widths, what survives, and that a state can be stored at any time."""
+"""Phased elimination: schedules, widths, what survives, and that a state can be stored at any
+time.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Means:
 
 
 def estimate(means: Floats, variance: float = 0.0, reach: float = math.inf) -> Means:
-    return Means(means, np.full(len(means), variance), np.full(len(means), reach), math.sqrt(variance))
+    return Means(
+        means, np.full(len(means), variance), np.full(len(means), reach), math.sqrt(variance)
+    )
 
 
 def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
@@ -36,8 +40,16 @@ def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
     return np.asarray(table / np.linalg.norm(table, axis=1)[:, None])
 
 
-def drive(learner: PhasedElimination, theta: Floats, rng: np.random.Generator, variance: float = 0.0, limit: int = 1000) -> list[Phase]:
-    """Plays up to `limit` phases with Gaussian errors of exactly the variance that the learner is told."""
+def drive(
+    learner: PhasedElimination,
+    theta: Floats,
+    rng: np.random.Generator,
+    variance: float = 0.0,
+    limit: int = 1000,
+) -> list[Phase]:
+    """Plays up to `limit` phases with Gaussian errors of exactly the variance that the learner is
+    told.
+    """
     phases: list[Phase] = []
     while len(phases) < limit and (phase := learner.propose()) is not None:
         phases.append(phase)
@@ -45,7 +57,9 @@ def drive(learner: PhasedElimination, theta: Floats, rng: np.random.Generator, v
             size = len(phase.support)
             spread = learner._variances(phase)
             shift = math.sqrt(learner._client_variance(phase)) * rng.standard_normal(len(theta))
-            means = learner.actions[phase.support] @ (theta + shift) + np.sqrt(spread + variance) * rng.standard_normal(size)
+            means = learner.actions[phase.support] @ (theta + shift) + np.sqrt(
+                spread + variance
+            ) * rng.standard_normal(size)
             learner.observe(phase, estimate(means, variance))
         else:
             learner.skip(phase)
@@ -55,7 +69,10 @@ def drive(learner: PhasedElimination, theta: Floats, rng: np.random.Generator, v
 @pytest.mark.parametrize("setting", ["tight", "paper"])
 def test_phases_fill_the_horizon_exactly(setting: str) -> None:
     table = sphere(50, 4)
-    for learner in (DistributedElimination(table, 12_345, setting=setting), SingleElimination(table, 12_345, setting=setting)):
+    for learner in (
+        DistributedElimination(table, 12_345, setting=setting),
+        SingleElimination(table, 12_345, setting=setting),
+    ):
         phases = drive(learner, 0.5 * table[0], np.random.default_rng(0))
         assert sum(phase.rounds for phase in phases) == 12_345
         assert learner.propose() is None
@@ -65,8 +82,12 @@ def test_clients_grow_as_the_paper_says() -> None:
     learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, setting="paper")
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
     opened = [phase for phase in phases if phase.opened]
-    assert [phase.clients for phase in opened] == [math.ceil(2 ** (0.8 * number)) for number in range(1, len(opened) + 1)]
-    assert [phase.length for phase in opened] == [2.0**number for number in range(1, len(opened) + 1)]
+    assert [phase.clients for phase in opened] == [
+        math.ceil(2 ** (0.8 * number)) for number in range(1, len(opened) + 1)
+    ]
+    assert [phase.length for phase in opened] == [
+        2.0**number for number in range(1, len(opened) + 1)
+    ]
     assert learner.scheduled_clients() >= sum(phase.clients for phase in opened)
 
 
@@ -77,10 +98,14 @@ def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
 def test_the_printed_widths() -> None:
     learner = DistributedElimination(sphere(1000, 20), 10**6, setting="paper")
     phase = Phase(8, 256.0, np.arange(3), np.full(3, 86), 85)
-    expected = (math.sqrt(40 / (85 * 256)) + 0.1 / math.sqrt(85) + 2 * 0.01 * math.sqrt(103 * 20)) * math.sqrt(2 * math.log(1e9))
+    expected = (
+        math.sqrt(40 / (85 * 256)) + 0.1 / math.sqrt(85) + 2 * 0.01 * math.sqrt(103 * 20)
+    ) * math.sqrt(2 * math.log(1e9))
     assert learner._paper_width(phase, 0.01) == pytest.approx(expected)
     single = SingleElimination(sphere(1000, 20), 10**6, setting="paper")
-    expected = (math.sqrt(40 / 256) + 2 * 20 * 0.5 * math.sqrt(3) / 256) * math.sqrt(2 * math.log(1e9))
+    expected = (math.sqrt(40 / 256) + 2 * 20 * 0.5 * math.sqrt(3) / 256) * math.sqrt(
+        2 * math.log(1e9)
+    )
     assert single._paper_width(phase, 0.5) == pytest.approx(expected)
 
 
@@ -96,7 +121,9 @@ def test_a_clear_winner_is_found(kind: type[PhasedElimination]) -> None:
 
 @pytest.mark.parametrize("setting", ["tight", "paper"])
 @pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
-def test_a_state_stored_as_json_goes_on_the_same(kind: type[PhasedElimination], setting: str) -> None:
+def test_a_state_stored_as_json_goes_on_the_same(
+    kind: type[PhasedElimination], setting: str
+) -> None:
     table = sphere(60, 4)
     learner = kind(table, 50_000, setting=setting)
     drive(learner, 0.8 * table[3], np.random.default_rng(1), variance=0.01, limit=7)
@@ -117,7 +144,10 @@ def test_actions_that_do_not_span_the_space() -> None:
 
 
 def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() -> None:
-    """Ville's inequality: over phases whose precision depends on what was seen, at most a share p. Alarm rate below 1e-4."""
+    """Ville's inequality: over phases whose precision depends on what was seen, at most a share p.
+
+    Alarm rate below 1e-4.
+    """
     runs, confidence = 1500, 0.2
     rng = np.random.default_rng(5)
     evidence = Evidence(2, 1, 1.0, confidence)
@@ -128,7 +158,9 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
         variance, failed = 1.0, False
         for _ in range(6):
             error = math.sqrt(variance) * rng.standard_normal()
-            evidence.phases.append(PhaseEvidence(np.array([error]), np.array([[variance]]), math.inf))
+            evidence.phases.append(
+                PhaseEvidence(np.array([error]), np.array([[variance]]), math.inf)
+            )
             gain, width = evidence.compare(np.array([[1.0]]))
             failed |= bool(gain[0] > width[0])
             variance *= 0.2 if gain[0] > 0 else 0.9  # the next phase is as good as the luck so far

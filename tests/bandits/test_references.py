@@ -40,14 +40,22 @@ def test_ucb1_takes_the_largest_mean_plus_width() -> None:
 
 
 def test_thompson_depends_on_its_seed_alone() -> None:
-    regrets = [play(Thompson(3, 2_000, seed=seed), EASY, exact, np.random.default_rng(0)) for seed in (1, 1, 2)]
+    regrets = [
+        play(Thompson(3, 2_000, seed=seed), EASY, exact, np.random.default_rng(0))
+        for seed in (1, 1, 2)
+    ]
     assert regrets[0] == regrets[1] != regrets[2]
 
 
 def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
     environment = Environment(np.array([0.05, 0.1, 0.05, 0.05]))
     regret = {
-        learner.__name__: np.mean([play(learner(4, 20_000), environment, exact, np.random.default_rng(s)) for s in range(5)])
+        learner.__name__: np.mean(
+            [
+                play(learner(4, 20_000), environment, exact, np.random.default_rng(s))
+                for s in range(5)
+            ]
+        )
         for learner in (UCB1, KLUCB, Thompson)
     }
     assert regret["Thompson"] < regret["KLUCB"] < regret["UCB1"] < 20_000 * 0.0375
@@ -63,7 +71,9 @@ def test_doubling_starts_afresh_and_never_opens_what_a_period_cuts() -> None:
                 learner.observe(batch, Estimate(batch.users / 2, laplace(1.0)(batch.users)))
             else:
                 learner.skip(batch)
-    played = [sum(batch.users for period, batch in seen if period == p) for p in range(learner.period + 1)]
+    played = [
+        sum(batch.users for period, batch in seen if period == p) for p in range(learner.period + 1)
+    ]
     assert played == [100, 200, 400, 800, 1600, 1900]
     assert [p for p, batch in seen if not batch.opened] == list(range(6))
 
@@ -73,7 +83,12 @@ def test_doubling_recommends_what_the_last_period_found_until_the_new_one_knows_
     while learner.period < 1:
         for batch in learner.propose():
             if batch.opened:
-                learner.observe(batch, Estimate(batch.users * [0.1, 0.2, 0.9][batch.arm], ErrorLaw(batch.users, 1, None)))
+                learner.observe(
+                    batch,
+                    Estimate(
+                        batch.users * [0.1, 0.2, 0.9][batch.arm], ErrorLaw(batch.users, 1, None)
+                    ),
+                )
             else:
                 learner.skip(batch)
     assert learner.best() == 2

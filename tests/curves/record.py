@@ -1,7 +1,8 @@
-"""The regret curves of every named algorithm, two seeds each, at a small size, as the command line writes them.
+"""The regret curves of every named algorithm, two seeds each, at a small size, as the command line
+writes them.
 
-`python tests/curves/record.py` rewrites `curves.json`; the test beside it compares. A curve that changes must change for a
-reason that is named in the commit which records it anew.
+`python tests/curves/record.py` rewrites `curves.json`; the test beside it compares. A curve that
+changes must change for a reason that is named in the commit which records it anew.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ SILOS = "--silos 4 --dimension 4 --actions 10 --sync 10 --horizon 205 --epsilon 
 TINY = "--silos 30 --dimension 3 --actions 5 --sync 10 --horizon 40"
 
 CASES: dict[str, str] = {
-    **{
-        name: f"{ARMS} --setting tight"
-        for name in ("dist-dp-se", "cdp-se", "ldp-se", "shuffle-dp-se", "split-dp-se")
-    },
+    **dict.fromkeys(
+        ("dist-dp-se", "cdp-se", "ldp-se", "shuffle-dp-se", "split-dp-se"),
+        f"{ARMS} --setting tight",
+    ),
     **{f"{name} paper": f"{ARMS} --setting paper" for name in ("dist-dp-se", "cdp-se", "ldp-se")},
     **{f"{name} gaussian": f"{ARMS} --rewards gaussian" for name in ("dist-dp-se", "split-dp-se")},
     **{f"{name}": f"{ARMS} --delta 1e-5" for name in ("dist-rdp-se", "dist-cdp-se", "sdp-ae")},
@@ -34,7 +35,7 @@ CASES: dict[str, str] = {
     "vb-sdp-ae paper": "--arms 5 --horizon 30000 --epsilon 0.5 --delta 1e-5 --setting paper",
     "sdp-ae paper": "--arms 5 --horizon 300000 --epsilon 0.9 --delta 1e-2 --setting paper",
     "dp-se": ARMS,
-    **{name: "--arms 5 --horizon 30000" for name in ("ucb1", "klucb", "thompson")},
+    **dict.fromkeys(("ucb1", "klucb", "thompson"), "--arms 5 --horizon 30000"),
     "successive-elimination": "--arms 5 --horizon 30000",
     "klucb beta": "--arms 3 --horizon 3000 --rewards beta",
     **{
@@ -49,21 +50,15 @@ CASES: dict[str, str] = {
     "dist-dp-se anytime": f"{ARMS} --anytime",
     "dist-dp-se user": "--arms 3 --horizon 2000 --epsilon 1 --user-by-user",
     "split-dp-se user": "--arms 3 --horizon 3000 --epsilon 1 --user-by-user",
-    **{
-        name: LINEAR
-        for name in ("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe", "dpe-fixed")
-    },
-    **{name: LINEAR for name in ("pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe")},
+    **dict.fromkeys(("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe", "dpe-fixed"), LINEAR),
+    **dict.fromkeys(("pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"), LINEAR),
     **{
         f"{name} paper": f"{LINEAR} --setting paper"
         for name in ("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "pe", "cdp-pe", "ldp-pe", "sdp-pe")
     },
     "secagg-dpe pure": LINEAR.replace("0.1", "0"),
     "cdp-dpe pure": LINEAR.replace("0.1", "0"),
-    **{
-        name: SILOS
-        for name in ("fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb")
-    },
+    **dict.fromkeys(("fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"), SILOS),
     **{f"{name} lazy": f"{SILOS} --lazy" for name in ("ldp-fedlinucb", "secagg-fedlinucb")},
     **{f"{name} paper": f"{SILOS} --setting paper" for name in ("ldp-fedlinucb",)},
     "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-
 from tests.curves.record import CASES, RECORD, curves
 
 RECORDED = json.loads(RECORD.read_text(encoding="utf-8"))

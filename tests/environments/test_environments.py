@@ -1,4 +1,6 @@
-"""Environments: the two ways of handing out rewards have one law, with the stated means; recorded data is read or refused by line."""
+"""Environments: the two ways of handing out rewards have one law, with the stated means; recorded
+data is read or refused by line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from scipy import stats
 from tests.samples import same_law, z_score
 
 from tacit.checks import TacitError
-from tacit.environments import Bernoulli, Beta, ClippedGaussian, Environment, Replay, instance_means, read_mslr
+from tacit.environments import (
+    Bernoulli,
+    Beta,
+    ClippedGaussian,
+    Environment,
+    Replay,
+    instance_means,
+    read_mslr,
+)
 from tacit.environments.contract import ContinuousEnvironment, level_table
 from tacit.environments.replay import read_mslr_rows
 from tacit.protocols.contract import round_levels
@@ -30,7 +40,9 @@ EACH = pytest.mark.parametrize("name", ENVIRONMENTS)
 @EACH
 @pytest.mark.parametrize("precision", [1, 2, 7, 100])
 def test_levels_and_rounded_rewards_have_one_law(name: str, precision: int) -> None:
-    """Sums of 12 users, 4,000 times each way, and the histogram of 20,000 levels; false-alarm rate 1e-6 each."""
+    """Sums of 12 users, 4,000 times each way, and the histogram of 20,000 levels; false-alarm rate
+    1e-6 each.
+    """
     world = ENVIRONMENTS[name]
     rng = np.random.default_rng(precision)
     for arm in range(world.arms):
@@ -40,7 +52,11 @@ def test_levels_and_rounded_rewards_have_one_law(name: str, precision: int) -> N
         rounded = round_levels(world.rewards(arm, 20_000, rng), precision, rng)
         assert same_law(np.repeat(levels.values, levels.counts), rounded) > ALARM
         at_once = [world.levels(arm, 12, precision, rng).total for _ in range(1500)]
-        one_by_one = round_levels(world.rewards(arm, 12 * 1500, rng), precision, rng).reshape(1500, 12).sum(axis=1)
+        one_by_one = (
+            round_levels(world.rewards(arm, 12 * 1500, rng), precision, rng)
+            .reshape(1500, 12)
+            .sum(axis=1)
+        )
         assert same_law(at_once, one_by_one) > ALARM
 
 
@@ -63,17 +79,25 @@ def test_binary_environments_say_so(name: str) -> None:
     assert Replay.of([[0, 1, 1], [0, 0]]).binary
 
 
-@pytest.mark.parametrize("name", [n for n, world in ENVIRONMENTS.items() if isinstance(world, ContinuousEnvironment)])
+@pytest.mark.parametrize(
+    "name", [n for n, world in ENVIRONMENTS.items() if isinstance(world, ContinuousEnvironment)]
+)
 @pytest.mark.parametrize("precision", [1, 3, 1000, 200_000])
-def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(name: str, precision: int) -> None:
-    """Found: at fine precision rounding errors of one tail were clipped to be positive, and added up."""
+def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(
+    name: str, precision: int
+) -> None:
+    """Found: at fine precision rounding errors of one tail were clipped to be positive, and added
+    up.
+    """
     world = ENVIRONMENTS[name]
     assert isinstance(world, ContinuousEnvironment)
     for arm in range(world.arms):
         values, probabilities = level_table(world, arm, precision)
         assert probabilities.sum() == pytest.approx(1, abs=1e-12)
         assert np.all(np.diff(probabilities) >= 0)
-        assert float(values @ probabilities) / precision == pytest.approx(float(world.means[arm]), abs=1e-10)
+        assert float(values @ probabilities) / precision == pytest.approx(
+            float(world.means[arm]), abs=1e-10
+        )
         if name == "gaussian" and precision > 1 and arm == 0:
             far = values / precision > 0.02 + 0.1 * 7
             assert probabilities[far].sum() < 2 * stats.norm.sf(7 - 0.2)
@@ -108,7 +132,8 @@ def test_instances_and_means_out_of_range_are_refused() -> None:
 
 def test_replay_refuses_or_clips_and_counts() -> None:
     with pytest.raises(
-        TacitError, match=r"arm 1 has 2 reward\(s\) outside \[0, 1\], such as -1: rescale them, or clip them with clip=True"
+        TacitError,
+        match=r"arm 1 has 2 reward\(s\) outside \[0, 1\], such as -1: rescale them, or clip them",
     ):
         Replay.of([[0, 1], [-1, 0.5, 3]])
     clipped = Replay.of([[0, 1], [-1, 0.5, 3]], clip=True)
@@ -130,7 +155,9 @@ def fold(path: Path, lines: list[str]) -> Path:
 
 
 def line(label: int, query: int, features: np.ndarray) -> str:
-    return f"{label} qid:{query} " + " ".join(f"{i}:{value:g}" for i, value in enumerate(features, 1))
+    return f"{label} qid:{query} " + " ".join(
+        f"{i}:{value:g}" for i, value in enumerate(features, 1)
+    )
 
 
 def three_groups(rows: int = 60) -> list[str]:
@@ -148,7 +175,10 @@ def test_clusters_of_documents_become_arms(tmp_path: Path) -> None:
 
 
 def test_comments_blank_lines_and_missing_features_are_read(tmp_path: Path) -> None:
-    path = fold(tmp_path / "fold.txt", ["# a comment", "", "3 qid:7 1:0.5 136:2 #docid = G1", "0 qid:8 5:1e-3"])
+    path = fold(
+        tmp_path / "fold.txt",
+        ["# a comment", "", "3 qid:7 1:0.5 136:2 #docid = G1", "0 qid:8 5:1e-3"],
+    )
     first, second = read_mslr_rows(path)
     assert first[:2] == (3, 7)
     assert first[2][[0, 1, 135]].tolist() == [0.5, 0.0, 2.0]
@@ -182,7 +212,9 @@ def test_labels_missing_files_and_too_few_rows_are_refused(tmp_path: Path) -> No
         list(read_mslr_rows(fold(tmp_path / "a.txt", ["5 qid:1 1:2"])))
     with pytest.raises(TacitError, match=r"does not exist: download MSLR-WEB10K"):
         read_mslr(tmp_path / "none.txt")
-    with pytest.raises(TacitError, match="3 rows, fewer than 50 arms: use fewer arms or a larger file"):
+    with pytest.raises(
+        TacitError, match="3 rows, fewer than 50 arms: use fewer arms or a larger file"
+    ):
         read_mslr(fold(tmp_path / "b.txt", three_groups(3)))
 
 

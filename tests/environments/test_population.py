@@ -27,11 +27,15 @@ THETA = np.array([0.4, 0.3])
 
 
 def law_by_client(clients: int, plays: tuple[int, ...]) -> Counter[tuple[int, ...]]:
-    """(sums of signs of ξ, sums of signs of η) over every outcome of every client: probabilities as counts of equally likely outcomes."""
+    """(sums of signs of ξ, sums of signs of η) over every outcome of every client: probabilities as
+    counts of equally likely outcomes.
+    """
     signs = (-1, 1)
     single: Counter[tuple[int, ...]] = Counter()
     for deviation in itertools.product(signs, repeat=2):
-        for noise in itertools.product(*(itertools.product(signs, repeat=count) for count in plays)):
+        for noise in itertools.product(
+            *(itertools.product(signs, repeat=count) for count in plays)
+        ):
             single[(*deviation, *(sum(part) for part in noise))] += 1
     total = Counter({(0,) * (2 + len(plays)): 1})
     for _ in range(clients):
@@ -44,23 +48,37 @@ def law_by_client(clients: int, plays: tuple[int, ...]) -> Counter[tuple[int, ..
 
 
 @pytest.mark.parametrize(("clients", "plays"), [(1, (1, 2)), (2, (1, 2)), (3, (2, 1)), (4, (1, 1))])
-def test_sums_at_once_have_exactly_the_law_of_each_client(clients: int, plays: tuple[int, ...]) -> None:
-    """Exact: all sums of signs over clients, against products of binomial probabilities, as fractions."""
+def test_sums_at_once_have_exactly_the_law_of_each_client(
+    clients: int, plays: tuple[int, ...]
+) -> None:
+    """Exact: all sums of signs over clients, against products of binomial probabilities, as
+    fractions.
+    """
     by_client = law_by_client(clients, plays)
     outcomes = sum(by_client.values())
     trials = (clients, clients, *(clients * count for count in plays))
     for sums in itertools.product(*(range(-n, n + 1, 2) for n in trials)):
-        at_once = math.prod(Fraction(math.comb(n, (n + total) // 2), 2**n) for n, total in zip(trials, sums, strict=True))
+        at_once = math.prod(
+            Fraction(math.comb(n, (n + total) // 2), 2**n)
+            for n, total in zip(trials, sums, strict=True)
+        )
         assert Fraction(by_client[sums], outcomes) == at_once
 
 
 def test_code_of_both_paths_agrees() -> None:
-    """Two-sample Kolmogorov-Smirnov on each coordinate and on their difference; false alarms below 1e-6 each."""
+    """Two-sample Kolmogorov-Smirnov on each coordinate and on their difference; false alarms below
+    1e-6 each.
+    """
     population = Population(ACTIONS, THETA, 0.15, 0.2, 1.0)
     rng = np.random.default_rng(0)
     support, plays = np.array([0, 1, 2]), np.array([1, 3, 2])
     at_once = np.array([population.total(support, plays, 30, rng) for _ in range(4000)])
-    each = np.array([sum(part.sum(axis=0) for part in population.reports(support, plays, 30, rng)) for _ in range(4000)])
+    each = np.array(
+        [
+            sum(part.sum(axis=0) for part in population.reports(support, plays, 30, rng))
+            for _ in range(4000)
+        ]
+    )
     for direction in ([1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0], [1, 1, 1]):
         assert ks_2samp(at_once @ direction, each @ direction).pvalue > 1e-6
     assert at_once.mean(axis=0) / 30 == pytest.approx(ACTIONS @ THETA, abs=0.01)
@@ -72,15 +90,23 @@ def test_no_client_goes_beyond_the_bound() -> None:
     rng = np.random.default_rng(1)
     population = random_population(20, 1000, client_std=0.1, bound=1.0, rng=rng)
     assert population.reach <= 1.0
-    rewards = np.vstack(list(population.reports(np.arange(50), np.ones(50, dtype=np.int64), 2000, rng)))
+    rewards = np.vstack(
+        list(population.reports(np.arange(50), np.ones(50, dtype=np.int64), 2000, rng))
+    )
     assert np.abs(rewards).max() <= 1.0
     assert rewards.std() > 0.2
 
 
 def test_the_instance_is_as_large_as_the_bound_allows() -> None:
-    population = random_population(20, 1000, client_std=0.1, bound=1.0, rng=np.random.default_rng(2))
+    population = random_population(
+        20, 1000, client_std=0.1, bound=1.0, rng=np.random.default_rng(2)
+    )
     assert population.reach == pytest.approx(1.0)
-    assert random_population(20, 100, client_std=0.01, bound=5.0, rng=np.random.default_rng(2)).theta @ np.eye(20)[0] <= 1
+    assert (
+        random_population(20, 100, client_std=0.01, bound=5.0, rng=np.random.default_rng(2)).theta
+        @ np.eye(20)[0]
+        <= 1
+    )
 
 
 def test_shared_rewards_are_binomial() -> None:
@@ -99,7 +125,11 @@ def test_a_covering_leaves_no_point_of_the_ball_far_from_an_action() -> None:
         points = covering(dimension, distance)
         check_actions(points)
         directions = rng.standard_normal((4000, dimension))
-        ball = directions / np.linalg.norm(directions, axis=1)[:, None] * rng.random((4000, 1)) ** (1 / dimension)
+        ball = (
+            directions
+            / np.linalg.norm(directions, axis=1)[:, None]
+            * rng.random((4000, 1)) ** (1 / dimension)
+        )
         nearest = np.linalg.norm(ball[:, None, :] - points[None], axis=2).min(axis=1)
         assert nearest.max() <= distance + 1e-9
         assert len(points) <= (3 / distance) ** dimension

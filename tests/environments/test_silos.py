@@ -1,4 +1,6 @@
-"""Users of silos: contexts on the sphere, fresh each round; rankings read from a file of the official form."""
+"""Users of silos: contexts on the sphere, fresh each round; rankings read from a file of the
+official form.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def write_fold(path: Path, queries: int = 24, seed: int = 0) -> Path:
             features = rng.uniform(0, 50, 136)
             score = features[title[3]] + features[title[10]] + 10 * rng.standard_normal()
             label = int(np.clip(score / 20, 0, 4))
-            lines.append(f"{label} qid:{query + 1} " + " ".join(f"{i + 1}:{v:.4g}" for i, v in enumerate(features)))
+            lines.append(
+                f"{label} qid:{query + 1} "
+                + " ".join(f"{i + 1}:{v:.4g}" for i, v in enumerate(features))
+            )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -54,7 +59,9 @@ def test_a_ranking_is_dealt_out_to_the_silos(tmp_path: Path) -> None:
     ranking = read_ranking(write_fold(tmp_path / "train.txt"), silos=5)
     assert (ranking.silos, ranking.dimension) == (5, 57)
     assert sum(len(silo) for silo in ranking.queries) == 24
-    assert max(len(silo) for silo in ranking.queries) - min(len(silo) for silo in ranking.queries) <= 1
+    assert (
+        max(len(silo) for silo in ranking.queries) - min(len(silo) for silo in ranking.queries) <= 1
+    )
     contexts = ranking.contexts(np.random.default_rng(0))
     assert contexts.shape[0] == 5
     assert contexts.shape[1] <= ranking.actions

@@ -1,4 +1,6 @@
-"""What the tests share: a way to spoil messages, and a chi-square test with a stated false-alarm rate."""
+"""What the tests share: a way to spoil messages, and a chi-square test with a stated false-alarm
+rate.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ FALSE_ALARM = 1e-6
 Mutate = Callable[[random.Random, bytes, Sequence[bytes], int], Iterator[bytes]]
 
 
-def _mutations(rng: random.Random, message: bytes, others: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """`count` spoilt versions of a message: flipped, cut, grown, spliced, of another kind, round or version."""
+def _mutations(
+    rng: random.Random, message: bytes, others: Sequence[bytes], count: int
+) -> Iterator[bytes]:
+    """`count` spoilt versions of a message: flipped, cut, grown, spliced, of another kind, round or
+    version.
+    """
     valid = {message, *others}
     made = 0
     while made < count:
@@ -36,7 +42,9 @@ def _mutations(rng: random.Random, message: bytes, others: Sequence[bytes], coun
                 del spoilt[place : place + rng.randrange(1, 40)]
             case 6:
                 start, size = rng.randrange(len(spoilt)), rng.randrange(1, 60)
-                spoilt[start : start + size] = rng.choice((bytes(size), rng.randbytes(size), b"\xff" * size))
+                spoilt[start : start + size] = rng.choice(
+                    (bytes(size), rng.randbytes(size), b"\xff" * size)
+                )
             case 7:
                 other = rng.choice(others) if others else message[::-1]
                 cut = rng.randrange(len(spoilt))

@@ -1,8 +1,8 @@
 """Writes the test vectors, against which a second implementation can check itself.
 
-Run `python tests/intermediaries/make_vectors.py`. Everything that masking computes follows from the vectors' random
-bytes, so its file comes out the same each time. HPKE draws its own randomness: the sealed messages of splitting and
-mixing change with every run, what they open to does not.
+Run `python tests/intermediaries/make_vectors.py`. Everything that masking computes follows from the
+vectors' random bytes, so its file comes out the same each time. HPKE draws its own randomness: the
+sealed messages of splitting and mixing change with every run, what they open to does not.
 """
 
 from __future__ import annotations
@@ -74,14 +74,20 @@ def primitives() -> dict[str, Any]:
             "shared": agree(first, pair[1][1]).hex(),
             "route": route_key(first, pair[0], pair[1], context).hex(),
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
-            "channel": derive(agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64).hex(),
+            "channel": derive(
+                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64
+            ).hex(),
         },
     }
 
 
 def masking() -> dict[str, Any]:
-    """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before revealing."""
-    server = MaskingServer.open(8, 6, 1000003, 2, Neighbourhood(6, 4), source("masking server"), shuffle=lambda _: None)
+    """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before
+    revealing.
+    """
+    server = MaskingServer.open(
+        8, 6, 1000003, 2, Neighbourhood(6, 4), source("masking server"), shuffle=lambda _: None
+    )
     values = [[place, 1000 + place] for place in range(8)]
     clients = [MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)]
     wire: dict[str, list[str | None]] = {}
@@ -112,13 +118,21 @@ def masking() -> dict[str, Any]:
     wire["request"] = [request.hex() if request else None for request in asked]
     step(
         "reveal",
-        [client.reveal(request) if request and client is not clients[5] else None for client, request in zip(clients, asked, strict=True)],
+        [
+            client.reveal(request) if request and client is not clients[5] else None
+            for client, request in zip(clients, asked, strict=True)
+        ],
     )
     return {
         "round": server.round.encode().hex(),
         "context": server.round.context.hex(),
         "server_private": server_private,
-        "clients": {"private": private, "masking_private": masking_private, "seeds": seeds, "values": values},
+        "clients": {
+            "private": private,
+            "masking_private": masking_private,
+            "seeds": seeds,
+            "values": values,
+        },
         "wire": wire,
         "sum": list(server.view().numbers),
         "reports": server.view().reports,
@@ -130,11 +144,17 @@ def splitting(sealing: Sealing) -> dict[str, Any]:
     keys = tuple(ServerKeys.new(sealing, source(f"server {role}")) for role in (0, 1))
     collecting = new_key(source("collector"))
     publics = (keys[0].public(), keys[1].public())
-    announced = SplittingRound.open(4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round"))
-    servers = [SplittingServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
+    announced = SplittingRound.open(
+        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round")
+    )
+    servers = [
+        SplittingServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)
+    ]
     collector = Collector(announced, collecting)
     values = [[1, 2], [30, 40], [500, 600]]
-    halves = [split(announced, value, source(f"report {place}")) for place, value in enumerate(values)]
+    halves = [
+        split(announced, value, source(f"report {place}")) for place, value in enumerate(values)
+    ]
     for place, report in enumerate(halves):
         servers[0].take(report[0])
         if place != 2:
@@ -165,7 +185,9 @@ def splitting(sealing: Sealing) -> dict[str, Any]:
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
     keys = tuple(MixingKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
-    announced = MixingRound.open(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, source("mixing round"))
+    announced = MixingRound.open(
+        3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, source("mixing round")
+    )
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:

@@ -1,4 +1,6 @@
-"""A second reader of docs/wire-formats.md: opens the masking vector from what the page says, with nothing of tacit."""
+"""A second reader of docs/wire-formats.md: opens the masking vector from what the page says, with
+nothing of tacit.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def hkdf(secret: bytes, info: bytes, size: int) -> bytes:
 
 
 def x25519(private: bytes, public: bytes) -> bytes:
-    return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    return X25519PrivateKey.from_private_bytes(private).exchange(
+        X25519PublicKey.from_public_bytes(public)
+    )
 
 
 def public(private: bytes) -> bytes:
@@ -41,7 +45,14 @@ def public(private: bytes) -> bytes:
 
 def chacha20(key: bytes, counter: int) -> bytes:
     """One block of RFC 8439 with a nonce of zeros."""
-    start = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), counter, 0, 0, 0]
+    start = [
+        *struct.unpack("<4I", b"expand 32-byte k"),
+        *struct.unpack("<8I", key),
+        counter,
+        0,
+        0,
+        0,
+    ]
     state = list(start)
 
     def quarter(a: int, b: int, c: int, d: int) -> None:
@@ -54,7 +65,9 @@ def chacha20(key: bytes, counter: int) -> bytes:
         for column in range(4):
             quarter(column, column + 4, column + 8, column + 12)
         for diagonal in range(4):
-            quarter(diagonal, (diagonal + 1) % 4 + 4, (diagonal + 2) % 4 + 8, (diagonal + 3) % 4 + 12)
+            quarter(
+                diagonal, (diagonal + 1) % 4 + 4, (diagonal + 2) % 4 + 8, (diagonal + 3) % 4 + 12
+            )
     return struct.pack("<16I", *((a + b) & 0xFFFFFFFF for a, b in zip(state, start, strict=True)))
 
 
@@ -89,7 +102,9 @@ class Book:
 
     def pair(self, label: bytes, privates: list[bytes], i: int, j: int) -> bytes:
         low, high = sorted((i, j))
-        info = label + struct.pack(">I32sI32s", low, public(privates[low]), high, public(privates[high]))
+        info = label + struct.pack(
+            ">I32sI32s", low, public(privates[low]), high, public(privates[high])
+        )
         return hkdf(x25519(privates[i], public(privates[j])), info, 32)
 
 
@@ -101,13 +116,17 @@ def test_masked_numbers_are_what_the_page_says() -> None:
         setup = book.open("setup", me, from_client=False)
         assert struct.unpack(">III", setup[:12]) == (me, 8, 6)
         neighbours = [number for number, _, _ in struct.iter_unpack(">I32s32s", setup[12:])]
-        expected = [a + b for a, b in zip(book.clients["values"][me], mask(book.seeds[me], 2), strict=True)]
+        expected = [
+            a + b for a, b in zip(book.clients["values"][me], mask(book.seeds[me], 2), strict=True)
+        ]
         for other in neighbours:
             sign = 1 if me < other else -1
             pairwise = mask(book.pair(b"tacit masking mask v1", book.masking, me, other), 2)
             expected = [a + sign * b for a, b in zip(expected, pairwise, strict=True)]
         content = book.open("masked", me, from_client=True)
-        assert [int.from_bytes(content[:3], "big"), int.from_bytes(content[3:], "big")] == [x % MODULUS for x in expected]
+        assert [int.from_bytes(content[:3], "big"), int.from_bytes(content[3:], "big")] == [
+            x % MODULUS for x in expected
+        ]
 
 
 def test_parcels_and_reveals_are_what_the_page_says() -> None:
@@ -117,9 +136,13 @@ def test_parcels_and_reveals_are_what_the_page_says() -> None:
         if message is None:
             continue
         parcels = dict(struct.iter_unpack(">I82s", book.open("inbox", me, from_client=False)))
-        for other, there, share in struct.iter_unpack(">IB33s", book.open("reveal", me, from_client=True)):
+        for other, there, share in struct.iter_unpack(
+            ">IB33s", book.open("reveal", me, from_client=True)
+        ):
             key = book.pair(b"tacit masking route v1", book.private, me, other)
-            pair = ChaCha20Poly1305(key).decrypt(bytes(11) + bytes((other > me,)), parcels[other], None)
+            pair = ChaCha20Poly1305(key).decrypt(
+                bytes(11) + bytes((other > me,)), parcels[other], None
+            )
             assert there == 1
             assert share == (pair[33:] if other == 2 else pair[:33])
             theirs = book.open("setup", other, from_client=False)

@@ -29,7 +29,9 @@ SUMS: list[Callable[..., SumView]] = [run_masking, run_splitting]
 @pytest.mark.parametrize("run", SUMS)
 def test_arrays_and_vectors_are_reports(run: Callable[..., SumView]) -> None:
     assert run(np.array([3, -5, 9]), 10, 3) == SumView((7,), 3)
-    assert run(np.arange(30).reshape(3, 10), 50, 3).numbers == tuple((30 + 3 * place) % 50 for place in range(10))
+    assert run(np.arange(30).reshape(3, 10), 50, 3).numbers == tuple(
+        (30 + 3 * place) % 50 for place in range(10)
+    )
     assert run([(1, 2), [3, 4]], 10, 2) == SumView((4, 6), 2)
 
 

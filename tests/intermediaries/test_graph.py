@@ -37,7 +37,9 @@ def test_graph_is_regular_symmetric_and_without_loops(clients: int, data: st.Dat
         assert all(client in graph[other] for other in neighbours)
 
 
-def test_neighbours_of_a_client_are_a_uniform_set(assert_uniform: Callable[[Iterable[object], int], None]) -> None:
+def test_neighbours_of_a_client_are_a_uniform_set(
+    assert_uniform: Callable[[Iterable[object], int], None],
+) -> None:
     draws = [tuple(regular_graph(6, 2)[0]) for _ in range(6000)]
     assert_uniform(draws, 10)
 
@@ -58,7 +60,9 @@ def test_tail_is_the_hypergeometric_tail(population: int, data: st.DataObject) -
 
 
 @given(st.integers(1, 40), st.data())
-def test_quantile_is_the_least_with_a_small_enough_tail(population: int, data: st.DataObject) -> None:
+def test_quantile_is_the_least_with_a_small_enough_tail(
+    population: int, data: st.DataObject
+) -> None:
     marked = data.draw(st.integers(0, population))
     draws = data.draw(st.integers(0, population))
     level = Fraction(1, data.draw(st.integers(1, 10**6)))

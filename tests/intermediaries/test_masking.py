@@ -1,4 +1,6 @@
-"""Masking gives the exact modular sum of those who stayed, or refuses; it survives dropouts down to the threshold."""
+"""Masking gives the exact modular sum of those who stayed, or refuses; it survives dropouts down to
+the threshold.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tacit.intermediaries import (
 from tacit.intermediaries.masking_server import Stage
 from tacit.intermediaries.wire import Kind
 
-MODULI = st.integers(2, 2**70) | st.sampled_from([2, 3, 2**32, 2**32 + 15, 10**12 + 39, 2**64, 2**64 + 13])
+MODULI = st.integers(2, 2**70) | st.sampled_from(
+    [2, 3, 2**32, 2**32 + 15, 10**12 + 39, 2**64, 2**64 + 13]
+)
 
 
 @st.composite
@@ -47,7 +51,9 @@ def _ideal(values: list[list[int]], modulus: int, gone: Dropouts) -> tuple[int, 
 
 @settings(deadline=None, max_examples=30)
 @given(rounds(most=200))
-def test_masking_gives_the_exact_sum_or_refuses(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> None:
+def test_masking_gives_the_exact_sum_or_refuses(
+    case: tuple[list[list[int]], int, Neighbourhood, Dropouts],
+) -> None:
     _check_round(case)
 
 
@@ -62,7 +68,9 @@ def test_masking_gives_the_exact_sum_or_refuses_for_many(
 
 def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> None:
     values, modulus, among, gone = case
-    session = MaskingSession(MaskingServer.open(len(values), 2, modulus, len(values[0]), among), values)
+    session = MaskingSession(
+        MaskingServer.open(len(values), 2, modulus, len(values[0]), among), values
+    )
     try:
         session.join(gone.join)
         session.share(gone.share)
@@ -71,20 +79,31 @@ def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> 
     except Refusal:
         assert gone != Dropouts([], [], [], [])
         return
-    sent = [value for value, client in zip(values, session.clients, strict=True) if Kind.MASKED in client._answers]
+    sent = [
+        value
+        for value, client in zip(values, session.clients, strict=True)
+        if Kind.MASKED in client._answers
+    ]
     expected = tuple(sum(column) % modulus for column in zip(*sent, strict=True))
     assert session.server.view() == SumView(expected, len(sent))
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 14), st.data())
-def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_minimum(clients: int, data: st.DataObject) -> None:
+def test_among_all_neighbours_a_round_is_refused_exactly_below_threshold_or_minimum(
+    clients: int, data: st.DataObject
+) -> None:
     threshold = data.draw(st.integers((clients - 1) // 2 + 1, clients - 1))
     minimum = data.draw(st.integers(2, clients))
-    fates = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 4, 4, 4]), min_size=clients, max_size=clients))
-    gone = Dropouts(*[[place for place, fate in enumerate(fates) if fate == stage] for stage in range(4)])
+    fates = data.draw(
+        st.lists(st.sampled_from([0, 1, 2, 3, 4, 4, 4, 4]), min_size=clients, max_size=clients)
+    )
+    gone = Dropouts(
+        *[[place for place, fate in enumerate(fates) if fate == stage] for stage in range(4)]
+    )
     masked, revealing = (sum(fate > stage for fate in fates) for stage in (2, 3))
-    # Whoever reveals needs the threshold among the others who reveal; everything before follows from that.
+    # Whoever reveals needs the threshold among the others who reveal; everything before follows
+    # from that.
     opens = masked >= minimum and masked > threshold and revealing > threshold
     values = [[place * 7 + 1] for place in range(clients)]
     try:
@@ -103,7 +122,9 @@ def test_dropout_at_every_stage_is_survived_down_to_the_threshold(stage: str) ->
     among = Neighbourhood(clients - 1, threshold)
     most = clients - 1 - threshold
     survived = Dropouts(**{stage: range(most)})
-    expected = sum(range(clients if stage == "reveal" else most, clients)) + (sum(range(clients)) if stage == "reveal" else 0)
+    expected = sum(range(clients if stage == "reveal" else most, clients)) + (
+        sum(range(clients)) if stage == "reveal" else 0
+    )
     assert run_masking(values, 1000, 2, among, survived).numbers == (expected,)
     with pytest.raises(Refusal):
         run_masking(values, 1000, 2, among, Dropouts(**{stage: range(most + 1)}))
@@ -123,7 +144,9 @@ def test_fewer_than_the_minimum_open_nothing(stage: str) -> None:
 
 
 def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
-    """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum of their own."""
+    """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum
+    of their own.
+    """
     server = MaskingServer.open(8, 4, 100, among=Neighbourhood(2, 2), shuffle=lambda _: None)
     session = MaskingSession(server, list(range(8)))
     session.join()
@@ -163,7 +186,9 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
 
 
 def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None:
-    session, elsewhere = (MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3]) for _ in range(2))
+    session, elsewhere = (
+        MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3]) for _ in range(2)
+    )
     elsewhere.join()
     join = session.clients[0].join()
     session.server.take(join)
@@ -196,7 +221,9 @@ def test_a_full_round_takes_no_one_else() -> None:
 
 def test_a_client_that_knows_another_round_cannot_join() -> None:
     server = MaskingServer.open(3, 3, 100)
-    other = MaskingRound(server.round.identity, 3, 3, 101, 1, server.round.neighbourhood, server.round.server)
+    other = MaskingRound(
+        server.round.identity, 3, 3, 101, 1, server.round.neighbourhood, server.round.server
+    )
     with pytest.raises(Refusal, match="not authentic"):
         server.take(MaskingClient(other).join())
 
@@ -207,7 +234,11 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
     session.share()
     client = session.clients[0]
     inbox = session.outgoing[client.address]
-    for values, reason in (([1, 2], "takes 1 per report"), ([0.5], "whole numbers"), (["3"], "whole numbers")):
+    for values, reason in (
+        ([1, 2], "takes 1 per report"),
+        ([0.5], "whole numbers"),
+        (["3"], "whole numbers"),
+    ):
         with pytest.raises(TacitError, match=reason):
             client.mask(inbox, values)  # type: ignore[arg-type]
     with pytest.raises(TacitError, match="follows a MASKED"):
@@ -227,6 +258,8 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
         (5, 3, 10, 1 << 31),
     ],
 )
-def test_rounds_that_cannot_be_are_not_opened(reports: int, minimum: int, modulus: int, length: int) -> None:
+def test_rounds_that_cannot_be_are_not_opened(
+    reports: int, minimum: int, modulus: int, length: int
+) -> None:
     with pytest.raises(TacitError):
         MaskingServer.open(reports, minimum, modulus, length)

@@ -1,4 +1,6 @@
-"""What a lying server asks for and does not get, what lying clients cannot hide, and one lie that is not prevented."""
+"""What a lying server asks for and does not get, what lying clients cannot hide, and one lie that
+is not prevented.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ LOW_ORDER = bytes(32)
 
 
 def session_until(stage: str) -> MaskingSession:
-    session = MaskingSession(MaskingServer.open(N, 6, 1000, among=Neighbourhood(K, T)), list(range(N)))
+    session = MaskingSession(
+        MaskingServer.open(N, 6, 1000, among=Neighbourhood(K, T)), list(range(N))
+    )
     for name in ("join", "share", "mask"):
         getattr(session, name)()
         if name == stage:
@@ -50,10 +54,18 @@ def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> by
     return server._seal(client, kind, content)
 
 
-def request(session: MaskingSession, place: int, stayed: Iterable[int], left: Iterable[int], survivors: int = N) -> bytes:
+def request(
+    session: MaskingSession,
+    place: int,
+    stayed: Iterable[int],
+    left: Iterable[int],
+    survivors: int = N,
+) -> bytes:
     stayed, left = list(stayed), list(left)
     numbers = b"".join(number.to_bytes(4, "big") for number in [*stayed, *left])
-    return forge(session, place, Kind.REQUEST, REQUEST_HEAD.pack(survivors, len(stayed), len(left)) + numbers)
+    return forge(
+        session, place, Kind.REQUEST, REQUEST_HEAD.pack(survivors, len(stayed), len(left)) + numbers
+    )
 
 
 def test_a_neighbour_listed_both_as_there_and_as_gone_is_refused() -> None:
@@ -99,7 +111,10 @@ def test_a_second_request_with_other_lists_is_refused() -> None:
 def test_a_client_reveals_exactly_one_kind_of_share_for_each_neighbour() -> None:
     session = session_until("mask")
     owners = session.clients
-    held = {place: owners[0]._ciphers[place].decrypt(_nonce(place, 0), owners[0]._parcels[place], None) for place in range(1, N)}
+    held = {
+        place: owners[0]._ciphers[place].decrypt(_nonce(place, 0), owners[0]._parcels[place], None)
+        for place in range(1, N)
+    }
     channel = session.server._clients[0].channel
     answer = owners[0].reveal(request(session, 0, [1, 2, 3, 4, 5, 6], [7]))
     content = channel.open(answer[:52], answer[52:])
@@ -114,7 +129,8 @@ def _nonce(sender: int, receiver: int) -> bytes:
 
 
 def test_telling_two_groups_of_neighbours_different_fates_never_opens_both_secrets() -> None:
-    # The threshold is more than half of the neighbours, so two disjoint groups cannot both reach it.
+    # The threshold is more than half of the neighbours, so two disjoint groups cannot both reach
+    # it.
     for degree in range(1, 66):
         for threshold in range(1, degree + 1):
             try:
@@ -125,15 +141,26 @@ def test_telling_two_groups_of_neighbours_different_fates_never_opens_both_secre
                 assert 2 * threshold > degree
 
 
-def setup(session: MaskingSession, place: int, number: int, joined: int, entries: list[tuple[int, bytes, bytes]]) -> bytes:
-    content = SETUP_HEAD.pack(number, joined, len(entries)) + b"".join(SETUP_ENTRY.pack(*entry) for entry in entries)
+def setup(
+    session: MaskingSession,
+    place: int,
+    number: int,
+    joined: int,
+    entries: list[tuple[int, bytes, bytes]],
+) -> bytes:
+    content = SETUP_HEAD.pack(number, joined, len(entries)) + b"".join(
+        SETUP_ENTRY.pack(*entry) for entry in entries
+    )
     return forge(session, place, Kind.SETUP, content)
 
 
 def test_setups_that_make_no_sense_are_refused() -> None:
     session = session_until("join")
     client = session.clients[0]
-    good = [(number, known.address, known.masking) for number, known in enumerate(session.server._clients)][1:]
+    good = [
+        (number, known.address, known.masking)
+        for number, known in enumerate(session.server._clients)
+    ][1:]
     own = (0, client.address, client._masking_public)
     cases = [
         (0, N, good[:-1], "neighbours"),  # too few
@@ -153,14 +180,24 @@ def test_setups_that_make_no_sense_are_refused() -> None:
             client.share(setup(session, 0, number, joined, entries))
     first = client.share(session.outgoing[client.address])
     with pytest.raises(Refusal, match="already sent"):
-        client.share(setup(session, 0, 0, N, [*good[:-1], (7, public_bytes(new_key()), public_bytes(new_key()))]))
+        client.share(
+            setup(
+                session,
+                0,
+                0,
+                N,
+                [*good[:-1], (7, public_bytes(new_key()), public_bytes(new_key()))],
+            )
+        )
     assert client.share(session.outgoing[client.address]) == first
 
 
 def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     session = session_until("share")
     client = session.clients[0]
-    parcels = [(number, known.parcels[0]) for number, known in enumerate(session.server._clients) if number]
+    parcels = [
+        (number, known.parcels[0]) for number, known in enumerate(session.server._clients) if number
+    ]
     cases = [
         (parcels[:4], "only 4 neighbours shared"),
         ([*parcels[:-1], (99, parcels[-1][1])], "not a neighbour"),
@@ -169,7 +206,12 @@ def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> Non
     ]
     for entries, reason in cases:
         with pytest.raises(Refusal, match=reason):
-            client.mask(forge(session, 0, Kind.INBOX, b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)), [1])
+            client.mask(
+                forge(
+                    session, 0, Kind.INBOX, b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
+                ),
+                [1],
+            )
     with pytest.raises(Refusal, match="the INBOX has"):
         client.mask(forge(session, 0, Kind.INBOX, bytes(10)), [1])
 
@@ -213,7 +255,11 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
     message = client.reveal(session.outgoing[client.address])
     channel = session.server._clients[0].channel
     content = channel.open(message[:52], message[52:])
-    swapped = content[REVEAL_ENTRY.size : 2 * REVEAL_ENTRY.size] + content[: REVEAL_ENTRY.size] + content[2 * REVEAL_ENTRY.size :]
+    swapped = (
+        content[REVEAL_ENTRY.size : 2 * REVEAL_ENTRY.size]
+        + content[: REVEAL_ENTRY.size]
+        + content[2 * REVEAL_ENTRY.size :]
+    )
     too_large = content[:5] + b"\xff" * 33 + content[REVEAL_ENTRY.size :]
     absent_but_there = content[:4] + b"\x00" + content[5:]
     odd_flag = content[:4] + b"\x02" + content[5:]
@@ -254,10 +300,12 @@ def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None
 
 
 def test_a_server_that_tells_different_clients_different_stories_can_isolate_one() -> None:
-    """Not prevented, and docs/security.md says so: the server must be trusted to ask everyone about the same survivors.
+    """Not prevented, and docs/security.md says so: the server must be trusted to ask everyone about
+    the same survivors.
 
-    It tells enough neighbours of each of the victim's neighbours that those left, and the victim's neighbours that the
-    victim stayed. Every request passes every check, nobody is asked for both shares of anyone, the number comes out.
+    It tells enough neighbours of each of the victim's neighbours that those left, and the victim's
+    neighbours that the victim stayed. Every request passes every check, nobody is asked for both
+    shares of anyone, the number comes out.
     """
     secret, modulus, n, k, t = 123, 1000, 30, 8, 5
     server = MaskingServer.open(n, n, modulus, among=Neighbourhood(k, t), shuffle=lambda _: None)
@@ -276,7 +324,11 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
 
     def opened(owner: int, left: bool) -> bytes:
         known = server._clients[owner].place_of
-        shares = {known[place]: revealed[place][owner] for place in known if (owner in lies[place]) == left}
+        shares = {
+            known[place]: revealed[place][owner]
+            for place in known
+            if (owner in lies[place]) == left
+        }
         positions = tuple(sorted(shares)[:t])
         return shamir.combine(positions, [shares[position] for position in positions])
 
@@ -290,8 +342,12 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
     assert (server._clients[0].masked[0] - mask) % modulus == secret
 
 
-def _lies(neighbours: list[list[int]], targets: list[int], needed: int, each: int) -> dict[int, list[int]]:
-    """Whom to call gone to whom: every target is called gone `needed` times, nobody hears it of more than `each`."""
+def _lies(
+    neighbours: list[list[int]], targets: list[int], needed: int, each: int
+) -> dict[int, list[int]]:
+    """Whom to call gone to whom: every target is called gone `needed` times, nobody hears it of
+    more than `each`.
+    """
     n = len(neighbours)
     source, sink = 2 * n, 2 * n + 1
     capacity = np.zeros((2 * n + 2, 2 * n + 2), dtype=np.int32)
@@ -303,4 +359,7 @@ def _lies(neighbours: list[list[int]], targets: list[int], needed: int, each: in
     flow = maximum_flow(csr_array(capacity), source, sink)
     assert flow.flow_value == needed * len(targets)
     told = flow.flow.toarray()
-    return {place: [target for target in sorted(targets) if told[target, n + place] == 1] for place in range(n)}
+    return {
+        place: [target for target in sorted(targets) if told[target, n + place] == 1]
+        for place in range(n)
+    }

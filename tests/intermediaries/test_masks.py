@@ -15,7 +15,9 @@ MODULI = [2, 3, 10, 257, 2**32 + 15, 2**62, 2**63 + 1, 2**64, 2**64 + 13, 2**100
 
 
 @pytest.mark.parametrize("modulus", MODULI)
-def test_masks_are_uniform(modulus: int, assert_uniform: Callable[[Iterable[object], int], None]) -> None:
+def test_masks_are_uniform(
+    modulus: int, assert_uniform: Callable[[Iterable[object], int], None]
+) -> None:
     cells = min(modulus, 16)
     numbers = expand(os.urandom(32), modulus, 8000)
     if modulus > 16:
@@ -31,11 +33,15 @@ def test_masks_are_uniform(modulus: int, assert_uniform: Callable[[Iterable[obje
     st.integers(2, 2**70) | st.sampled_from(MODULI),
     st.integers(1, 40),
 )
-def test_totals_are_sums_of_masks(added: list[bytes], taken: list[bytes], modulus: int, count: int) -> None:
+def test_totals_are_sums_of_masks(
+    added: list[bytes], taken: list[bytes], modulus: int, count: int
+) -> None:
     expected = [0] * count
     for sign, seeds in ((1, added), (-1, taken)):
         for seed in seeds:
-            expected = [a + sign * b for a, b in zip(expected, expand(seed, modulus, count), strict=True)]
+            expected = [
+                a + sign * b for a, b in zip(expected, expand(seed, modulus, count), strict=True)
+            ]
     assert total(added, taken, modulus, count) == [number % modulus for number in expected]
 
 

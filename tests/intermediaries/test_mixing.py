@@ -28,8 +28,12 @@ from tacit.intermediaries.wire import Kind, header
 KEYS = (MixingKeys.new(), MixingKeys.new())
 
 
-def parties(reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1) -> tuple[MixingRound, Shuffler, Analyzer]:
-    announced = MixingRound.open(reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages)
+def parties(
+    reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
+) -> tuple[MixingRound, Shuffler, Analyzer]:
+    announced = MixingRound.open(
+        reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages
+    )
     return announced, Shuffler(announced, KEYS[0]), Analyzer(announced, KEYS[1])
 
 
@@ -42,9 +46,14 @@ def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
-def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(reports: int, messages: int, size: int, seed: int) -> None:
+def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(
+    reports: int, messages: int, size: int, seed: int
+) -> None:
     rng = random.Random(seed)
-    sent = [[rng.choice((bytes(size), rng.randbytes(size))) for _ in range(messages)] for _ in range(reports)]
+    sent = [
+        [rng.choice((bytes(size), rng.randbytes(size))) for _ in range(messages)]
+        for _ in range(reports)
+    ]
     lost = {place for place in range(reports) if rng.random() < 0.2}
     minimum = rng.randrange(1, reports + 1)
     came = [report for place, report in enumerate(sent) if place not in lost]
@@ -75,7 +84,9 @@ def test_a_message_wrapped_anew_counts_once() -> None:
     announced, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
-    again = announced.recipients[0].seal(shuffler._buffer[0], b"tacit mixing wrap v1" + announced.context)
+    again = announced.recipients[0].seal(
+        shuffler._buffer[0], b"tacit mixing wrap v1" + announced.context
+    )
     with pytest.raises(Refusal, match="counts once"):
         shuffler.take(header(Kind.WRAPPED, announced.identity) + again)
     assert finish(shuffler, analyzer).spoilt == 0
@@ -102,7 +113,9 @@ def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
     announced, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
-    nonsense = announced.recipients[0].seal(bytes(announced.sealed_size), b"tacit mixing wrap v1" + announced.context)
+    nonsense = announced.recipients[0].seal(
+        bytes(announced.sealed_size), b"tacit mixing wrap v1" + announced.context
+    )
     shuffler.take(header(Kind.WRAPPED, announced.identity) + nonsense)
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
@@ -152,8 +165,19 @@ def test_batches_that_make_no_sense_are_refused() -> None:
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
     sealed = b"".join(shuffler._buffer)
-    for content in (b"", bytes(5), (3).to_bytes(4, "big") + sealed[:-1], (9).to_bytes(4, "big") + sealed * 3):
-        line = Channel(KEYS[0].line, announced.shuffler[:32], announced.analyzer[:32], announced.context, starts=True)
+    for content in (
+        b"",
+        bytes(5),
+        (3).to_bytes(4, "big") + sealed[:-1],
+        (9).to_bytes(4, "big") + sealed * 3,
+    ):
+        line = Channel(
+            KEYS[0].line,
+            announced.shuffler[:32],
+            announced.analyzer[:32],
+            announced.context,
+            starts=True,
+        )
         with pytest.raises(Refusal):
             analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()

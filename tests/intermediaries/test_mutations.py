@@ -1,4 +1,6 @@
-"""At least 10,000 spoilt messages per intermediary: every one is refused, and the round goes on as before."""
+"""At least 10,000 spoilt messages per intermediary: every one is refused, and the round goes on as
+before.
+"""
 
 from __future__ import annotations
 
@@ -88,10 +90,14 @@ def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
     assert spoiler.refused >= 10_000
 
 
-def test_splitting_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
+def test_splitting_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(
+    mutate: Mutate,
+) -> None:
     keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.X25519)), new_key()
     publics = (keys[0].public(), keys[1].public())
-    announced, other = (SplittingRound.open(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2))
+    announced, other = (
+        SplittingRound.open(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)
+    )
     servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
     spoiler = Spoiler(mutate, 2, split(other, [5]))
@@ -113,9 +119,13 @@ def test_splitting_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mut
     assert spoiler.refused >= 10_000
 
 
-def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(mutate: Mutate) -> None:
+def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
+    mutate: Mutate,
+) -> None:
     keys = (MixingKeys.new(), MixingKeys.new())
-    announced, other = (MixingRound.open(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2))
+    announced, other = (
+        MixingRound.open(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2)
+    )
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     spoiler = Spoiler(mutate, 3, [wrap(other, [b"zz", b"zz"])])
     sent = [bytes((65 + place, 65)) for place in range(8)]
@@ -135,7 +145,9 @@ def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
 def test_hybrid_seals_that_were_spoilt_are_refused(mutate: Mutate) -> None:
     keys, collecting = (ServerKeys.new(Sealing.HYBRID), ServerKeys.new(Sealing.HYBRID)), new_key()
     publics = (keys[0].public(), keys[1].public())
-    announced = SplittingRound.open(5, 3, 1009, publics, public_bytes(collecting), sealing=Sealing.HYBRID)
+    announced = SplittingRound.open(
+        5, 3, 1009, publics, public_bytes(collecting), sealing=Sealing.HYBRID
+    )
     server = SplittingServer(announced, 0, keys[0])
     spoiler = Spoiler(mutate, 4)
     spoiler.attack(server.take, split(announced, [5])[0], 500)
@@ -143,13 +155,19 @@ def test_hybrid_seals_that_were_spoilt_are_refused(mutate: Mutate) -> None:
 
 
 @pytest.mark.parametrize("kind", ["masking", "splitting", "mixing"])
-def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(kind: str, mutate: Mutate) -> None:
+def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(
+    kind: str, mutate: Mutate
+) -> None:
     keys = (ServerKeys.new(), ServerKeys.new())
     publics = (keys[0].public(), keys[1].public())
     server = MaskingServer.open(6, 4, 1009)
     splitting = SplittingRound.open(5, 3, 1009, publics, public_bytes(new_key()))
     mixing = MixingRound.open(5, 3, 2, *publics)
-    message = {"masking": server.round.encode(), "splitting": splitting.encode(), "mixing": mixing.encode()}[kind]
+    message = {
+        "masking": server.round.encode(),
+        "splitting": splitting.encode(),
+        "mixing": mixing.encode(),
+    }[kind]
     accepted = 0
     for spoilt in mutate(random.Random(5), message, [], 2000):
         try:
@@ -158,12 +176,15 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
                     reports = [(server.take, MaskingClient(MaskingRound.decode(spoilt)).join())]
                 case "splitting":
                     takers = [SplittingServer(splitting, role, keys[role]).take for role in (0, 1)]
-                    reports = list(zip(takers, split(SplittingRound.decode(spoilt), [1]), strict=True))
+                    reports = list(
+                        zip(takers, split(SplittingRound.decode(spoilt), [1]), strict=True)
+                    )
                 case _:
                     shuffler = Shuffler(mixing, MixingKeys(keys[0].sealing, keys[0].line))
                     reports = [(shuffler.take, wrap(MixingRound.decode(spoilt), [b"ab"]))]
         except ValueError:
-            continue  # refused, or the report does not fit the spoilt round: either way nothing was sent
+            # refused, or the report does not fit the spoilt round: either way nothing was sent
+            continue
         for take, report in reports:
             with pytest.raises(Refusal):
                 take(report)
@@ -189,17 +210,24 @@ def test_what_is_not_a_message_is_refused(nothing: object) -> None:
 
 
 def _resealed(party: MaskingClient, peer: MaskingServer, message: bytes, spoilt: bytes) -> bytes:
-    """A message whose content was spoilt before it was sealed: what a malicious client could send."""
+    """A message whose content was spoilt before it was sealed: what a malicious client could
+    send.
+    """
     kind = Kind(message[3])
     assert peer.stage.value == kind
     return party._channel.seal(message[:FRONT_SIZE], spoilt)
 
 
 def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: Mutate) -> None:
-    """The channel proves who sent a message, not that it makes sense. A wrong reveal must never give a wrong sum."""
+    """The channel proves who sent a message, not that it makes sense.
+
+    A wrong reveal must never give a wrong sum.
+    """
     rng, outcomes = random.Random(6), {"exact": 0, "refused": 0}
     for trial in range(120):
-        session = MaskingSession(MaskingServer.open(4, 3, 1009, among=Neighbourhood(3, 2)), [1, 2, 3, 4])
+        session = MaskingSession(
+            MaskingServer.open(4, 3, 1009, among=Neighbourhood(3, 2)), [1, 2, 3, 4]
+        )
         stage = ("share", "reveal")[trial % 2]
         steps: dict[str, Callable[[MaskingClient, bytes], bytes]] = {
             "share": MaskingClient.share,
@@ -233,19 +261,28 @@ def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: M
 
 
 @pytest.mark.parametrize("stage", ["share", "mask", "reveal"])
-def test_sealed_nonsense_from_the_server_is_answered_or_refused_and_nothing_else(stage: str, mutate: Mutate) -> None:
-    """Keys, parcels or counts that were changed into other possible ones are answered: the client cannot know."""
+def test_sealed_nonsense_from_the_server_is_answered_or_refused_and_nothing_else(
+    stage: str, mutate: Mutate
+) -> None:
+    """Keys, parcels or counts that were changed into other possible ones are answered: the client
+    cannot know.
+    """
     rng = random.Random(7)
     refused = 0
     for _ in range(8):
-        session = MaskingSession(MaskingServer.open(6, 4, 1009, among=Neighbourhood(5, 4)), [1, 2, 3, 4, 5, 6])
+        session = MaskingSession(
+            MaskingServer.open(6, 4, 1009, among=Neighbourhood(5, 4)), [1, 2, 3, 4, 5, 6]
+        )
         session.join()
         for name in ("share", "mask"):
             if name == stage:
                 break
             getattr(session, name)()
         client = session.clients[0]
-        known, message = session.server._by_address[client.address], session.outgoing[client.address]
+        known, message = (
+            session.server._by_address[client.address],
+            session.outgoing[client.address],
+        )
         front = message[:FRONT_SIZE]
         content = client._channel.open(front, message[FRONT_SIZE:])
         for spoilt in mutate(rng, content, [], 50):

@@ -1,4 +1,5 @@
-"""What each party sees of one person is uniform, the order of a batch is uniform, and sizes say nothing.
+"""What each party sees of one person is uniform, the order of a batch is uniform, and sizes say
+nothing.
 
 Each chi-square test raises a false alarm with probability 1e-6 (conftest.FALSE_ALARM).
 """
@@ -52,7 +53,9 @@ def fixed(label: str) -> Source:
 
 def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     """A round of three in which everything is fixed but the randomness of client 0."""
-    server = MaskingServer.open(3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None)
+    server = MaskingServer.open(
+        3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None
+    )
     victim = MaskingClient(server.round)
     clients = [victim, *(MaskingClient(server.round, fixed(f"client {place}")) for place in (1, 2))]
     for client in clients:
@@ -66,17 +69,26 @@ def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
 
 
 @pytest.mark.parametrize("value", [0, 5, 7])
-def test_the_masking_server_sees_a_uniform_number_whatever_the_value(value: int, assert_uniform: Uniform) -> None:
+def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
+    value: int, assert_uniform: Uniform
+) -> None:
     assert_uniform([masked_by_victim(value)[0]._clients[0].masked[0] for _ in range(640)], MODULUS)
 
 
-def test_one_honest_neighbour_is_enough_to_hide_a_number(assert_uniform: Uniform, assert_not_uniform: Uniform) -> None:
-    """The server knows the own mask (it is opened in the end) and the mask with a corrupt neighbour: still uniform."""
+def test_one_honest_neighbour_is_enough_to_hide_a_number(
+    assert_uniform: Uniform, assert_not_uniform: Uniform
+) -> None:
+    """The server knows the own mask (it is opened in the end) and the mask with a corrupt
+    neighbour: still uniform.
+    """
     with_one, with_none = [], []
     for _ in range(640):
         server, victim = masked_by_victim(5)
         me, context = (0, victim._masking_public), server.round.context
-        seeds = [mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context) for place in (1, 2)]
+        seeds = [
+            mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context)
+            for place in (1, 2)
+        ]
         known = masks.total([victim._seed, seeds[0]], [], MODULUS, 1)[0]
         everything = masks.total([victim._seed, *seeds], [], MODULUS, 1)[0]
         masked = server._clients[0].masked[0]
@@ -92,7 +104,9 @@ KEYS = (ServerKeys.new(), ServerKeys.new())
 
 @pytest.mark.parametrize("role", [0, 1])
 @pytest.mark.parametrize("value", [0, 5, 7])
-def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(role: int, value: int, assert_uniform: Uniform) -> None:
+def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(
+    role: int, value: int, assert_uniform: Uniform
+) -> None:
     publics = (KEYS[0].public(), KEYS[1].public())
     announced = SplittingRound.open(800, 1, MODULUS, publics, public_bytes(new_key()))
     server = SplittingServer(announced, role, KEYS[role])
@@ -149,7 +163,9 @@ def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataOb
     assert sizes_of_masking(values, modulus) == sizes_of_masking([0, 0, 0, 0], modulus)
     publics = (KEYS[0].public(), KEYS[1].public())
     announced = SplittingRound.open(4, 1, modulus, publics, public_bytes(new_key()))
-    assert {len(half) for value in values for half in split(announced, [value])} == {announced.half_size}
+    assert {len(half) for value in values for half in split(announced, [value])} == {
+        announced.half_size
+    }
 
 
 def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
@@ -159,7 +175,9 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
     for stage in (session.share, session.mask, session.reveal):
         stage()
         sizes.append([len(message) for message in session.outgoing.values()])
-    sizes += [[len(client._answers[kind][1]) for kind in client._answers] for client in session.clients]
+    sizes += [
+        [len(client._answers[kind][1]) for kind in client._answers] for client in session.clients
+    ]
     return sizes
 
 
@@ -171,9 +189,13 @@ def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
     assert {len(report) for report in reports} == {announced.report_size}
 
 
-def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(caplog: pytest.LogCaptureFixture) -> None:
+def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
-    session = MaskingSession(MaskingServer.open(3, 3, 2**64, among=Neighbourhood(2, 2)), [11111111, 22222222, 33333333])
+    session = MaskingSession(
+        MaskingServer.open(3, 3, 2**64, among=Neighbourhood(2, 2)), [11111111, 22222222, 33333333]
+    )
     session.join()
     session.share()
     session.mask()
@@ -190,10 +212,25 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(caplog: pytest.LogCa
         *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
     ]
     numbers = [str(number) for known in server._clients for number in known.masked]
-    announced = SplittingRound.open(3, 3, 100, (keys[0].public(), ServerKeys.new().public()), public_bytes(collecting))
+    announced = SplittingRound.open(
+        3, 3, 100, (keys[0].public(), ServerKeys.new().public()), public_bytes(collecting)
+    )
     mixed = MixingRound.open(3, 3, 1, mixing.public(), ServerKeys.new().public())
-    shown = [client, server, server._clients, client._channel, client._ciphers, *keys, mixing, keys[1].sealing]
-    shown += [SplittingServer(announced, 0, keys[0]), Collector(announced, collecting), Shuffler(mixed, mixing)]
+    shown = [
+        client,
+        server,
+        server._clients,
+        client._channel,
+        client._ciphers,
+        *keys,
+        mixing,
+        keys[1].sealing,
+    ]
+    shown += [
+        SplittingServer(announced, 0, keys[0]),
+        Collector(announced, collecting),
+        Shuffler(mixed, mixing),
+    ]
     text = "".join(f"{thing!r} {thing!s}" for thing in shown)
     run_masking([1, 2, 3], 10, 3)
     run_splitting([1, 2, 3], 10, 3)

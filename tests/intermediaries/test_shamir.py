@@ -26,7 +26,9 @@ def test_the_field_is_prime() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 33), st.data())
-def test_any_threshold_of_the_shares_give_the_secret(secret: bytes, threshold: int, data: st.DataObject) -> None:
+def test_any_threshold_of_the_shares_give_the_secret(
+    secret: bytes, threshold: int, data: st.DataObject
+) -> None:
     count = data.draw(st.integers(threshold, 65))
     shares = split(secret, threshold, count)
     chosen = tuple(sorted(data.draw(st.permutations(range(1, count + 1)))[:threshold]))
@@ -36,11 +38,14 @@ def test_any_threshold_of_the_shares_give_the_secret(secret: bytes, threshold: i
 @settings(deadline=None, max_examples=20)
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.integers(2, 12))
 def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, threshold: int) -> None:
-    # For any other secret there is exactly one last share that completes the given threshold - 1 shares to it.
+    # For any other secret there is exactly one last share that completes the given threshold - 1
+    # shares to it.
     shares = split(secret, threshold, threshold)
     positions = tuple(range(1, threshold + 1))
     weights = lagrange(positions)
-    known = sum(w * int.from_bytes(s, "big") for w, s in zip(weights[:-1], shares[:-1], strict=True))
+    known = sum(
+        w * int.from_bytes(s, "big") for w, s in zip(weights[:-1], shares[:-1], strict=True)
+    )
     last = (int.from_bytes(other, "big") - known) * pow(weights[-1], -1, PRIME) % PRIME
     assert combine(positions, [*shares[:-1], last.to_bytes(33, "big")]) == other
 
@@ -57,10 +62,13 @@ def test_only_the_one_spelling_of_a_field_element_is_a_share() -> None:
 
 
 def test_words_that_would_favour_some_numbers_are_drawn_again() -> None:
-    # For a bound of 3 a word has 9 bytes; the largest, 2^72 - 1, lies above the largest multiple of 3 and is skipped.
+    # For a bound of 3 a word has 9 bytes; the largest, 2^72 - 1, lies above the largest multiple of
+    # 3 and is skipped.
     drawn = iter([b"\xff" * 9 + bytes(9), bytes(8) + b"\x05"])
     assert uniform(3, 2, lambda _: next(drawn)) == [0, 2]
 
 
-def test_uniform_numbers_are_uniform(assert_uniform: Callable[[Iterable[object], int], None]) -> None:
+def test_uniform_numbers_are_uniform(
+    assert_uniform: Callable[[Iterable[object], int], None],
+) -> None:
     assert_uniform(uniform(13, 8000), 13)

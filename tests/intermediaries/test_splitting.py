@@ -35,12 +35,16 @@ def parties(
     reports: int = 5, minimum: int = 3, modulus: int = 100, length: int = 1
 ) -> tuple[SplittingRound, list[SplittingServer], Collector]:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = SplittingRound.open(reports, minimum, modulus, publics, public_bytes(COLLECTING), length)
+    announced = SplittingRound.open(
+        reports, minimum, modulus, publics, public_bytes(COLLECTING), length
+    )
     servers = [SplittingServer(announced, role, KEYS[role]) for role in (0, 1)]
     return announced, servers, Collector(announced, COLLECTING)
 
 
-def finish(announced: SplittingRound, servers: list[SplittingServer], collector: Collector) -> SumView:
+def finish(
+    announced: SplittingRound, servers: list[SplittingServer], collector: Collector
+) -> SumView:
     first, second = (server.close() for server in servers)
     servers[0].take(second[announced.line(0)])
     servers[1].take(first[announced.line(1)])
@@ -57,7 +61,9 @@ def finish(announced: SplittingRound, servers: list[SplittingServer], collector:
     st.sampled_from([1, 1, 4, 11]),
     st.integers(0, 2**32),
 )
-def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(reports: int, modulus: int, length: int, seed: int) -> None:
+def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(
+    reports: int, modulus: int, length: int, seed: int
+) -> None:
     rng = random.Random(seed)
     values = [[rng.randrange(-modulus, 2 * modulus) for _ in range(length)] for _ in range(reports)]
     lost = tuple({place for place in range(reports) if rng.random() < 0.2} for _ in range(2))
@@ -68,7 +74,9 @@ def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(reports: i
     except Refusal:
         assert len(complete) < minimum
     else:
-        assert view == SumView(tuple(sum(column) % modulus for column in zip(*complete, strict=True)), len(complete))
+        assert view == SumView(
+            tuple(sum(column) % modulus for column in zip(*complete, strict=True)), len(complete)
+        )
 
 
 def test_the_hybrid_suite_gives_the_same_sum() -> None:
@@ -76,7 +84,9 @@ def test_the_hybrid_suite_gives_the_same_sum() -> None:
 
 
 def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
-    with pytest.raises(Refusal, match=r"3 reports at both servers: the minimum is 4; nothing was opened"):
+    with pytest.raises(
+        Refusal, match=r"3 reports at both servers: the minimum is 4; nothing was opened"
+    ):
         run_splitting([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
 
 
@@ -109,7 +119,9 @@ def test_nobody_can_put_another_half_in_place_of_one() -> None:
     seen = honest[0][1]
     forged = _with_id(announced, seen[21:37])
     servers[1].take(forged)
-    for server, half in [(server, half) for report in honest for server, half in zip(servers, report, strict=True)]:
+    for server, half in [
+        (server, half) for report in honest for server, half in zip(servers, report, strict=True)
+    ]:
         server.take(half)
     assert finish(announced, servers, collector) == SumView((60,), 3)
 
@@ -120,13 +132,20 @@ def _with_id(announced: SplittingRound, name: bytes) -> bytes:
 
 
 def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None:
-    """It knows the id, its own word and the digest of the other's word, but not the other's word."""
+    """It knows the id, its own word and the digest of the other's word, but not the other's
+    word.
+    """
     announced, servers, _ = parties(reports=9)
     for value in (10, 20, 30):
         honest = split(announced, [value])
         name = honest[1][21:37]
-        known = KEYS[1].sealing.open(honest[1][37:], b"tacit splitting half v1" + announced.context + b"\x01" + name)
-        own, other = known[:16], hashlib.sha256(b"tacit splitting word v1" + known[:16]).digest()[:16]
+        known = KEYS[1].sealing.open(
+            honest[1][37:], b"tacit splitting half v1" + announced.context + b"\x01" + name
+        )
+        own, other = (
+            known[:16],
+            hashlib.sha256(b"tacit splitting word v1" + known[:16]).digest()[:16],
+        )
         info = b"tacit splitting half v1" + announced.context + b"\x00" + name
         for guess in (own, known[16:32], bytes(16)):
             forged = announced.recipients[0].seal(guess + other + b"\x05", info)
@@ -214,7 +233,9 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
             server.take(half)
     tags = sorted(servers[0]._halves)
     first, second = (server.close() for server in servers)
-    peer = Channel(KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True)
+    peer = Channel(
+        KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True
+    )
     lie = peer.seal(header(Kind.PRESENT, announced.identity) + b"\x00", b"".join(tags[:3]))
     servers[1].take(lie)
     servers[0].take(second[announced.line(0)])
@@ -233,8 +254,15 @@ def test_lists_that_repeat_or_exceed_the_round_are_refused() -> None:
         servers[1].take(split(announced, [value])[1])
     servers[1].close()
     tags = sorted(servers[1]._halves)
-    for content in (tags[0] * 3, b"".join(reversed(tags)), b"".join(bytes((i,)) * 16 for i in range(6)), b"odd"):
-        peer = Channel(KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True)
+    for content in (
+        tags[0] * 3,
+        b"".join(reversed(tags)),
+        b"".join(bytes((i,)) * 16 for i in range(6)),
+        b"odd",
+    ):
+        peer = Channel(
+            KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True
+        )
         with pytest.raises(Refusal):
             servers[1].take(peer.seal(header(Kind.PRESENT, announced.identity) + b"\x00", content))
 
@@ -247,10 +275,17 @@ def test_one_partial_sum_opens_nothing() -> None:
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     announced, _, _ = parties()
-    for wrong in (lambda: SplittingServer(announced, 1, KEYS[0]), lambda: Collector(announced, new_key())):
+    for wrong in (
+        lambda: SplittingServer(announced, 1, KEYS[0]),
+        lambda: Collector(announced, new_key()),
+    ):
         with pytest.raises(TacitError, match="not"):
             wrong()
     with pytest.raises(TacitError, match="same key"):
-        SplittingRound.open(5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING))
+        SplittingRound.open(
+            5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING)
+        )
     with pytest.raises(TacitError, match="keys of its suite HYBRID"):
-        SplittingRound.open(5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID)
+        SplittingRound.open(
+            5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID
+        )

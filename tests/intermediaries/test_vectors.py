@@ -1,4 +1,6 @@
-"""The committed vectors hold: what follows from fixed bytes comes out the same, what was sealed opens as it says."""
+"""The committed vectors hold: what follows from fixed bytes comes out the same, what was sealed
+opens as it says.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,17 @@ def test_what_follows_from_fixed_bytes_comes_out_the_same(name: str) -> None:
 
 def test_shares_and_masks_of_the_vectors() -> None:
     known = vectors("primitives")
-    shares = {int(number): bytes.fromhex(share) for number, share in known["shamir"]["shares"].items()}
-    assert shamir.combine((2, 3, 5), [shares[2], shares[3], shares[5]]).hex() == known["shamir"]["secret"]
+    shares = {
+        int(number): bytes.fromhex(share) for number, share in known["shamir"]["shares"].items()
+    }
+    assert (
+        shamir.combine((2, 3, 5), [shares[2], shares[3], shares[5]]).hex()
+        == known["shamir"]["secret"]
+    )
     for case in known["masks"]:
-        numbers = masks.expand(bytes.fromhex(case["seed"]), int(case["modulus"]), len(case["numbers"]))
+        numbers = masks.expand(
+            bytes.fromhex(case["seed"]), int(case["modulus"]), len(case["numbers"])
+        )
         assert numbers == [int(number) for number in case["numbers"]]
 
 
@@ -54,12 +63,21 @@ def test_the_sum_of_the_masking_vector_is_the_sum_of_those_who_stayed() -> None:
     announced = MaskingRound.decode(bytes.fromhex(known["round"]))
     assert announced.context.hex() == known["context"]
     staying = [value for place, value in enumerate(known["clients"]["values"]) if place != 2]
-    assert known["sum"] == [sum(column) % announced.modulus for column in zip(*staying, strict=True)]
+    assert known["sum"] == [
+        sum(column) % announced.modulus for column in zip(*staying, strict=True)
+    ]
 
 
 def key(sealing: Sealing, private: dict[str, str]) -> tuple[PrivateKey, X25519PrivateKey]:
-    lattice = MLKEM768PrivateKey.from_seed_bytes(bytes.fromhex(private["mlkem768_seed"])) if sealing > 1 else None
-    classical, line = (X25519PrivateKey.from_private_bytes(bytes.fromhex(private[name])) for name in ("x25519", "line"))
+    lattice = (
+        MLKEM768PrivateKey.from_seed_bytes(bytes.fromhex(private["mlkem768_seed"]))
+        if sealing > 1
+        else None
+    )
+    classical, line = (
+        X25519PrivateKey.from_private_bytes(bytes.fromhex(private[name]))
+        for name in ("x25519", "line")
+    )
     return PrivateKey(sealing, classical, lattice), line
 
 
@@ -70,7 +88,10 @@ def test_the_splitting_vectors_open_to_what_they_say(sealing: Sealing) -> None:
     assert announced.context.hex() == known["context"]
     collecting = X25519PrivateKey.from_private_bytes(bytes.fromhex(known["collector"]))
     keys = [ServerKeys(*key(sealing, private)) for private in known["servers"]]
-    servers = [SplittingServer(announced, role, keys[role], MAKE["source"](f"nonces {role}")) for role in (0, 1)]
+    servers = [
+        SplittingServer(announced, role, keys[role], MAKE["source"](f"nonces {role}"))
+        for role in (0, 1)
+    ]
     for place, report in enumerate(known["halves"]):
         for role in (0, 1):
             if (place, role) != (2, 1):

@@ -1,8 +1,8 @@
 """What every sampler must pass: chi-square with pooled tails, adjacent log-ratios, and signs.
 
-Each test returns a p-value; `suspicions` runs all of them so that a right sampler is suspected with probability at most
-`ALARM` per call. `draw` cannot be seeded, so the alarm rate is tiny: the suite makes fewer than 100 unseeded calls,
-and a false alarm comes once in a million runs.
+Each test returns a p-value; `suspicions` runs all of them so that a right sampler is suspected with
+probability at most `ALARM` per call. `draw` cannot be seeded, so the alarm rate is tiny: the suite
+makes fewer than 100 unseeded calls, and a false alarm comes once in a million runs.
 """
 
 from __future__ import annotations
@@ -22,19 +22,28 @@ Integers = npt.NDArray[np.int64]
 
 
 def suspicions(values: npt.ArrayLike, law: NoiseLaw, alarm: float = ALARM) -> dict[str, float]:
-    """The tests that these values fail, with their p-values; empty for a right sampler but for a chance of `alarm`."""
+    """The tests that these values fail, with their p-values; empty for a right sampler but for a
+    chance of `alarm`.
+    """
     sample = np.asarray(values, dtype=np.int64)
-    p_values = {"chi-square": chi_square(sample, law), "adjacent log-ratios": adjacent_ratios(sample, law)}
+    p_values = {
+        "chi-square": chi_square(sample, law),
+        "adjacent log-ratios": adjacent_ratios(sample, law),
+    }
     if law.symmetric and law.mean == 0:
         p_values["signs"] = signs(sample)
     return {name: p for name, p in p_values.items() if p < alarm / len(p_values)}
 
 
 def chi_square(sample: Integers, law: NoiseLaw) -> float:
-    """Pearson's test; neighbours are pooled until at least 50 are expected in every cell, tails included."""
+    """Pearson's test; neighbours are pooled until at least 50 are expected in every cell, tails
+    included.
+    """
     first, last = int(sample.min()), int(sample.max())
     inner = len(sample) * law.pmf(np.arange(first, last + 1))
-    expected = np.concatenate([[len(sample) * law.cdf(first - 1)], inner, [len(sample) * law.tail(last)]])
+    expected = np.concatenate(
+        [[len(sample) * law.cdf(first - 1)], inner, [len(sample) * law.tail(last)]]
+    )
     observed = np.concatenate([[0], np.bincount(sample - first, minlength=len(inner)), [0]])
     if np.any(observed[expected == 0]):
         return 0.0
@@ -46,7 +55,9 @@ def chi_square(sample: Integers, law: NoiseLaw) -> float:
 
 
 def _cells(expected: Floats, least: float) -> Integers:
-    """The cell of every value: a cell is closed once enough is expected in it; what is left over joins the last one."""
+    """The cell of every value: a cell is closed once enough is expected in it; what is left over
+    joins the last one.
+    """
     cell, cells, filled = 0, np.zeros(len(expected), dtype=np.int64), 0.0
     for i, mass in enumerate(expected):
         if filled >= least:
@@ -59,7 +70,9 @@ def _cells(expected: Floats, least: float) -> Integers:
 
 
 def adjacent_ratios(sample: Integers, law: NoiseLaw) -> float:
-    """Given k or k+1, it is k+1 with odds pmf(k+1)/pmf(k): an exact binomial test at every k, combined."""
+    """Given k or k+1, it is k+1 with odds pmf(k+1)/pmf(k): an exact binomial test at every k,
+    combined.
+    """
     first, last = int(sample.min()), int(sample.max())
     points = np.arange(first - 1, last + 2)
     counts = np.concatenate([[0], np.bincount(sample - first, minlength=last - first + 1), [0]])

@@ -1,4 +1,6 @@
-"""The laws that the tests walk through, each with its probabilities as mpmath knows them, to 60 digits and more."""
+"""The laws that the tests walk through, each with its probabilities as mpmath knows them, to 60
+digits and more.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ DRAWABLE: dict[str, NoiseLaw] = DIVISIBLE | {
     "gaussian-37": DiscreteGaussian(37.5),
     "gaussian-300": DiscreteGaussian(300),
 }
-LAWS: dict[str, NoiseLaw] = DRAWABLE | {"table": Table.of(-3, np.array([0.125, 0.25, 0.375, 0.0, 0.125, 0.125]))}
+LAWS: dict[str, NoiseLaw] = DRAWABLE | {
+    "table": Table.of(-3, np.array([0.125, 0.25, 0.375, 0.0, 0.125, 0.125]))
+}
 
 # The same families where the standard deviation is large, up to 10^6.
 WIDE: dict[str, NoiseLaw] = {
@@ -84,16 +88,30 @@ def reference(law: NoiseLaw) -> Callable[[int], mp.mpf]:
         case DiscreteGaussian(sigma=sigma):
             return lambda k: -((k / exact(sigma)) ** 2) / 2 - _log_theta(Fraction(sigma))
         case Binomial(n=n, p=p):
-            return lambda k: mp.log(mp.binomial(n, k)) + k * mp.log(exact(p)) + (n - k) * mp.log(1 - exact(p)) if 0 <= k <= n else -mp.inf
+            return lambda k: (
+                mp.log(mp.binomial(n, k)) + k * mp.log(exact(p)) + (n - k) * mp.log(1 - exact(p))
+                if 0 <= k <= n
+                else -mp.inf
+            )
     raise AssertionError(law)
 
 
 def _rate(beta: object) -> mp.mpf:
-    return exact(beta.rate) - mp.log(exact(beta.factor)) if isinstance(beta, Chance) else -mp.log(exact(beta))
+    return (
+        exact(beta.rate) - mp.log(exact(beta.factor))
+        if isinstance(beta, Chance)
+        else -mp.log(exact(beta))
+    )
 
 
 def _log_polya(k: int, r: mp.mpf, rate: mp.mpf) -> mp.mpf:
-    return mp.loggamma(k + r) - mp.loggamma(k + 1) - mp.loggamma(r) - k * rate + r * mp.log(1 - mp.exp(-rate))
+    return (
+        mp.loggamma(k + r)
+        - mp.loggamma(k + 1)
+        - mp.loggamma(r)
+        - k * rate
+        + r * mp.log(1 - mp.exp(-rate))
+    )
 
 
 def _log_difference(k: int, r: mp.mpf, rate: mp.mpf) -> mp.mpf:
@@ -104,7 +122,9 @@ def _log_difference(k: int, r: mp.mpf, rate: mp.mpf) -> mp.mpf:
 
 
 def _log_bessel(k: int, v: mp.mpf) -> mp.mpf:
-    """ln(e^{-v} I_k(v)); for a large v by Hankel's expansion (DLMF 10.40.1), with digits for its cancellation."""
+    """ln(e^{-v} I_k(v)); for a large v by Hankel's expansion (DLMF 10.40.1), with digits for its
+    cancellation.
+    """
     if v < 10_000:
         return mp.log(mp.besseli(k, v)) - v
     with mp.workdps(mp.mp.dps + 40 + int(k * k / v / 2)):
@@ -119,9 +139,13 @@ def _log_bessel(k: int, v: mp.mpf) -> mp.mpf:
 
 @cache
 def _log_theta(sigma: Fraction) -> mp.mpf:
-    """ln Σ_k e^{-k²/2σ²}, by summation, or for a large σ as the integral, which differs by e^{-2π²σ²}."""
+    """ln Σ_k e^{-k²/2σ²}, by summation, or for a large σ as the integral, which differs by
+    e^{-2π²σ²}.
+    """
     with mp.workdps(80):
         s = exact(sigma)
         if s > 400:
             return mp.log(mp.sqrt(2 * mp.pi) * s)
-        return mp.log(1 + 2 * mp.fsum(mp.exp(-((k / s) ** 2) / 2) for k in range(1, int(20 * s) + 20)))
+        return mp.log(
+            1 + 2 * mp.fsum(mp.exp(-((k / s) ** 2) / 2) for k in range(1, int(20 * s) + 20))
+        )

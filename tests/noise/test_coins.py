@@ -1,4 +1,6 @@
-"""Coins: enclosures that hold, exact probabilities in models small enough to enumerate, no float, no replay."""
+"""Coins: enclosures that hold, exact probabilities in models small enough to enumerate, no float,
+no replay.
+"""
 
 from __future__ import annotations
 
@@ -58,19 +60,26 @@ def test_bounds_on_the_exponential_enclose_it_tightly(rate: Fraction, bits: int)
 
 
 @settings(max_examples=200, deadline=None)
-@given(factor=st.fractions(0, 1, max_denominator=10**6), rate=RATES, bits=st.sampled_from([1, 8, 64, 192]))
+@given(
+    factor=st.fractions(0, 1, max_denominator=10**6),
+    rate=RATES,
+    bits=st.sampled_from([1, 8, 64, 192]),
+)
 def test_bounds_on_a_chance_enclose_it_tightly(factor: Fraction, rate: Fraction, bits: int) -> None:
     chance = Chance(factor, rate)
     low, high = chance.bounds(bits)
     with mp.workprec(bits + 200):
         truth = exact(factor) * mp.exp(-exact(rate)) * mp.mpf(2) ** bits
         assert low <= truth <= high
-        assert float(chance) == pytest.approx(float(truth / mp.mpf(2) ** bits), rel=1e-15, abs=1e-300)
+        assert float(chance) == pytest.approx(
+            float(truth / mp.mpf(2) ** bits), rel=1e-15, abs=1e-300
+        )
     assert high - low <= 2
 
 
-# Enumerated models. The word source is replaced, here and only here: words of 2 bits, taken from a given bit sequence.
-# Every sequence is tried, so the mass of each outcome is known exactly, up to that of sequences that were too short.
+# Enumerated models. The word source is replaced, here and only here: words of 2 bits, taken from a
+# given bit sequence. Every sequence is tried, so the mass of each outcome is known exactly, up to
+# that of sequences that were too short.
 
 
 class OutOfBitsError(Exception):
@@ -104,7 +113,9 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Enumerate:
     monkeypatch.setattr(laplace, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
     monkeypatch.setattr(coins, "ONE_OVER_E", Chance(Fraction(1), Fraction(1)))
 
-    def enumerate_draw(draw: Callable[[], Hashable], depth: int) -> tuple[dict[Any, Fraction], Fraction]:
+    def enumerate_draw(
+        draw: Callable[[], Hashable], depth: int
+    ) -> tuple[dict[Any, Fraction], Fraction]:
         nonlocal used
         masses: dict[Any, Fraction] = {}
         undecided = Fraction(0)
@@ -127,8 +138,12 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Enumerate:
     return enumerate_draw
 
 
-def assert_exact(masses: dict[Any, Fraction], undecided: Fraction, truth: Callable[[Any], mp.mpf]) -> None:
-    """What was decided for an outcome is at most its probability, and falls short by at most what is undecided."""
+def assert_exact(
+    masses: dict[Any, Fraction], undecided: Fraction, truth: Callable[[Any], mp.mpf]
+) -> None:
+    """What was decided for an outcome is at most its probability, and falls short by at most what
+    is undecided.
+    """
     rounding = mp.mpf(10) ** -30
     for outcome, mass in masses.items():
         probability = truth(outcome)
@@ -158,8 +173,12 @@ def test_a_coin_has_exactly_its_probability(bit_by_bit: Enumerate, chance: Chanc
         assert_exact(masses, undecided, lambda heads: truth if heads else 1 - truth)
 
 
-@pytest.mark.parametrize("rate", [Fraction(0), Fraction(1, 4), Fraction(3, 5), Fraction(1), Fraction(9, 4)], ids=str)
-def test_an_exponential_coin_has_exactly_its_probability(bit_by_bit: Enumerate, rate: Fraction) -> None:
+@pytest.mark.parametrize(
+    "rate", [Fraction(0), Fraction(1, 4), Fraction(3, 5), Fraction(1), Fraction(9, 4)], ids=str
+)
+def test_an_exponential_coin_has_exactly_its_probability(
+    bit_by_bit: Enumerate, rate: Fraction
+) -> None:
     masses, undecided = bit_by_bit(lambda: coins.flip_exp(rate), 15)
     assert undecided < Fraction(1, 5)
     with digits():
@@ -177,20 +196,38 @@ def test_uniform_integers_are_uniform(bit_by_bit: Enumerate, bound: int) -> None
 
 EXACT_DRAWS: dict[str, tuple[NoiseLaw, Callable[[], Callable[[], int]]]] = {
     "biased binomial": (Binomial(7, 0.3), lambda: binomial.ones.__wrapped__(7, Fraction(0.3)).draw),
-    "binomial": (Binomial(3, Fraction(9, 10)), lambda: binomial.ones.__wrapped__(3, Fraction(9, 10)).draw),
-    "gaussian": (DiscreteGaussian(1.25), lambda: gaussian.gaussian.__wrapped__(Fraction(25, 16)).draw),
-    "narrow gaussian": (DiscreteGaussian(0.25), lambda: gaussian.gaussian.__wrapped__(Fraction(1, 16)).draw),
+    "binomial": (
+        Binomial(3, Fraction(9, 10)),
+        lambda: binomial.ones.__wrapped__(3, Fraction(9, 10)).draw,
+    ),
+    "gaussian": (
+        DiscreteGaussian(1.25),
+        lambda: gaussian.gaussian.__wrapped__(Fraction(25, 16)).draw,
+    ),
+    "narrow gaussian": (
+        DiscreteGaussian(0.25),
+        lambda: gaussian.gaussian.__wrapped__(Fraction(1, 16)).draw,
+    ),
     "geometric walk": (
         Polya(1, CHANCES[1]),
         lambda: PolyaWalk(Fraction(1), Chance(CHANCES[1].factor, CHANCES[1].rate)).draw,
     ),
-    "polya walk": (Polya(Fraction(1, 3), CHANCES[1]), lambda: PolyaWalk(Fraction(1, 3), CHANCES[1]).draw),
+    "polya walk": (
+        Polya(Fraction(1, 3), CHANCES[1]),
+        lambda: PolyaWalk(Fraction(1, 3), CHANCES[1]).draw,
+    ),
     "polya walk that mostly restarts": (
         Polya(Fraction(1, 100), Chance(Fraction(1), Fraction(3, 2))),
         lambda: PolyaWalk(Fraction(1, 100), Chance(Fraction(1), Fraction(3, 2))).draw,
     ),
-    "polya above one": (Polya(Fraction(3, 2), 0.125), lambda: PolyaWalk(Fraction(3, 2), Chance(Fraction(1, 8))).draw),
-    "narrow laplace": (DiscreteLaplace(Fraction(1, 2)), lambda: DiscreteLaplace(Fraction(1, 2)).draw),
+    "polya above one": (
+        Polya(Fraction(3, 2), 0.125),
+        lambda: PolyaWalk(Fraction(3, 2), Chance(Fraction(1, 8))).draw,
+    ),
+    "narrow laplace": (
+        DiscreteLaplace(Fraction(1, 2)),
+        lambda: DiscreteLaplace(Fraction(1, 2)).draw,
+    ),
     "laplace": (DiscreteLaplace(Fraction(2, 3)), lambda: DiscreteLaplace(Fraction(2, 3)).draw),
 }
 
@@ -212,7 +249,9 @@ def test_poisson_draws_have_exactly_their_probabilities(bit_by_bit: Enumerate) -
     masses, undecided = bit_by_bit(skellam.poisson.__wrapped__(mean).draw, 18)
     assert undecided < Fraction(1, 1000)
     with digits():
-        assert_exact(masses, undecided, lambda k: mp.exp(-exact(mean)) * exact(mean) ** k / mp.factorial(k))
+        assert_exact(
+            masses, undecided, lambda k: mp.exp(-exact(mean)) * exact(mean) ** k / mp.factorial(k)
+        )
 
 
 def test_64_tied_digits_are_settled_by_the_next_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +293,9 @@ def test_tables_enclose_the_distribution_function() -> None:
 
 @contextmanager
 def watched() -> Iterator[tuple[list[str], set[CodeType]]]:
-    """Local variables, return values and calls to C functions while tacit.noise runs: floats found, code that ran."""
+    """Local variables, return values and calls to C functions while tacit.noise runs: floats found,
+    code that ran.
+    """
     home = str(Path(noise.__file__).parent)
     found: list[str] = []
     codes: set[CodeType] = set()
@@ -262,14 +303,20 @@ def watched() -> Iterator[tuple[list[str], set[CodeType]]]:
     def is_float(value: object) -> bool:
         if isinstance(value, (list, tuple)):
             return any(is_float(item) for item in value[:4])
-        return isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+        return isinstance(value, (float, np.floating)) or (
+            isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        )
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
         if not frame.f_code.co_filename.startswith(home):
             return None
         codes.add(frame.f_code)
         place = f"{frame.f_code.co_name}:{frame.f_lineno}"
-        found.extend(f"{place} {name} = {value!r}" for name, value in frame.f_locals.items() if is_float(value))
+        found.extend(
+            f"{place} {name} = {value!r}"
+            for name, value in frame.f_locals.items()
+            if is_float(value)
+        )
         if event == "return" and is_float(arg):
             found.append(f"{place} returns {arg!r}")
         return trace
@@ -291,7 +338,13 @@ def watched() -> Iterator[tuple[list[str], set[CodeType]]]:
 
 def rebuilt(law: NoiseLaw) -> NoiseLaw:
     """The same law with nothing worked out yet."""
-    for cache in (exp_bounds, skellam.poisson, binomial.ones, gaussian.gaussian, walking.polya_walk):
+    for cache in (
+        exp_bounds,
+        skellam.poisson,
+        binomial.ones,
+        gaussian.gaussian,
+        walking.polya_walk,
+    ):
         cache.cache_clear()
     copy = object.__new__(type(law))
     for name, value in law.__getstate__().items():
@@ -301,7 +354,9 @@ def rebuilt(law: NoiseLaw) -> NoiseLaw:
 
 @pytest.mark.parametrize("name", DRAWABLE)
 def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables and thresholds are built from scratch under watch; no constant is a float, no fraction becomes one."""
+    """Tables and thresholds are built from scratch under watch; no constant is a float, no fraction
+    becomes one.
+    """
     law = rebuilt(DRAWABLE[name])
 
     def refuse(self: Fraction) -> float:
@@ -315,7 +370,9 @@ def test_no_float_takes_part_in_a_draw(name: str, monkeypatch: pytest.MonkeyPatc
     assert not found
     assert codes
     for code in codes:
-        assert not [constant for constant in code.co_consts if isinstance(constant, float)], code.co_name
+        assert not [constant for constant in code.co_consts if isinstance(constant, float)], (
+            code.co_name
+        )
         assert not {"float", "exp", "log", "sqrt", "float64"} & set(code.co_names), code.co_name
 
 
@@ -343,10 +400,14 @@ def test_a_forked_child_does_not_replay_its_parents_words() -> None:
     os.close(reader)
     ours = b"".join(coins.word().to_bytes(8, "little") for _ in range(16))
     assert len(theirs) == 128
-    assert not {theirs[i : i + 8] for i in range(0, 128, 8)} & {ours[i : i + 8] for i in range(0, 128, 8)}
+    assert not {theirs[i : i + 8] for i in range(0, 128, 8)} & {
+        ours[i : i + 8] for i in range(0, 128, 8)
+    }
 
 
-def test_words_come_from_the_operating_system_and_are_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_come_from_the_operating_system_and_are_used_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[int] = []
 
     def urandom(count: int) -> bytes:
@@ -363,7 +424,9 @@ def test_words_come_from_the_operating_system_and_are_used_once(monkeypatch: pyt
 
 @pytest.mark.parametrize("count", [0, 1, 7, 63, 64, 65, 72, 1000])
 def test_random_bits_fill_their_range(count: int) -> None:
-    """Every position is one at some time and zero at another, in 200 tries: false alarm below 1000 · 2^-199."""
+    """Every position is one at some time and zero at another, in 200 tries: false alarm below 1000
+    · 2^-199.
+    """
     values = [coins.random_bits(count) for _ in range(200)]
     union, common = 0, (1 << count) - 1
     for value in values:
@@ -378,7 +441,9 @@ def test_threads_that_share_a_walk_keep_its_thresholds_in_order() -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=lambda: [walk.draw() for _ in range(40)]) for _ in range(8)]
+        threads = [
+            threading.Thread(target=lambda: [walk.draw() for _ in range(40)]) for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -388,7 +453,9 @@ def test_threads_that_share_a_walk_keep_its_thresholds_in_order() -> None:
     assert walk._again == [walk._restart(x).bounds(64) for x in range(len(walk._again))]
 
 
-def test_a_walk_does_not_remember_more_thresholds_than_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_does_not_remember_more_thresholds_than_agreed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(walking, "MOST_THRESHOLDS", 5)
     walk = PolyaWalk(Fraction(1, 2), Chance(Fraction(1), Fraction(1, 50)))
     assert max(walk.draw() for _ in range(300)) > 5

@@ -58,8 +58,12 @@ def test_a_parameter_that_is_not_a_positive_number_is_refused(name: str, value: 
 
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, math.nan, math.inf, "half", None], ids=repr)
-@pytest.mark.parametrize("make", [lambda p: Polya(1, p), lambda p: PolyaDifference(1, p), lambda p: Binomial(5, p)])
-def test_a_bias_outside_zero_to_one_is_refused(make: Callable[[Any], object], value: object) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda p: Polya(1, p), lambda p: PolyaDifference(1, p), lambda p: Binomial(5, p)]
+)
+def test_a_bias_outside_zero_to_one_is_refused(
+    make: Callable[[Any], object], value: object
+) -> None:
     message = refusal(lambda: make(value))
     assert str(value) in message
     assert "must be a probability with 0 <" in message
@@ -70,9 +74,14 @@ def test_a_certain_chance_is_no_beta(chance: Chance) -> None:
     assert "strictly between 0 and 1" in refusal(lambda: Polya(1, chance))
 
 
-@pytest.mark.parametrize(("factor", "rate"), [(2, 0), (-1, 0), (1, -1), ("1", 0), (math.nan, 0), (1, math.inf)])
+@pytest.mark.parametrize(
+    ("factor", "rate"), [(2, 0), (-1, 0), (1, -1), ("1", 0), (math.nan, 0), (1, math.inf)]
+)
 def test_a_chance_beyond_certainty_is_refused(factor: Any, rate: Any) -> None:
-    assert "must be" in (message := refusal(lambda: Chance(factor, rate))) or "needs a factor" in message
+    assert (
+        "must be" in (message := refusal(lambda: Chance(factor, rate)))
+        or "needs a factor" in message
+    )
 
 
 @pytest.mark.parametrize("count", [0, -3, 2.5, math.nan, "two", None], ids=repr)
@@ -97,7 +106,9 @@ def test_a_level_outside_zero_to_one_is_refused(name: str, ask: str, p: Any) -> 
     assert f"is {p}; it must be a probability" in message
 
 
-@pytest.mark.parametrize("p", [1 - Fraction(1, 10**30), Fraction(1, 10**400)], ids=["almost one", "almost zero"])
+@pytest.mark.parametrize(
+    "p", [1 - Fraction(1, 10**30), Fraction(1, 10**400)], ids=["almost one", "almost zero"]
+)
 @pytest.mark.parametrize("ask", ["quantile", "tail_quantile", "bound"])
 def test_a_level_that_no_double_can_tell_from_an_end_is_refused(ask: str, p: Fraction) -> None:
     assert "in double precision" in refusal(lambda: getattr(DiscreteLaplace(10), ask)(p))
@@ -124,7 +135,11 @@ def test_a_modulus_too_small_is_refused() -> None:
     assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
 
 
-@pytest.mark.parametrize("probabilities", [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None], ids=repr)
+@pytest.mark.parametrize(
+    "probabilities",
+    [[], [0.5], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [[0.5, 0.5]], "half", None],
+    ids=repr,
+)
 def test_a_table_that_is_no_law_is_refused(probabilities: Any) -> None:
     assert "sum to 1" in refusal(lambda: Table.of(0, probabilities))
 

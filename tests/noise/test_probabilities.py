@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from tests.noise.laws import DRAWABLE, LAWS, WIDE, digits, reference
 
-from tacit.noise import Binomial, Chance, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Skellam
+from tacit.noise import (
+    Binomial,
+    Chance,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    PolyaDifference,
+    Skellam,
+)
 from tacit.noise.table import entries
 
 EACH = pytest.mark.parametrize("name", LAWS)
@@ -36,7 +45,9 @@ def test_mean_and_variance_agree_with_summation(name: str) -> None:
 
 
 def points(law: NoiseLaw) -> list[int]:
-    """Near zero, through the bulk, and so far out that the probability itself is zero in double precision."""
+    """Near zero, through the bulk, and so far out that the probability itself is zero in double
+    precision.
+    """
     low, high = law.support
     steps = [-45, -25, -6, -2, -1, -0.3, 0, 0.3, 1, 2, 6, 25, 45]
     near = {*range(-3, 4), 15, 16, 17, 63, 64, 65}
@@ -50,7 +61,9 @@ def points(law: NoiseLaw) -> list[int]:
 
 @pytest.mark.parametrize("name", [*DRAWABLE, *WIDE])
 def test_log_probabilities_agree_with_mpmath(name: str) -> None:
-    """To 1e-12 in the bulk; further out, to a part in 10^13 of the logarithm, about what a double can hold."""
+    """To 1e-12 in the bulk; further out, to a part in 10^13 of the logarithm, about what a double
+    can hold.
+    """
     law = (DRAWABLE | WIDE)[name]
     with digits():
         truth = reference(law)
@@ -76,7 +89,9 @@ def test_probabilities_are_elementwise_and_zero_outside_the_support(name: str) -
     law = LAWS[name]
     k = np.arange(-6, 6).reshape(3, 4)
     assert law.pmf(k).shape == (3, 4)
-    np.testing.assert_array_equal(law.log_pmf(k), [[float(law.log_pmf(int(x))) for x in row] for row in k])
+    np.testing.assert_array_equal(
+        law.log_pmf(k), [[float(law.log_pmf(int(x))) for x in row] for row in k]
+    )
     low, high = law.support
     if math.isfinite(low):
         assert float(law.log_pmf(int(low) - 1)) == -math.inf
@@ -107,7 +122,11 @@ def growth_rates(law: NoiseLaw) -> list[float]:
         steepest = law._rate
     if isinstance(law, PolyaDifference):
         steepest = law._half._rate
-    return [sign * min(size / law.std, 0.6 * steepest) for size in (1e-6, 0.1, 1.0, 3.0) for sign in (-1, 1)]
+    return [
+        sign * min(size / law.std, 0.6 * steepest)
+        for size in (1e-6, 0.1, 1.0, 3.0)
+        for sign in (-1, 1)
+    ]
 
 
 @EACH
@@ -118,7 +137,9 @@ def test_the_log_moment_generating_function_agrees_with_summation(name: str) -> 
     rates = growth_rates(law)
     values = law.log_mgf(np.array(rates))
     for rate, value in zip(rates, values, strict=True):
-        assert float(value) == pytest.approx(math.log(math.fsum(pmf * np.exp(rate * k))), rel=1e-10, abs=1e-13)
+        assert float(value) == pytest.approx(
+            math.log(math.fsum(pmf * np.exp(rate * k))), rel=1e-10, abs=1e-13
+        )
         assert float(law.log_mgf(rate)) == float(value)
     assert float(law.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-15)
 
@@ -132,7 +153,9 @@ def test_a_moment_generating_function_is_infinite_where_the_sum_diverges() -> No
 
 def test_moment_generating_functions_do_not_cancel_or_overflow() -> None:
     wide = Binomial(4 * 10**12)
-    assert float(wide.log_mgf(1e-9)) - 1e-9 * wide.mean == pytest.approx(0.5e-18 * wide.variance, rel=1e-6)
+    assert float(wide.log_mgf(1e-9)) - 1e-9 * wide.mean == pytest.approx(
+        0.5e-18 * wide.variance, rel=1e-6
+    )
     assert float(Binomial(3, 0.25).log_mgf(2000.0)) == pytest.approx(6000 + 3 * math.log(0.25))
     assert float(DiscreteGaussian(0.01).log_mgf(5000.0)) == pytest.approx(math.log(2), rel=1e-9)
 
@@ -144,17 +167,23 @@ def test_moments_hold_at_very_small_and_very_large_scales(scale: float) -> None:
         p = mp.exp(-1 / mp.mpf(scale))
         expected = float(2 * p / (1 - p) ** 2)
     assert law.variance == pytest.approx(expected, rel=1e-13)
-    assert Polya(1, Chance(Fraction(1), 1 / Fraction(scale))).variance == pytest.approx(expected / 2, rel=1e-13)
+    assert Polya(1, Chance(Fraction(1), 1 / Fraction(scale))).variance == pytest.approx(
+        expected / 2, rel=1e-13
+    )
     assert law.tail(0) == pytest.approx((1 - float(law.pmf(0))) / 2, abs=1e-15)
 
 
 def test_a_beta_next_to_one_keeps_its_digits() -> None:
-    """1 - 1e-12 as a fraction: rounded to a double, its distance to one would be wrong in the fifth digit."""
+    """1 - 1e-12 as a fraction: rounded to a double, its distance to one would be wrong in the fifth
+    digit.
+    """
     assert Polya(1, 1 - Fraction(1, 10**12)).mean == pytest.approx(10**12 - 1, rel=1e-12)
 
 
 def test_a_polya_difference_too_wide_for_a_table_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ValueError, match=r"needs a table of [\d,]+ terms.*use a smaller precision, or Skellam"):
+    with pytest.raises(
+        ValueError, match=r"needs a table of [\d,]+ terms.*use a smaller precision, or Skellam"
+    ):
         DiscreteLaplace(10**6).share(2).log_pmf(0)
 
 

@@ -1,4 +1,6 @@
-"""`draw` and `sample` follow their laws, and the battery that says so catches samplers that do not."""
+"""`draw` and `sample` follow their laws, and the battery that says so catches samplers that
+do not.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_a_seed_reproduces_samples_and_shapes_are_kept(name: str) -> None:
 
 
 def test_wide_draws_have_the_right_spread() -> None:
-    """Far beyond what a histogram resolves: the variance of 60 draws at standard deviation 10^6, false alarm 1e-8."""
+    """Far beyond what a histogram resolves: the variance of 60 draws at standard deviation 10^6,
+    false alarm 1e-8.
+    """
     from scipy import stats
 
     law = Skellam(10**12)
@@ -104,7 +108,9 @@ def leaning_to_the_right() -> int:
     return abs(value) if below(20) == 0 else value
 
 
-@pytest.mark.parametrize("wrong", [half_scale, zero_counted_twice, never_minus_one, leaning_to_the_right])
+@pytest.mark.parametrize(
+    "wrong", [half_scale, zero_counted_twice, never_minus_one, leaning_to_the_right]
+)
 def test_a_wrong_discrete_laplace_sampler_is_caught(wrong: Callable[[], int]) -> None:
     assert suspicions([wrong() for _ in range(WRONG)], DiscreteLaplace(10))
 
@@ -129,9 +135,14 @@ def test_a_polya_walk_without_restart_is_caught() -> None:
 
 
 def test_the_battery_accepts_an_independent_right_sampler_at_about_its_stated_rate() -> None:
-    """At an alarm of 5%, 200 runs of NumPy's own Poisson difference raise 0 to 26 alarms but for a chance of 1e-5."""
+    """At an alarm of 5%, 200 runs of NumPy's own Poisson difference raise 0 to 26 alarms but for a
+    chance of 1e-5.
+    """
     law, rng = Skellam(20), np.random.default_rng(1)
-    alarms = sum(bool(suspicions(rng.poisson(10, 5000) - rng.poisson(10, 5000), law, 0.05)) for _ in range(200))
+    alarms = sum(
+        bool(suspicions(rng.poisson(10, 5000) - rng.poisson(10, 5000), law, 0.05))
+        for _ in range(200)
+    )
     assert alarms <= 26
 
 

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
 from tacit.noise.cumulants import cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict
 
@@ -69,7 +78,9 @@ def test_cumulants_are_those_of_the_law(law: NoiseLaw, sign: int) -> None:
             continue
         assert k == pytest.approx(log_mgf[1], rel=1e-6, abs=1e-9)
         assert slope == pytest.approx((log_mgf[2] - log_mgf[0]) / (2 * step), rel=1e-2)
-        assert curvature == pytest.approx((log_mgf[2] - 2 * log_mgf[1] + log_mgf[0]) / step**2, rel=2e-2)
+        assert curvature == pytest.approx(
+            (log_mgf[2] - 2 * log_mgf[1] + log_mgf[0]) / step**2, rel=2e-2
+        )
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)

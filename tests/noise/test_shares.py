@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from tests.noise.laws import DIVISIBLE
 
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
 from tacit.noise.gaussian import sum_divergence
 from tacit.noise.table import convolution_power
 
@@ -20,7 +29,9 @@ def difference(start: int, pmf: np.ndarray, law: NoiseLaw) -> float:
     return max(inside, law.cdf(start - 1), law.tail(start + len(pmf) - 1))
 
 
-@pytest.mark.parametrize(("scale", "shares"), [(Fraction(1, 3), 64), (2, 3), (2, 20), (10, 1), (10, 7), (40.5, 2)])
+@pytest.mark.parametrize(
+    ("scale", "shares"), [(Fraction(1, 3), 64), (2, 3), (2, 20), (10, 1), (10, 7), (40.5, 2)]
+)
 def test_polya_shares_add_up_to_discrete_laplace(scale: float, shares: int) -> None:
     law = DiscreteLaplace(scale)
     start, pmf = convolution_power(law.share(shares), shares)
@@ -34,7 +45,9 @@ def test_skellam_shares_add_up(variance: float, shares: int) -> None:
     assert difference(*convolution_power(law.share(shares), shares), law) < 1e-12
 
 
-@pytest.mark.parametrize(("bits", "bias", "shares"), [(62, 0.5, 31), (60, 0.25, 4), (1000, 0.01, 10)])
+@pytest.mark.parametrize(
+    ("bits", "bias", "shares"), [(62, 0.5, 31), (60, 0.25, 4), (1000, 0.01, 10)]
+)
 def test_binomial_shares_add_up(bits: int, bias: float, shares: int) -> None:
     law = Binomial(bits, bias)
     assert difference(*convolution_power(law.share(shares), shares), law) < 1e-12
@@ -70,7 +83,9 @@ def test_shares_of_a_discrete_laplace_law_recompose_to_it() -> None:
 
 
 def test_drawn_shares_add_up() -> None:
-    """A hundred people draw, 3,000 times: the sum passes the battery of the whole law, false alarm 1e-8."""
+    """A hundred people draw, 3,000 times: the sum passes the battery of the whole law, false alarm
+    1e-8.
+    """
     from tests.noise.battery import suspicions
 
     law = DiscreteLaplace(3)
@@ -79,13 +94,17 @@ def test_drawn_shares_add_up() -> None:
 
 
 def test_binomial_bits_that_do_not_divide_are_refused_with_a_remedy() -> None:
-    with pytest.raises(ValueError, match="62 bits do not divide that way; give everyone 21 or change") as caught:
+    with pytest.raises(
+        ValueError, match="62 bits do not divide that way; give everyone 21 or change"
+    ) as caught:
         Binomial(62).share(3)
     assert "\n" not in str(caught.value)
 
 
 def test_a_discrete_gaussian_does_not_divide_and_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"does not divide; let each person draw.*or use Skellam noise") as caught:
+    with pytest.raises(
+        ValueError, match=r"does not divide; let each person draw.*or use Skellam noise"
+    ) as caught:
         DiscreteGaussian(3).share(4)
     assert "\n" not in str(caught.value)
     assert DiscreteGaussian(3).share(1) == DiscreteGaussian(3)
@@ -114,7 +133,9 @@ def test_the_sum_of_discrete_gaussians_is_the_direct_convolution(sigma: float, c
 
 @pytest.mark.parametrize("count", [2, 3, 5, 16])
 @pytest.mark.parametrize("sigma", [0.5, 0.6, 0.8, 1.0, 2.0])
-def test_the_sum_of_discrete_gaussians_stays_within_its_stated_divergence(sigma: float, count: int) -> None:
+def test_the_sum_of_discrete_gaussians_stays_within_its_stated_divergence(
+    sigma: float, count: int
+) -> None:
     total, ideal = DiscreteGaussian(sigma).power(count), DiscreteGaussian(math.sqrt(count) * sigma)
     first, last = ideal.window(log_floor=-600)
     k = np.arange(first, last + 1)

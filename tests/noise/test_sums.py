@@ -48,12 +48,16 @@ PAIRS = [
 def test_convolution_agrees_with_brute_force(one: NoiseLaw, other: NoiseLaw) -> None:
     total = convolve(one, other)
     truth = brute_force(one, other)
-    np.testing.assert_allclose(total.pmf(list(truth)), list(truth.values()), rtol=1e-13, atol=1e-300)
+    np.testing.assert_allclose(
+        total.pmf(list(truth)), list(truth.values()), rtol=1e-13, atol=1e-300
+    )
     assert total.mean == pytest.approx(one.mean + other.mean, abs=1e-12)
     assert total.variance == pytest.approx(one.variance + other.variance, rel=1e-11)
 
 
-def test_long_convolutions_by_fourier_transform_agree_with_direct_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_convolutions_by_fourier_transform_agree_with_direct_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     one, other = Skellam(900), DiscreteLaplace(20)
     direct = convolve(one, other)
     monkeypatch.setattr(table, "DIRECT_LIMIT", 0)
@@ -76,12 +80,16 @@ def test_the_law_modulo_m_agrees_with_brute_force(name: str, modulus: int) -> No
     for i, p in enumerate(pmf):
         terms[(start + i) % modulus].append(float(p))
     result = modular_pmf(LAWS[name], modulus)
-    np.testing.assert_allclose(result, [math.fsum(values) for values in terms], rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(
+        result, [math.fsum(values) for values in terms], rtol=1e-11, atol=1e-300
+    )
     assert result.sum() == pytest.approx(1, abs=1e-12)
 
 
 def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
-    """P[the analyzer does not read `total` + noise]: residues above largest_sum + τ stand for negatives."""
+    """P[the analyzer does not read `total` + noise]: residues above largest_sum + τ stand for
+    negatives.
+    """
     start, pmf = entries(law)
     opened = total + start + np.arange(len(pmf))
     spare = (modulus - largest_sum - 1) // 2
@@ -100,7 +108,9 @@ def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
     largest_sum=st.integers(0, 30),
     room=st.integers(1, 80),
 )
-def test_the_wrap_probability_is_that_of_the_worst_sum(law: NoiseLaw, largest_sum: int, room: int) -> None:
+def test_the_wrap_probability_is_that_of_the_worst_sum(
+    law: NoiseLaw, largest_sum: int, room: int
+) -> None:
     modulus = largest_sum + room
     worst = max(misread(law, total, largest_sum, modulus) for total in range(largest_sum + 1))
     stated = wrap_probability(law, largest_sum, modulus)
@@ -122,16 +132,22 @@ def test_the_wrap_probability_agrees_with_simulation(largest_sum: int) -> None:
     assert stats.binomtest(wrong, count, chance).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("law", [DiscreteLaplace(10), Skellam(1388), Binomial(62), Polya(0.5, 0.9)], ids=repr)
+@pytest.mark.parametrize(
+    "law", [DiscreteLaplace(10), Skellam(1388), Binomial(62), Polya(0.5, 0.9)], ids=repr
+)
 def test_a_modulus_too_small_is_refused_and_the_recommended_one_accepted(law: NoiseLaw) -> None:
-    with pytest.raises(ValueError, match=r"modulus 140 is too small for the noise: .* misread .*use at least \d+") as caught:
+    with pytest.raises(
+        ValueError, match=r"modulus 140 is too small for the noise: .* misread .*use at least \d+"
+    ) as caught:
         check_modulus(law, 130, 140, 1e-9)
     recommended = int(str(caught.value).rsplit(" ", 1)[1])
     assert check_modulus(law, 130, recommended, 1e-9) <= 1e-9
 
 
 def test_a_modulus_below_the_sum_is_refused_with_one_that_holds_the_noise() -> None:
-    with pytest.raises(ValueError, match=r"modulus 10 is too small for sums up to 10: use at least \d+") as caught:
+    with pytest.raises(
+        ValueError, match=r"modulus 10 is too small for sums up to 10: use at least \d+"
+    ) as caught:
         wrap_probability(Binomial(100), 10, 10)
     recommended = int(str(caught.value).split("at least ")[1].split(",")[0])
     assert check_modulus(Binomial(100), 10, recommended, 1e-9) <= 1e-9

@@ -38,7 +38,9 @@ def tables(draw: st.DrawFn) -> NoiseLaw:
     return Table.of(draw(st.integers(-50, 50)), np.array(weights) / sum(weights))
 
 
-CHANCES = st.builds(Chance, st.fractions(Fraction(1, 2), 1), st.fractions(Fraction(1, 100), 5, max_denominator=1000))
+CHANCES = st.builds(
+    Chance, st.fractions(Fraction(1, 2), 1), st.fractions(Fraction(1, 100), 5, max_denominator=1000)
+)
 ANY_LAW = st.one_of(
     st.builds(DiscreteLaplace, floats(0.02, 300)),
     st.builds(Polya, floats(1e-3, 50), st.one_of(floats(0.01, 0.99), CHANCES)),
@@ -71,7 +73,9 @@ def test_a_tail_quantile_inverts_the_tail_however_small(law: NoiseLaw, exponent:
 
 @settings(max_examples=100, deadline=None)
 @given(law=ANY_LAW, p=LEVELS)
-def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(law: NoiseLaw, p: float) -> None:
+def test_a_bound_is_the_least_distance_from_the_mean_that_is_exceeded_rarely_enough(
+    law: NoiseLaw, p: float
+) -> None:
     t, centre = law.bound(p), round(law.mean)
 
     def exceeded(distance: int) -> float:
@@ -90,8 +94,12 @@ def test_tail_and_distribution_function_are_sums_of_probabilities(name: str) -> 
         t = round(law.mean + step * law.std)
         cut = min(max(t + 1 - start, 0), len(pmf))
         above, below = math.fsum(pmf[cut:]), math.fsum(pmf[:cut])
-        assert law.tail(t) == pytest.approx(above, rel=1e-12 if t >= law.mean else 0, abs=1e-300 if t >= law.mean else 1e-13)
-        assert law.cdf(t) == pytest.approx(below, rel=1e-12 if t < law.mean else 0, abs=1e-300 if t < law.mean else 1e-13)
+        assert law.tail(t) == pytest.approx(
+            above, rel=1e-12 if t >= law.mean else 0, abs=1e-300 if t >= law.mean else 1e-13
+        )
+        assert law.cdf(t) == pytest.approx(
+            below, rel=1e-12 if t < law.mean else 0, abs=1e-300 if t < law.mean else 1e-13
+        )
         assert law.tail(t) + law.cdf(t) == pytest.approx(1, abs=1e-13)
 
 

@@ -1,4 +1,6 @@
-"""Every named multi-armed bandit: runs in both settings, promises no more than its batches keep, and refuses what it cannot do."""
+"""Every named multi-armed bandit: runs in both settings, promises no more than its batches keep,
+and refuses what it cannot do.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from tacit.noise import NoiseLaw
 from tacit.papers import batches
 from tacit.papers.arms import BUILDERS, Problem, Setting, Task, Trust, assemble, load_all, simulate
 from tacit.papers.catalogue import CATALOGUE
-from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, RenyiDP, View, privacy_loss, renyi_divergence
+from tacit.privacy import (
+    ApproximateDP,
+    ConcentratedDP,
+    PureDP,
+    RenyiDP,
+    View,
+    privacy_loss,
+    renyi_divergence,
+)
 from tacit.protocols.contract import Levels
 from tacit.protocols.modular import Central, Local, SecureSum
 from tacit.protocols.shuffle import ShuffledBits
@@ -35,7 +45,8 @@ EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS
 
 def test_the_catalogue_lists_every_algorithm_under_the_names_that_were_agreed() -> None:
     agreed = (
-        "dist-dp-se dist-rdp-se dist-cdp-se cdp-se ldp-se shuffle-dp-se split-dp-se dp-se sdp-ae vb-sdp-ae private-klucb "
+        "dist-dp-se dist-rdp-se dist-cdp-se cdp-se ldp-se shuffle-dp-se split-dp-se dp-se sdp-ae "
+        "vb-sdp-ae private-klucb "
         "ucb1 klucb thompson successive-elimination"
     )
     assert set(agreed.split()) == set(NAMES)
@@ -58,15 +69,24 @@ def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, reward
         assert assemble(name, Problem(3, 3000)).guarantee is None
 
 
-@pytest.mark.parametrize(("trust", "index", "delta"), list(product(TRUSTS, ["chernoff", "variance"], [None, 1e-5])))
-def test_private_klucb_runs_under_every_trust_model(trust: Trust, index: str, delta: float | None) -> None:
+@pytest.mark.parametrize(
+    ("trust", "index", "delta"), list(product(TRUSTS, ["chernoff", "variance"], [None, 1e-5]))
+)
+def test_private_klucb_runs_under_every_trust_model(
+    trust: Trust, index: str, delta: float | None
+) -> None:
     rewards = "gaussian" if delta is None else "bernoulli"
-    record = Task("private-klucb", Problem(3, 3000, trust=trust, index=index, delta=delta), rewards=rewards)(1)
+    record = Task(
+        "private-klucb", Problem(3, 3000, trust=trust, index=index, delta=delta), rewards=rewards
+    )(1)
     assert record["users"] == 3000
 
 
 @pytest.mark.parametrize("horizon", [10**9, 10**12])
-@pytest.mark.parametrize("name", ["private-klucb", "dist-dp-se", "ldp-se", "shuffle-dp-se", "split-dp-se", "cdp-se", "dp-se"])
+@pytest.mark.parametrize(
+    "name",
+    ["private-klucb", "dist-dp-se", "ldp-se", "shuffle-dp-se", "split-dp-se", "cdp-se", "dp-se"],
+)
 def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
     record = Task(name, Problem(3, horizon, setting="paper"), means=(0.3, 0.5, 0.7))(0)
     assert record["users"] == horizon
@@ -87,11 +107,15 @@ def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
         pytest.param("dp-se", 15_000, "bernoulli", (0.2, 0.5, 0.6), marks=pytest.mark.slow),
     ],
 )
-def test_running_every_user_gives_the_same_law_of_regret(name: str, horizon: int, rewards: str, means: tuple[float, ...]) -> None:
+def test_running_every_user_gives_the_same_law_of_regret(
+    name: str, horizon: int, rewards: str, means: tuple[float, ...]
+) -> None:
     """400 runs each way, false-alarm rate 1e-6."""
     task = Task(name, Problem(3, horizon, epsilon=2.0), means=means, rewards=rewards)
     fast = [task(seed)["final_regret"] for seed in range(400)]
-    slow = [replace(task, user_by_user=True)(seed)["final_regret"] for seed in range(10_000, 10_400)]
+    slow = [
+        replace(task, user_by_user=True)(seed)["final_regret"] for seed in range(10_000, 10_400)
+    ]
     assert len(set(fast)) > 1
     assert same_law(fast, slow) > 1e-6
 
@@ -107,16 +131,31 @@ def sizes_for(name: str) -> list[int]:
 
 @cache
 def promises() -> list[tuple[str, Problem]]:
-    cases = [(name, Problem(5, 10**6, epsilon=e, setting=s)) for name in NAMES if name != "sdp-ae" for s in SETTINGS for e in (0.5, 0.9)]
-    cases += [("private-klucb", Problem(5, 10**6, trust=trust, delta=d)) for trust in TRUSTS for d in (None, 1e-6)]
-    cases += [(name, Problem(5, 10**6, dropout=0.2)) for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb")]
+    cases = [
+        (name, Problem(5, 10**6, epsilon=e, setting=s))
+        for name in NAMES
+        if name != "sdp-ae"
+        for s in SETTINGS
+        for e in (0.5, 0.9)
+    ]
+    cases += [
+        ("private-klucb", Problem(5, 10**6, trust=trust, delta=d))
+        for trust in TRUSTS
+        for d in (None, 1e-6)
+    ]
+    cases += [
+        (name, Problem(5, 10**6, dropout=0.2))
+        for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb")
+    ]
     cases.append(("dist-cdp-se", Problem(5, 10**6, epsilon=0.5, scale=1, setting="paper")))
     return [case for case in cases if case[0] not in REFERENCES]
 
 
 @pytest.mark.parametrize("case", range(len(promises())), ids=lambda i: f"{promises()[i][0]}-{i}")
 def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
-    """Exactly, from the law of the noise that the fewest reports add; for binary and for real rewards."""
+    """Exactly, from the law of the noise that the fewest reports add; for binary and for real
+    rewards.
+    """
     name, problem = promises()[case]
     for binary in (True, False):
         if problem.setting == "paper" and name in BINARY_ON_PAPER and not binary:
@@ -124,10 +163,16 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
         assembly = assemble(name, replace(problem, binary=binary))
         assert assembly.guarantee is not None
         for users in sizes_for(name):
-            if assembly.guarantee.view is View.SHUFFLED and users not in ((1, 19, 64, 1000) if binary else (1, 19)):
+            if assembly.guarantee.view is View.SHUFFLED and users not in (
+                (1, 19, 64, 1000) if binary else (1, 19)
+            ):
                 continue  # calibration takes its time
             protocol = assembly.protocols(users)
-            assert protocol.guarantee.implies(assembly.guarantee), (users, protocol.guarantee, assembly.guarantee)
+            assert protocol.guarantee.implies(assembly.guarantee), (
+                users,
+                protocol.guarantee,
+                assembly.guarantee,
+            )
             check_exactly(protocol, protocol.guarantee)
 
 
@@ -145,7 +190,9 @@ def check_exactly(protocol: object, promise: object) -> None:
         assert isinstance(promise, (PureDP, ApproximateDP))
         assert privacy_loss(noise, precision).pure <= promise.epsilon * (1 + 1e-12)
     elif isinstance(promise, ApproximateDP):
-        assert privacy_loss(noise, precision).delta(promise.epsilon) <= promise.delta * (1 + 1e-5)  # its own distance from the truth
+        assert privacy_loss(noise, precision).delta(promise.epsilon) <= promise.delta * (
+            1 + 1e-5
+        )  # its own distance from the truth
     else:
         assert isinstance(promise, (RenyiDP, ConcentratedDP))
         for order in (2, 5, 16):
@@ -163,12 +210,17 @@ def test_sums_of_gaussian_shares_keep_the_concentrated_promise_at_scale_one(user
         shifted = np.arange(int(low) + protocol.precision, int(high) + 1)
         log_p, log_q = total.log_pmf(shifted - protocol.precision), total.log_pmf(shifted)
         kept = np.maximum(log_p, log_q) > -600
-        divergence = math.log(float(np.exp(order * log_p[kept] + (1 - order) * log_q[kept]).sum())) / (order - 1)
+        divergence = math.log(
+            float(np.exp(order * log_p[kept] + (1 - order) * log_q[kept]).sum())
+        ) / (order - 1)
         assert divergence <= protocol.guarantee.renyi(order)
 
 
 def test_a_promise_at_scale_one_fades_with_the_horizon() -> None:
-    guarantees = [assemble("dist-cdp-se", Problem(2, t, scale=1, setting="paper")).guarantee for t in (10**3, 10**9)]
+    guarantees = [
+        assemble("dist-cdp-se", Problem(2, t, scale=1, setting="paper")).guarantee
+        for t in (10**3, 10**9)
+    ]
     assert isinstance(guarantees[0], ConcentratedDP)
     assert isinstance(guarantees[1], ConcentratedDP)
     assert 0.5 <= guarantees[0].rho < 0.51
@@ -184,7 +236,10 @@ def test_a_promise_at_scale_one_fades_with_the_horizon() -> None:
 @pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFERENCES])
 def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
-    """CORRECTIONS 14: one draw for all arms would cancel in every comparison. Rewards are constant; at most 5 standard errors."""
+    """CORRECTIONS 14: one draw for all arms would cancel in every comparison.
+
+    Rewards are constant; at most 5 standard errors.
+    """
     problem = Problem(3, 10**5, epsilon=0.9, binary=True)
     first = assemble(name, problem).learner.propose()
     protocols = assemble(name, problem).protocols
@@ -196,9 +251,17 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
             protocol = protocols(batch.users)
             if slow and batch.users <= 2000:
                 levels = np.full(batch.users, protocol.precision)
-                row.append(protocol.analyze(protocol.combine_batch(protocol.randomize_batch(levels, rng), rng)).total)
+                row.append(
+                    protocol.analyze(
+                        protocol.combine_batch(protocol.randomize_batch(levels, rng), rng)
+                    ).total
+                )
             else:
-                row.append(protocol.simulate(Levels(np.array([protocol.precision]), np.array([batch.users])), rng).total)
+                row.append(
+                    protocol.simulate(
+                        Levels(np.array([protocol.precision]), np.array([batch.users])), rng
+                    ).total
+                )
         rows.append(row)
     correlation = np.corrcoef(np.array(rows).T)
     assert np.abs(correlation[np.triu_indices(len(first), 1)]).max() < 5 / math.sqrt(len(rows))
@@ -230,7 +293,11 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
             r"rewards 0 or 1: use --rewards bernoulli, or --setting tight",
         ),
         ("shuffle-dp-se", {"epsilon": 0.4}, r"smallest certified is 0.5: .*secure aggregation"),
-        ("private-klucb", {"epsilon": 0.4, "trust": "shuffle"}, r"smallest certified is 0.5: .*secure aggregation"),
+        (
+            "private-klucb",
+            {"epsilon": 0.4, "trust": "shuffle"},
+            r"smallest certified is 0.5: .*secure aggregation",
+        ),
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-05, or use dist-dp-se"),
         ("dist-rdp-se", {"delta": 0.0}, r"no guarantee without exceptions"),
         ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: use dist-dp-se"),
@@ -241,7 +308,9 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
         ("dist-dp-se", {"growth": 1.0}, r"grow by a factor above 1"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_with_an_alternative(name: str, problem: dict[str, object], message: str) -> None:
+def test_what_cannot_be_promised_is_refused_with_an_alternative(
+    name: str, problem: dict[str, object], message: str
+) -> None:
     with pytest.raises(TacitError, match=message):
         assemble(name, Problem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
 
@@ -274,4 +343,9 @@ def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
         simulate(Task("ucb1", Problem(2, 500)), runs=0)
     with pytest.raises(TacitError, match="bernoulli, gaussian, beta"):
         Task("ucb1", Problem(2, 500), rewards="coins")(0)
-    assert Task("ucb1", Problem(2, 500), environment=Bernoulli((0.1, 0.2)), rewards="replay")(0)["users"] == 500
+    assert (
+        Task("ucb1", Problem(2, 500), environment=Bernoulli((0.1, 0.2)), rewards="replay")(0)[
+            "users"
+        ]
+        == 500
+    )

@@ -33,7 +33,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def data(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     path = tmp_path / "train.txt"
-    rows = (f"{i % 5} qid:{i // 10} " + " ".join(f"{j}:{x:.4f}" for j, x in enumerate(rng.normal(size=136), 1)) for i in range(200))
+    rows = (
+        f"{i % 5} qid:{i // 10} "
+        + " ".join(f"{j}:{x:.4f}" for j, x in enumerate(rng.normal(size=136), 1))
+        for i in range(200)
+    )
     path.write_text("\n".join(rows))
     return path
 
@@ -43,24 +47,52 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-PANELS = {"cz23-fig1": 6, "cz23-fig2": 3, "cz23-fig3": 3, "cz23-fig4": 3, "cz23-fig5": 3, "tkms21": 2}
+PANELS = {
+    "cz23-fig1": 6,
+    "cz23-fig2": 3,
+    "cz23-fig3": 3,
+    "cz23-fig4": 3,
+    "cz23-fig5": 3,
+    "tkms21": 2,
+}
 CURVES = {"cz23-fig4": 5, "tkms21": 4}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ("cz23-fig1", "tkms21") else n for n in PANELS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n in ("cz23-fig1", "tkms21") else n
+        for n in PANELS
+    ],
+)
 def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Path) -> None:
     assert set(PANELS) == set(FIGURES)
     picture, table, means = reproduce(name, tmp_path / "out", Options(runs=2, data=data, workers=1))
     assert picture.read_bytes().startswith(PNG)
     rows = read(table)
-    assert {"panel", "label", "algorithm", "seed", "round", "regret", "epsilon", "setting"} <= set(rows[0])
+    assert {"panel", "label", "algorithm", "seed", "round", "regret", "epsilon", "setting"} <= set(
+        rows[0]
+    )
     assert len({row["panel"] for row in rows}) == PANELS[name]
     assert len({(row["panel"], row["label"]) for row in rows}) == PANELS[name] * CURVES.get(name, 3)
     assert {row["seed"] for row in rows} == {"0", "1"}
     averages = read(means)
-    assert list(averages[0]) == ["panel", "label", "algorithm", "round", "regret_mean", "regret_sem", "time_average", "guarantee"]
+    assert list(averages[0]) == [
+        "panel",
+        "label",
+        "algorithm",
+        "round",
+        "regret_mean",
+        "regret_sem",
+        "time_average",
+        "guarantee",
+    ]
     first = averages[-1]
-    ends = [float(r["regret"]) for r in rows if (r["panel"], r["label"], r["round"]) == (first["panel"], first["label"], first["round"])]
+    ends = [
+        float(r["regret"])
+        for r in rows
+        if (r["panel"], r["label"], r["round"]) == (first["panel"], first["label"], first["round"])
+    ]
     assert float(first["regret_mean"]) == pytest.approx(sum(ends) / 2)
     assert float(first["time_average"]) == pytest.approx(sum(ends) / 2 / 2000)
 
@@ -76,7 +108,11 @@ def test_the_axis_says_what_an_epsilon_means(axis: Axis, setting: str, tmp_path:
 def test_settings_are_those_of_the_authors() -> None:
     assert (figures.EASY, figures.HARD) == (10**6, 10**7)
     assert Options().runs == 20
-    assert (Problem(10, 100).confidence, Problem(10, 100).growth, Problem(10, 100).scale) == (0.1, 4.0, 10)
+    assert (Problem(10, 100).confidence, Problem(10, 100).growth, Problem(10, 100).scale) == (
+        0.1,
+        4.0,
+        10,
+    )
 
 
 def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""LZJ22: every named algorithm, the orderings the paper reports, and what the tight setting is judged by."""
+"""LZJ22: every named algorithm, the orderings the paper reports, and what the tight setting is
+judged by.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ def full(name: str, setting: str = "tight", epsilon: float = 10.0, runs: int = 6
 
 
 def clearly_below(one: Result, other: Result, deviations: float = 3.0) -> bool:
-    """Paired by seed: the mean difference of final regret is this many standard errors below zero."""
+    """Paired by seed: the mean difference of final regret is this many standard errors below
+    zero.
+    """
     difference = one.regret[:, -1] - other.regret[:, -1]
-    return bool(difference.mean() < -deviations * difference.std(ddof=1) / math.sqrt(len(difference)))
+    return bool(
+        difference.mean() < -deviations * difference.std(ddof=1) / math.sqrt(len(difference))
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -42,7 +48,9 @@ def test_every_named_algorithm_runs_and_reports(name: str) -> None:
     assert summary["communication"] > 0
     assert (np.diff(result.regret, axis=1) >= 0).all()
     assert CATALOGUE[name].family == "linear"
-    assert result.guarantee.startswith("none" if ALGORITHMS[name].trust == "none" else "(10, 0.25)-DP")
+    assert result.guarantee.startswith(
+        "none" if ALGORITHMS[name].trust == "none" else "(10, 0.25)-DP"
+    )
 
 
 @pytest.mark.parametrize("name", ["cdp-dpe", "sdp-pe", "secagg-dpe"])
@@ -50,10 +58,15 @@ def test_a_seed_reproduces_a_run_bit_for_bit(name: str) -> None:
     one, other = (simulate(name, runs=2, seed=3, **SMALL) for _ in range(2))
     assert one.runs == other.runs
     assert one.runs[0]["seed"] == 3
-    assert simulate(name, runs=1, seed=4, **SMALL).runs[0]["final_regret"] == one.runs[1]["final_regret"]
+    assert (
+        simulate(name, runs=1, seed=4, **SMALL).runs[0]["final_regret"]
+        == one.runs[1]["final_regret"]
+    )
 
 
-@pytest.mark.parametrize("name", ["cdp-dpe", "ldp-dpe", "secagg-dpe", "cdp-pe", "ldp-pe", "secagg-pe"])
+@pytest.mark.parametrize(
+    "name", ["cdp-dpe", "ldp-dpe", "secagg-dpe", "cdp-pe", "ldp-pe", "secagg-pe"]
+)
 def test_pure_privacy_with_laplace_noise(name: str) -> None:
     result = simulate(name, runs=1, delta=0.0, **SMALL)
     assert result.guarantee.startswith("(10, 0)-DP")
@@ -99,8 +112,12 @@ def test_growing_numbers_of_clients_beat_a_fixed_one_at_equal_communication() ->
 
 @pytest.mark.slow
 def test_shuffle_lies_between_central_and_local() -> None:
-    """20 runs: central <= shuffle up to noise, within 1.3 of no privacy, shuffle clearly below local."""
-    free, central, shuffled, local = (full(name, runs=20) for name in ("dpe", "cdp-dpe", "sdp-dpe", "ldp-dpe"))
+    """20 runs: central <= shuffle up to noise, within 1.3 of no privacy, shuffle clearly below
+    local.
+    """
+    free, central, shuffled, local = (
+        full(name, runs=20) for name in ("dpe", "cdp-dpe", "sdp-dpe", "ldp-dpe")
+    )
     assert shuffled.regret_mean <= 1.3 * free.regret_mean
     assert central.regret_mean <= 1.3 * free.regret_mean
     assert not clearly_below(shuffled, central)
@@ -135,15 +152,24 @@ def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
 
     points = covering(2, 0.15)
     population = Population(points, np.array([0.3, 0.4]), 0.1, 0.1, 1.0)
-    record = play_out(Configuration("cdp-dpe", dimension=2, horizon=50_000), population, np.random.default_rng(0), (50_000,))
+    record = play_out(
+        Configuration("cdp-dpe", dimension=2, horizon=50_000),
+        population,
+        np.random.default_rng(0),
+        (50_000,),
+    )
     assert record["final_regret"] / 50_000 < 0.01
     assert population.means.max() >= 0.5 - 0.15 * 0.5
     assert isinstance(Configuration("dpe").learner(points), DistributedElimination)
 
 
 def test_figure_two_draws_three_panels_with_their_data(tmp_path: Path) -> None:
-    files = figure2(tmp_path / "out", runs=2, dimension=3, actions=20, horizon=500, epsilons=(10.0,), workers=1)
-    assert [path.name for path in files] == [f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")]
+    files = figure2(
+        tmp_path / "out", runs=2, dimension=3, actions=20, horizon=500, epsilons=(10.0,), workers=1
+    )
+    assert [path.name for path in files] == [
+        f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")
+    ]
     assert all(path.stat().st_size > 500 for path in files)
     with files[1].open(encoding="utf-8") as table:
         rows = list(csv.DictReader(table))
@@ -197,7 +223,20 @@ def test_matching_sends_no_more_than_growing_numbers_do() -> None:
     configuration = Configuration("dpe-fixed", 5, 60, horizon=20_000, setting="paper")
     clients = matching_clients(configuration, seed=0, pilots=2, workers=1)
     fixed = np.mean(
-        [Task(Configuration("dpe-fixed", 5, 60, horizon=20_000, setting="paper", fixed_clients=clients), (1,))(s)["reals"] for s in (0, 1)]
+        [
+            Task(
+                Configuration(
+                    "dpe-fixed", 5, 60, horizon=20_000, setting="paper", fixed_clients=clients
+                ),
+                (1,),
+            )(s)["reals"]
+            for s in (0, 1)
+        ]
     )
-    growing = np.mean([Task(Configuration("dpe", 5, 60, horizon=20_000, setting="paper"), (1,))(s)["reals"] for s in (0, 1)])
+    growing = np.mean(
+        [
+            Task(Configuration("dpe", 5, 60, horizon=20_000, setting="paper"), (1,))(s)["reals"]
+            for s in (0, 1)
+        ]
+    )
     assert fixed <= growing

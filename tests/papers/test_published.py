@@ -1,4 +1,6 @@
-"""The published setting against code of another make: Dist-DP-SE, user by user, from the paper's pseudo-code."""
+"""The published setting against code of another make: Dist-DP-SE, user by user, from the paper's
+pseudo-code.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ CONFIDENCE, GROWTH, SIGMA = 0.1, 4, 0.1
 
 
 def dist_dp_se(means: Floats, horizon: int, epsilon: float, rng: np.random.Generator) -> Floats:
-    """CZ23 Algorithm 1 with Theorem 1's randomizer, as in the figures: the pseudo-regret of every user's arm."""
+    """CZ23 Algorithm 1 with Theorem 1's randomizer, as in the figures: the pseudo-regret of every
+    user's arm.
+    """
     arms, gaps = len(means), means.max() - means
     active, b, regret = list(range(arms)), 1, []
     while True:
@@ -45,12 +49,21 @@ def dist_dp_se(means: Floats, horizon: int, epsilon: float, rng: np.random.Gener
 
 
 def compare(epsilon: float, horizon: int, runs: int) -> float:
-    """The largest distance of mean regrets over the checkpoints, in standard errors, on the same 10-armed easy instances."""
-    task = Task("dist-dp-se", Problem(10, horizon, epsilon=epsilon, setting="paper"), rewards="gaussian")
+    """The largest distance of mean regrets over the checkpoints, in standard errors, on the same
+    10-armed easy instances.
+    """
+    task = Task(
+        "dist-dp-se", Problem(10, horizon, epsilon=epsilon, setting="paper"), rewards="gaussian"
+    )
     ours = simulate(task, runs=runs, workers=1)
     marks = ours.checkpoints.astype(int)
     rng = np.random.default_rng(77)
-    theirs = np.array([dist_dp_se(task.world(seed).means, horizon, epsilon, rng)[marks - 1] for seed in range(runs)])
+    theirs = np.array(
+        [
+            dist_dp_se(task.world(seed).means, horizon, epsilon, rng)[marks - 1]
+            for seed in range(runs)
+        ]
+    )
     difference = ours.regret - theirs  # of one instance, so the instances' own spread cancels
     error = difference.std(axis=0, ddof=1) / math.sqrt(runs)
     same = error < 1e-9

@@ -1,4 +1,6 @@
-"""Privacy of a whole run: two reward tables that differ in one user, and an attacker who sees all that the server sees."""
+"""Privacy of a whole run: two reward tables that differ in one user, and an attacker who sees all
+that the server sees.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def play(assembly: Assembly, rewards: Floats, rng: np.random.Generator) -> Trans
                 learner.skip(batch)
                 continue
             protocol: SumProtocol = assembly.protocols(batch.users)
-            opened: Opened = protocol.combine_batch(protocol.randomize_batch(round_levels(data, protocol.precision, rng), rng), rng)
+            opened: Opened = protocol.combine_batch(
+                protocol.randomize_batch(round_levels(data, protocol.precision, rng), rng), rng
+            )
             seen.opened.append(opened.value)
             learner.observe(batch, protocol.analyze(opened))
     assert world.next == len(rewards)
@@ -65,14 +69,20 @@ def play(assembly: Assembly, rewards: Floats, rng: np.random.Generator) -> Trans
 
 
 def affected(assembly: Assembly, transcript: Transcript) -> float:
-    """The estimate of the batch that the changed user, the first one, is in: the likelihood ratio of the transcript rises with it."""
+    """The estimate of the batch that the changed user, the first one, is in: the likelihood ratio
+    of the transcript rises with it.
+    """
     users = transcript.decisions[0][1]
     return assembly.protocols(users)._sum(Opened(transcript.opened[0], users))
 
 
 def afterwards(transcript: Transcript) -> float:
     """Everything that came later, in one number."""
-    return float(sum(transcript.opened[1:])) + 0.001 * len(transcript.decisions) + transcript.decisions[-1][0]
+    return (
+        float(sum(transcript.opened[1:]))
+        + 0.001 * len(transcript.decisions)
+        + transcript.decisions[-1][0]
+    )
 
 
 HORIZON = 60
@@ -80,8 +90,12 @@ ZERO = np.tile([0.0, 1.0], HORIZON // 2)
 ONE = np.concatenate([[1.0], ZERO[1:]])
 
 
-def attack(name: str, built_for: float, claimed: float, samples: int, statistic: str, **changes: Any) -> tuple[bool, float]:
-    """Whether the attack refutes the claim, for an algorithm whose noise was built for some epsilon. Seeded; confidence 0.999."""
+def attack(
+    name: str, built_for: float, claimed: float, samples: int, statistic: str, **changes: Any
+) -> tuple[bool, float]:
+    """Whether the attack refutes the claim, for an algorithm whose noise was built for some
+    epsilon. Seeded; confidence 0.999.
+    """
     problem = Problem(2, HORIZON, epsilon=built_for, binary=True, **changes)
     rng = np.random.default_rng(11)
 
@@ -90,7 +104,9 @@ def attack(name: str, built_for: float, claimed: float, samples: int, statistic:
         for _ in range(count):
             assembly = assemble(name, problem)
             seen = play(assembly, rewards, rng)
-            outputs.append(affected(assembly, seen) if statistic == "affected" else afterwards(seen))
+            outputs.append(
+                affected(assembly, seen) if statistic == "affected" else afterwards(seen)
+            )
         return np.array(outputs)
 
     delta = (problem.delta or 1e-5) if name == "vb-sdp-ae" else 0.0
@@ -110,7 +126,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", ["dist-dp-se", "shuffle-dp-se"])
-def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_does(case: str) -> None:
+def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_does(
+    case: str,
+) -> None:
     name, changes = CASES[case]
     refuted, epsilon = attack(name, 1.0, 1.0, 2000, "affected", **changes)
     assert not refuted
@@ -122,11 +140,15 @@ def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_d
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("statistic", ["affected", "afterwards"])
-def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(case: str, statistic: str) -> None:
+def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(
+    case: str, statistic: str
+) -> None:
     name, changes = CASES[case]
     refuted, _ = attack(name, 1.0, 1.0, 4000, statistic, **changes)
     assert not refuted
-    if statistic == "affected" and name != "vb-sdp-ae":  # whose loss lies in events too rare to sample
+    if (
+        statistic == "affected" and name != "vb-sdp-ae"
+    ):  # whose loss lies in events too rare to sample
         refuted, epsilon = attack(name, 2.0, 1.0, 4000, statistic, **changes)
         assert refuted, epsilon
 
@@ -140,6 +162,10 @@ def test_a_transcript_without_noise_gives_the_user_away() -> None:
 
 def test_every_user_is_in_one_batch() -> None:
     for name in ("dist-dp-se", "private-klucb", "vb-sdp-ae", "dp-se"):
-        seen = play(assemble(name, Problem(2, HORIZON, epsilon=0.9, binary=True)), ZERO, np.random.default_rng(1))
+        seen = play(
+            assemble(name, Problem(2, HORIZON, epsilon=0.9, binary=True)),
+            ZERO,
+            np.random.default_rng(1),
+        )
         assert sum(users for _, users in seen.decisions) == HORIZON
     assert math.isclose(ZERO.sum() + 1, ONE.sum())

@@ -1,4 +1,6 @@
-"""ZC24's algorithms: what they promise, the order in which they stand, the figures, and the attack on an adaptive schedule."""
+"""ZC24's algorithms: what they promise, the order in which they stand, the figures, and the attack
+on an adaptive schedule.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,16 @@ ISSUE = Problem(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
 
 
 def test_every_algorithm_is_listed() -> None:
-    assert {name for name, entry in CATALOGUE.items() if entry.family == "federated"} == set(ALGORITHMS)
+    assert {name for name, entry in CATALOGUE.items() if entry.family == "federated"} == set(
+        ALGORITHMS
+    )
 
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (5.0, 1e-3)])
-def test_tight_noise_meets_the_target_exactly_and_half_of_it_does_not(name: str, epsilon: float, delta: float) -> None:
+def test_tight_noise_meets_the_target_exactly_and_half_of_it_does_not(
+    name: str, epsilon: float, delta: float
+) -> None:
     mechanism = ALGORITHMS[name](replace(ISSUE, epsilon=epsilon, delta=delta))
     assert mechanism.guarantee is not None
     assert 0.97 * epsilon <= mechanism.guarantee.epsilon <= epsilon
@@ -53,25 +59,40 @@ def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_mechan
     moved = joint_sensitivity(10) * math.sqrt(sum(c * c for c in coefficients))
     assert GaussianLoss(protocol.sigma, moved).delta(0.2) <= 0.1
     assert GaussianLoss(protocol.sigma, moved).epsilon(0.1) == pytest.approx(0.2, rel=5e-3)
-    assert 19 * float(protocol.share.variance) == pytest.approx((protocol.sigma * protocol.scale) ** 2)
+    assert 19 * float(protocol.share.variance) == pytest.approx(
+        (protocol.sigma * protocol.scale) ** 2
+    )
 
 
 def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
-    gaussian, skellam = (secagg_fedlinucb(replace(ISSUE, noise=noise)).protocol for noise in ("discrete-gaussian", "skellam"))
+    gaussian, skellam = (
+        secagg_fedlinucb(replace(ISSUE, noise=noise)).protocol
+        for noise in ("discrete-gaussian", "skellam")
+    )
     assert gaussian.row_variance < skellam.row_variance < 1.02 * gaussian.row_variance
     assert skellam.guarantee(0.1).epsilon <= 0.2 + 1e-6
     settings = {"silos": 10, "horizon": 300, "runs": 1, "epsilon": 5.0}
-    one, other = (simulate("secagg-fedlinucb", noise=noise, **settings).regret_mean for noise in ("discrete-gaussian", "skellam"))  # type: ignore[arg-type]
+    one, other = (
+        simulate("secagg-fedlinucb", noise=noise, **settings).regret_mean  # type: ignore[arg-type]
+        for noise in ("discrete-gaussian", "skellam")
+    )
     assert one == pytest.approx(other, rel=0.2)
 
 
 def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
     mechanism = ldp_fedlinucb(Problem(epsilon=1.0, delta=1e-5, setting="paper"))
     assert mechanism.protocol.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
-    assert mechanism.protocol.variances.max() * 9 / 8 == pytest.approx(9 * 100 * mechanism.protocol.sigma**2)
+    assert mechanism.protocol.variances.max() * 9 / 8 == pytest.approx(
+        9 * 100 * mechanism.protocol.sigma**2
+    )
     assert mechanism.guarantee is not None
-    assert mechanism.guarantee.epsilon < 1.0  # slack elsewhere covers the sensitivity that the theorem forgot
-    assert Task.of("ldp-fedlinucb", Problem(epsilon=1.0, delta=1e-5, setting="paper")).settings.scaled is False
+    assert (
+        mechanism.guarantee.epsilon < 1.0
+    )  # slack elsewhere covers the sensitivity that the theorem forgot
+    assert (
+        Task.of("ldp-fedlinucb", Problem(epsilon=1.0, delta=1e-5, setting="paper")).settings.scaled
+        is False
+    )
 
 
 def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> None:
@@ -83,7 +104,10 @@ def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> No
 def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
     for epsilon in (1e-3, 1e-4):
         problem = Problem(epsilon=epsilon, delta=1e-4, setting="paper")
-        assert sdp_fedlinucb(problem).protocol.row_variance < 0.5 * ldp_fedlinucb(problem).protocol.row_variance
+        assert (
+            sdp_fedlinucb(problem).protocol.row_variance
+            < 0.5 * ldp_fedlinucb(problem).protocol.row_variance
+        )
 
 
 def test_amplification_is_refused_outside_its_range_and_points_to_secure_aggregation() -> None:
@@ -139,9 +163,15 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
 
 def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
     settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "setting": "paper"}
-    by_epsilon = [simulate("ldp-fedlinucb", epsilon=e, delta=0.1, **settings).regret_mean for e in (0.2, 1.0, 5.0)]  # type: ignore[arg-type]
+    by_epsilon = [
+        simulate("ldp-fedlinucb", epsilon=e, delta=0.1, **settings).regret_mean  # type: ignore[arg-type]
+        for e in (0.2, 1.0, 5.0)
+    ]
     assert by_epsilon == sorted(by_epsilon, reverse=True)
-    by_delta = [simulate("ldp-fedlinucb", epsilon=5.0, delta=d, **settings).regret_mean for d in (0.001, 0.01, 0.1)]  # type: ignore[arg-type]
+    by_delta = [
+        simulate("ldp-fedlinucb", epsilon=5.0, delta=d, **settings).regret_mean  # type: ignore[arg-type]
+        for d in (0.001, 0.01, 0.1)
+    ]
     assert by_delta == sorted(by_delta, reverse=True)
 
 
@@ -149,14 +179,19 @@ def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
 def test_regret_stands_in_the_order_of_figure_2a() -> None:
     """The same users and the same noise but for its scale, so that one pair of runs tells."""
     settings = {"epsilon": 1e-3, "delta": 1e-4, "runs": 1, "setting": "paper"}
-    silo, shuffled = (simulate(name, **settings).regret_mean for name in ("ldp-fedlinucb", "sdp-fedlinucb"))  # type: ignore[arg-type]
+    silo, shuffled = (
+        simulate(name, **settings).regret_mean
+        for name in ("ldp-fedlinucb", "sdp-fedlinucb")  # type: ignore[arg-type]
+    )
     assert shuffled < silo
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lazy", [False, True])
 def test_group_regret_per_round_is_at_most_point_eight(lazy: bool) -> None:
-    result = simulate("secagg-fedlinucb", silos=20, horizon=2000, epsilon=0.2, delta=0.1, runs=5, lazy=lazy)
+    result = simulate(
+        "secagg-fedlinucb", silos=20, horizon=2000, epsilon=0.2, delta=0.1, runs=5, lazy=lazy
+    )
     assert result.mean("group_regret_per_round") <= 0.8
     assert result.mean("repairs") == 0
 
@@ -164,12 +199,27 @@ def test_group_regret_per_round_is_at_most_point_eight(lazy: bool) -> None:
 @pytest.mark.slow
 def test_at_epsilon_one_regret_is_within_three_times_that_without_privacy() -> None:
     settings = {"silos": 100, "horizon": 10_000, "epsilon": 1.0, "delta": 1e-5, "runs": 1}
-    private, free = (simulate(name, **settings).regret_mean for name in ("secagg-fedlinucb", "fedlinucb"))  # type: ignore[arg-type]
+    private, free = (
+        simulate(name, **settings).regret_mean
+        for name in ("secagg-fedlinucb", "fedlinucb")  # type: ignore[arg-type]
+    )
     assert private <= 3 * free
 
 
 def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> None:
-    one, other = (simulate("secagg-fedlinucb", silos=4, dimension=3, actions=5, sync=7, horizon=50, runs=2, epsilon=5.0) for _ in range(2))
+    one, other = (
+        simulate(
+            "secagg-fedlinucb",
+            silos=4,
+            dimension=3,
+            actions=5,
+            sync=7,
+            horizon=50,
+            runs=2,
+            epsilon=5.0,
+        )
+        for _ in range(2)
+    )
     summary = json.loads(json.dumps(one.summary()))
     assert summary["runs"] == other.summary()["runs"]
     assert {"group_regret_per_round", "repairs", "communication", "bits_per_user"} <= set(summary)
@@ -180,17 +230,30 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
 def test_returning_users_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
-    once, often = ALGORITHMS[name](ISSUE), ALGORITHMS[name](replace(ISSUE, visits=3, visits_per_batch=2))
+    once, often = (
+        ALGORITHMS[name](ISSUE),
+        ALGORITHMS[name](replace(ISSUE, visits=3, visits_per_batch=2)),
+    )
     assert often.guarantee is not None
     assert 0.97 * 0.2 <= often.guarantee.epsilon <= 0.2
-    assert often.protocol.guarantee(0.1).epsilon < 0.01 < 0.5 < once.protocol.guarantee(0.1, batches=3, times=2).epsilon
-    assert "up to 3 batches, 2 time(s)" in Task.of(name, replace(ISSUE, visits=3, visits_per_batch=2)).promise()
+    assert (
+        often.protocol.guarantee(0.1).epsilon
+        < 0.01
+        < 0.5
+        < once.protocol.guarantee(0.1, batches=3, times=2).epsilon
+    )
+    assert (
+        "up to 3 batches, 2 time(s)"
+        in Task.of(name, replace(ISSUE, visits=3, visits_per_batch=2)).promise()
+    )
     with pytest.raises(TacitError, match="secagg-fedlinucb for returning users"):
         sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4, visits=2))
 
 
 def test_promises_are_stated_between_users_too() -> None:
-    lazy, eager = (Task.of("secagg-fedlinucb", replace(ISSUE, lazy=lazy)).promise() for lazy in (True, False))
+    lazy, eager = (
+        Task.of("secagg-fedlinucb", replace(ISSUE, lazy=lazy)).promise() for lazy in (True, False)
+    )
     assert lazy.startswith("(0.2, 0.1)-DP: to whoever sees the opened sum")
     assert "lazy form has no such gap" in eager
     assert "no such gap" not in lazy
@@ -224,11 +287,25 @@ def test_figures_are_drawn_with_their_tables(tmp_path: Path) -> None:
         assert {row["panel"][1] for row in rows} == set(panels)
         assert {"regret_mean", "regret_sem", "time_average", "guarantee"} <= set(rows[0])
         assert table.stat().st_size > 0
-    assert [p.suffix for p in figure3(tmp_path / "out", runs=1, horizon=50, silos=4)] == [".png", ".csv", ".csv"]
+    assert [p.suffix for p in figure3(tmp_path / "out", runs=1, horizon=50, silos=4)] == [
+        ".png",
+        ".csv",
+        ".csv",
+    ]
 
 
 def test_large_dimensions_and_many_actions_work() -> None:
-    result = simulate("secagg-fedlinucb", silos=3, dimension=57, actions=908, sync=5, horizon=12, runs=1, epsilon=1.0, delta=1e-5)
+    result = simulate(
+        "secagg-fedlinucb",
+        silos=3,
+        dimension=57,
+        actions=908,
+        sync=5,
+        horizon=12,
+        runs=1,
+        epsilon=1.0,
+        delta=1e-5,
+    )
     assert np.isfinite(result.regret_mean)
 
 

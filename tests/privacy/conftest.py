@@ -19,7 +19,11 @@ def tacit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """`tacit("privacy", noise="skellam", delta=1e-5)`: the JSON object that the command prints."""
 
     def run(command: str, **options: object) -> dict[str, Any]:
-        words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        words = [
+            word
+            for name, value in options.items()
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
         monkeypatch.setattr(sys, "argv", ["tacit", command, *words, "--json"])
         main()
         found: dict[str, Any] = json.loads(capsys.readouterr().out)

@@ -1,8 +1,9 @@
 """Audits by attack: never above a true claim, above it when the noise is halved.
 
-At a confidence of 99.9% a sound mechanism is refuted with probability at most 1e-3 (Clopper-Pearson bounds at 5e-4 each, on samples that
-did not choose the event). Nine sound mechanisms with fixed seeds: a false alarm anywhere had a chance of at most 0.9% when the seeds
-were chosen, and none since.
+At a confidence of 99.9% a sound mechanism is refuted with probability at most 1e-3 (Clopper-Pearson
+bounds at 5e-4 each, on samples that did not choose the event). Nine sound mechanisms with fixed
+seeds: a false alarm anywhere had a chance of at most 0.9% when the seeds were chosen, and none
+since.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ def test_shuffled_randomized_response() -> None:
     rng = np.random.default_rng(7)
 
     def mechanism(keep: float) -> Mechanism:
-        return lambda x, count: (rng.random(count) < (keep if x else 1 - keep)) + rng.binomial(users - 1, 1 - keep, count)
+        return lambda x, count: (
+            (rng.random(count) < (keep if x else 1 - keep))
+            + rng.binomial(users - 1, 1 - keep, count)
+        )
 
     claimed = RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0)
     keep = 1 / (1 + math.exp(-epsilon0))
@@ -95,8 +99,11 @@ def test_a_mechanism_without_noise_is_refuted_at_any_claim() -> None:
 
 def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
     rng = np.random.default_rng(8)
-    # an outcome that only one input can produce
-    leaky: Mechanism = lambda x, count: np.where(rng.random(count) < 0.01 * x, -5, rng.integers(0, 3, count))  # noqa: E731
+
+    def leaky(x: int, count: int) -> np.ndarray:
+        # an outcome that only one input can produce
+        return np.where(rng.random(count) < 0.01 * x, -5, rng.integers(0, 3, count))
+
     for pair in ((0, 1), (1, 0)):
         assert audit(leaky, *pair, 100_000).refutes(3.0)
 
@@ -105,18 +112,30 @@ def test_the_bound_is_clopper_pearson_on_the_other_half() -> None:
     rng = np.random.default_rng(9)
     outputs = {0: rng.integers(0, 2, 1000), 1: rng.integers(0, 2, 1000) | rng.integers(0, 2, 1000)}
     found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95)
-    first, second = (outputs[1][500:], outputs[0][500:]) if found.swapped else (outputs[0][500:], outputs[1][500:])
-    hits, misses = (int((side >= found.threshold if found.above else side <= found.threshold).sum()) for side in (first, second))
+    first, second = (
+        (outputs[1][500:], outputs[0][500:])
+        if found.swapped
+        else (outputs[0][500:], outputs[1][500:])
+    )
+    hits, misses = (
+        int((side >= found.threshold if found.above else side <= found.threshold).sum())
+        for side in (first, second)
+    )
     low, high = beta.ppf(0.025, hits, 500 - hits + 1), beta.ppf(0.975, misses + 1, 500 - misses)
     assert found.epsilon == pytest.approx(max(0.0, math.log(low / high)))
 
 
 @pytest.mark.slow
 def test_false_alarms_are_rarer_than_stated() -> None:
-    """400 audits at 95% of a sound mechanism: at most 5% expected; more than 35 has probability below 1e-3."""
+    """400 audits at 95% of a sound mechanism: at most 5% expected; more than 35 has probability
+    below 1e-3.
+    """
     rng = np.random.default_rng(10)
     law = DiscreteLaplace(1)
-    alarms = sum(audit(lambda x, n: x + law.sample(rng, n), 0, 1, 5000, confidence=0.95).refutes(1.0) for _ in range(400))
+    alarms = sum(
+        audit(lambda x, n: x + law.sample(rng, n), 0, 1, 5000, confidence=0.95).refutes(1.0)
+        for _ in range(400)
+    )
     assert alarms <= 35
 
 

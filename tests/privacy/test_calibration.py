@@ -1,4 +1,6 @@
-"""From a target to the least noise: it meets the target by other means, and a little less noise does not."""
+"""From a target to the least noise: it meets the target by other means, and a little less noise
+does not.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from scipy.stats import norm
 
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, ComposedLoss, ConcentratedDP, Gaussian, PureDP, calibrate, l2_guarantee, privacy_loss
+from tacit.privacy import (
+    ApproximateDP,
+    ComposedLoss,
+    ConcentratedDP,
+    Gaussian,
+    PureDP,
+    calibrate,
+    l2_guarantee,
+    privacy_loss,
+)
 from tacit.privacy.calibration import KINDS, Calibration, Kind
 from tacit.privacy.search import least, least_integer, least_root
 
@@ -23,12 +34,17 @@ def hockey_stick(law: NoiseLaw, sensitivity: int, epsilon: float) -> float:
     if law.log_pmf(k[0]) == -np.inf or isinstance(law, Binomial):
         k = k[(k >= 0) & (k <= law.support[1])]
     p = law.pmf(k)
-    return max(float(np.maximum(0.0, p - math.exp(epsilon) * law.pmf(k + s)).sum()) for s in (sensitivity, -sensitivity))
+    return max(
+        float(np.maximum(0.0, p - math.exp(epsilon) * law.pmf(k + s)).sum())
+        for s in (sensitivity, -sensitivity)
+    )
 
 
 def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     mu = sensitivity / sigma
-    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+    return float(
+        norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    )
 
 
 def true_delta(law: NoiseLaw | Gaussian, sensitivity: int, epsilon: float) -> float:
@@ -55,14 +71,25 @@ def narrower(law: NoiseLaw | Gaussian, factor: float) -> NoiseLaw | Gaussian:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sensitivity", [1, 3, 40])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.2, 1e-3), (4.0, 1e-8), (10.0, 0.25)])
-def test_the_noise_meets_the_target_and_one_percent_less_does_not(kind: Kind, sensitivity: int, epsilon: float, delta: float) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1.0, 1e-5), (0.2, 1e-3), (4.0, 1e-8), (10.0, 0.25)]
+)
+def test_the_noise_meets_the_target_and_one_percent_less_does_not(
+    kind: Kind, sensitivity: int, epsilon: float, delta: float
+) -> None:
     found = calibrate(kind, sensitivity, ApproximateDP(epsilon, delta))
     assert found.meets_target
     assert true_delta(found.law, sensitivity, epsilon) <= delta * (1 + 1e-9)
     assert found.epsilon <= epsilon
-    assert true_delta(found.law, sensitivity, max(0.0, found.epsilon - 1e-6)) >= delta * (1 - 1e-9) or found.epsilon == 0
-    less = Binomial(found.law.n - 1) if isinstance(found.law, Binomial) and found.law.n > 1 else narrower(found.law, 0.99)
+    assert (
+        true_delta(found.law, sensitivity, max(0.0, found.epsilon - 1e-6)) >= delta * (1 - 1e-9)
+        or found.epsilon == 0
+    )
+    less = (
+        Binomial(found.law.n - 1)
+        if isinstance(found.law, Binomial) and found.law.n > 1
+        else narrower(found.law, 0.99)
+    )
     if less != found.law:
         assert true_delta(less, sensitivity, epsilon) > delta * (1 - 1e-11)
 
@@ -120,7 +147,9 @@ def test_skellam_shares_add_up(users: int) -> None:
 
 @pytest.mark.parametrize("users", [2, 5, 40])
 def test_a_sum_of_discrete_gaussian_shares_meets_the_target_exactly(users: int) -> None:
-    """The sum's own law, convolved: not the single discrete Gaussian that the bound compares it with."""
+    """The sum's own law, convolved: not the single discrete Gaussian that the bound compares it
+    with.
+    """
     found = calibrate("discrete-gaussian", 4, ApproximateDP(1.0, 1e-5), users=users)
     assert found.share is not None
     total = found.share.power(users)
@@ -157,13 +186,21 @@ def test_a_fixed_number_of_bits_finds_the_least_bias() -> None:
     assert isinstance(found.law, Binomial)
     assert found.law.n == 300
     assert float(found.law.p) < 0.5
-    assert hockey_stick(found.law, 1, 1.0) <= 1e-5 < hockey_stick(Binomial(300, float(found.law.p) * 0.99), 1, 1.0)
+    assert (
+        hockey_stick(found.law, 1, 1.0)
+        <= 1e-5
+        < hockey_stick(Binomial(300, float(found.law.p) * 0.99), 1, 1.0)
+    )
 
 
 def test_a_fixed_bias_finds_the_least_number_of_bits() -> None:
     found = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1)
     assert isinstance(found.law, Binomial)
-    assert hockey_stick(found.law, 2, 1.0) <= 1e-5 < hockey_stick(Binomial(found.law.n - 1, 0.1), 2, 1.0)
+    assert (
+        hockey_stick(found.law, 2, 1.0)
+        <= 1e-5
+        < hockey_stick(Binomial(found.law.n - 1, 0.1), 2, 1.0)
+    )
     shared = calibrate("binomial", 2, ApproximateDP(1.0, 1e-5), bias=0.1, users=50)
     assert shared.bits_per_user == math.ceil(found.law.n / 50)
 
@@ -212,8 +249,12 @@ def test_l2_vectors_meet_the_target_by_their_proven_bound(kind: Kind) -> None:
 
 def test_gaussian_vectors_are_exact_in_either_norm() -> None:
     single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).law.std
-    assert calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9, norm="l2").law.std == pytest.approx(single, rel=1e-6)
-    assert calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9).law.std == pytest.approx(3 * single, rel=1e-6)
+    assert calibrate(
+        "gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9, norm="l2"
+    ).law.std == pytest.approx(single, rel=1e-6)
+    assert calibrate(
+        "gaussian", 1.0, ApproximateDP(2.0, 1e-6), dimension=9
+    ).law.std == pytest.approx(3 * single, rel=1e-6)
 
 
 # the papers' closed forms
@@ -266,7 +307,11 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
         ("depends on the batch", {"kind": "binomial", "sensitivity": 2, "method": "paper"}),
     ]
     for message, change in refusals:
-        arguments: dict[str, object] = {"kind": "skellam", "sensitivity": 1, "target": target} | change
+        arguments: dict[str, object] = {
+            "kind": "skellam",
+            "sensitivity": 1,
+            "target": target,
+        } | change
         with pytest.raises(TacitError, match=message):
             calibrate(**arguments)  # type: ignore[arg-type]
 

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PolyaDifference, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
 from tacit.privacy import (
     ApproximateDP,
     BudgetExceeded,
@@ -26,7 +34,14 @@ from tacit.privacy import (
     returning_user,
 )
 
-SINGLES = [DiscreteLaplace(2), Skellam(12), DiscreteGaussian(3), Binomial(62), Binomial(400, 0.05), PolyaDifference(0.5, 0.6)]
+SINGLES = [
+    DiscreteLaplace(2),
+    Skellam(12),
+    DiscreteGaussian(3),
+    Binomial(62),
+    Binomial(400, 0.05),
+    PolyaDifference(0.5, 0.6),
+]
 
 
 @pytest.mark.parametrize("law", SINGLES, ids=repr)
@@ -35,7 +50,11 @@ def test_one_fold_composition_is_the_loss_itself(law: NoiseLaw) -> None:
     once = compose_losses([single])
     assert once.pure == single.pure
     for epsilon in (0.0, 0.2, 1.0, 2.0):
-        assert single.delta(epsilon) <= once.delta(epsilon) <= single.delta(epsilon) * 1.002 + 1e-4 * single.delta(0.0) + 2e-12
+        assert (
+            single.delta(epsilon)
+            <= once.delta(epsilon)
+            <= single.delta(epsilon) * 1.002 + 1e-4 * single.delta(0.0) + 2e-12
+        )
     for delta in (0.1, 1e-3, 1e-6):
         if math.isfinite(single.epsilon(delta)):
             assert single.epsilon(delta) <= once.epsilon(delta) <= single.epsilon(delta) + 0.02
@@ -64,14 +83,25 @@ def product_delta(laws: list[NoiseLaw], shifts: list[int], epsilon: float) -> fl
     return float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
 
 
-@pytest.mark.parametrize("law", [Binomial(9, 0.2), Binomial(14, 0.35), Table.of(0, np.array([0.1, 0.2, 0.4, 0.3]))], ids=repr)
+@pytest.mark.parametrize(
+    "law",
+    [Binomial(9, 0.2), Binomial(14, 0.35), Table.of(0, np.array([0.1, 0.2, 0.4, 0.3]))],
+    ids=repr,
+)
 def test_a_person_may_raise_one_batch_and_lower_another(law: NoiseLaw) -> None:
-    """Two-fold composition of an asymmetric law dominates every combination of signs, by enumeration."""
+    """Two-fold composition of an asymmetric law dominates every combination of signs, by
+    enumeration.
+    """
     composed = ComposedLoss(((privacy_loss(law, 1), 2),))
     for epsilon in (0.0, 0.4, 1.0, 2.0):
-        truth = [product_delta([law, law], list(signs), epsilon) for signs in itertools.product((1, -1), repeat=2)]
+        truth = [
+            product_delta([law, law], list(signs), epsilon)
+            for signs in itertools.product((1, -1), repeat=2)
+        ]
         assert composed.delta(epsilon) >= max(truth)
-        assert composed.delta(epsilon) <= max(truth) * 1.6  # one pair for both directions costs something, not everything
+        assert (
+            composed.delta(epsilon) <= max(truth) * 1.6
+        )  # one pair for both directions costs something, not everything
 
 
 def test_a_symmetric_law_composes_to_the_enumerated_value() -> None:
@@ -83,11 +113,17 @@ def test_a_symmetric_law_composes_to_the_enumerated_value() -> None:
 
 
 def test_the_order_of_the_parts_does_not_matter() -> None:
-    losses = [privacy_loss(DiscreteLaplace(3), 1), privacy_loss(Skellam(20), 2), privacy_loss(Binomial(300, 0.1), 1)]
+    losses = [
+        privacy_loss(DiscreteLaplace(3), 1),
+        privacy_loss(Skellam(20), 2),
+        privacy_loss(Binomial(300, 0.1), 1),
+    ]
     found = [compose_losses(list(order)).epsilon(1e-6) for order in itertools.permutations(losses)]
     assert max(found) - min(found) < 1e-9
     pairs = compose_losses([losses[0], losses[0], losses[1]]).epsilon(1e-6)
-    assert pairs == pytest.approx(compose_losses([(losses[0], 2), losses[1]]).epsilon(1e-6), rel=1e-6)
+    assert pairs == pytest.approx(
+        compose_losses([(losses[0], 2), losses[1]]).epsilon(1e-6), rel=1e-6
+    )
 
 
 def kov_delta(epsilon: float, times: int, at: float) -> float:
@@ -122,7 +158,9 @@ def test_an_approximate_guarantee_fails_openly_as_often_as_it_may() -> None:
 def test_a_thousand_fold_composition_runs_in_bounded_memory() -> None:
     composed = ComposedLoss(((privacy_loss(Skellam(1e6), 10), 1000),))
     assert len(composed._distribution._pmf_remove._probs) < 1 << 22
-    assert composed.epsilon(1e-5) == pytest.approx(GaussianLoss(1000.0, 10 * math.sqrt(1000)).epsilon(1e-5), rel=1e-3)
+    assert composed.epsilon(1e-5) == pytest.approx(
+        GaussianLoss(1000.0, 10 * math.sqrt(1000)).epsilon(1e-5), rel=1e-3
+    )
 
 
 def test_a_part_that_gives_everything_away_gives_everything_away() -> None:
@@ -136,7 +174,9 @@ def test_very_unequal_and_very_small_losses_compose() -> None:
     small = privacy_loss(Binomial(10**8, 0.02), 1)
     mixed = compose_losses([(small, 100), privacy_loss(DiscreteGaussian(2), 1)])
     assert mixed.epsilon(1e-6) >= privacy_loss(DiscreteGaussian(2), 1).epsilon(1e-6)
-    assert ComposedLoss(((small, 100),)).delta(0.01) == pytest.approx(GaussianLoss(1400.0, 10.0).delta(0.01), rel=5e-3)
+    assert ComposedLoss(((small, 100),)).delta(0.01) == pytest.approx(
+        GaussianLoss(1400.0, 10.0).delta(0.01), rel=5e-3
+    )
 
 
 def test_composition_states_the_least_delta_that_it_resolves() -> None:
@@ -155,9 +195,13 @@ def test_composition_states_the_least_delta_that_it_resolves() -> None:
 
 def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
     found = advanced_composition(ApproximateDP(0.1, 1e-8), 100, 1e-6)
-    assert found.epsilon == pytest.approx(0.1 * math.sqrt(200 * math.log(1e6)) + 100 * 0.1 * (math.e**0.1 - 1))
+    assert found.epsilon == pytest.approx(
+        0.1 * math.sqrt(200 * math.log(1e6)) + 100 * 0.1 * (math.e**0.1 - 1)
+    )
     assert found.delta == pytest.approx(1e-6 + 1e-6)
-    assert advanced_composition(PureDP(3.0), 2, 1e-6).epsilon == 6.0  # never above basic composition
+    assert (
+        advanced_composition(PureDP(3.0), 2, 1e-6).epsilon == 6.0
+    )  # never above basic composition
     assert advanced_composition(PureDP(900.0), 2, 1e-6).epsilon == 1800.0
     with pytest.raises(TacitError, match="promises nothing"):
         advanced_composition(ApproximateDP(0.1, 0.01), 100, 1e-6)
@@ -165,7 +209,11 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
 
 @pytest.mark.parametrize("batches", [1, 10, 100])
 def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
-    for release in (PureDP(0.1), privacy_loss(DiscreteLaplace(20), 2), privacy_loss(Skellam(400), 2)):
+    for release in (
+        PureDP(0.1),
+        privacy_loss(DiscreteLaplace(20), 2),
+        privacy_loss(Skellam(400), 2),
+    ):
         found = returning_user(release, batches, 1e-5)
         assert found.renyi is not None
         assert found.advanced is not None
@@ -175,12 +223,16 @@ def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
 
 
 def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
-    """Found in review: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their exceptions alone add up to 1e-4."""
+    """Found in review: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their
+    exceptions alone add up to 1e-4.
+    """
     found = returning_user(ApproximateDP(0.1, 1e-6), 100, 1e-5)
     assert found.advanced is None
     assert math.isinf(found.best)
     enough = returning_user(ApproximateDP(0.1, 1e-8), 100, 1e-5)
-    assert enough.advanced == advanced_composition(ApproximateDP(0.1, 1e-8), 100, 1e-5 - 1e-6).epsilon
+    assert (
+        enough.advanced == advanced_composition(ApproximateDP(0.1, 1e-8), 100, 1e-5 - 1e-6).epsilon
+    )
     assert enough.exact <= enough.advanced
 
 
@@ -228,7 +280,9 @@ def test_the_odometer_never_lets_more_through_than_the_budget_allows(adaptive: b
     truth = GaussianLoss(20.0, 2 * math.sqrt(spent)).epsilon(1e-6)
     one_more = GaussianLoss(20.0, 2 * math.sqrt(spent + 1)).epsilon(1e-6)
     assert truth <= meter.spent().epsilon * (1 + 1e-9) <= 2.0
-    assert one_more > (1.6 if adaptive else 1.99)  # the filter pays for freedom, the fixed list does not
+    assert one_more > (
+        1.6 if adaptive else 1.99
+    )  # the filter pays for freedom, the fixed list does not
 
 
 def test_the_adaptive_odometer_is_a_filter_at_one_order_fixed_beforehand() -> None:
@@ -243,7 +297,10 @@ def test_the_adaptive_odometer_is_a_filter_at_one_order_fixed_beforehand() -> No
 
 
 def test_the_odometer_refuses_what_it_cannot_account_for() -> None:
-    adaptive, fixed = Odometer(ApproximateDP(1.0, 1e-5)), Odometer(ApproximateDP(1.0, 1e-5), adaptive=False)
+    adaptive, fixed = (
+        Odometer(ApproximateDP(1.0, 1e-5)),
+        Odometer(ApproximateDP(1.0, 1e-5), adaptive=False),
+    )
     with pytest.raises(TacitError, match="adaptive=False"):
         adaptive.spend(ApproximateDP(0.1, 1e-8))
     with pytest.raises(TacitError, match="adaptive=False"):

@@ -1,4 +1,6 @@
-"""Every number of the list of corrections that this package answers for, to the printed digits, by the library and by a command."""
+"""Every number of the list of corrections that this package answers for, to the printed digits, by
+the library and by a command.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ Tacit = Callable[..., dict[str, Any]]
 # 7: the Gaussian closed form beyond ε = 1
 
 
-@pytest.mark.parametrize(("epsilon", "paper_sigma", "true_delta"), [(10.0, 0.1794, 0.789), (20.0, 0.0897, 0.9999)])
-def test_7_the_gaussian_closed_form_is_wrong_beyond_epsilon_1(tacit: Tacit, epsilon: float, paper_sigma: float, true_delta: float) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "paper_sigma", "true_delta"), [(10.0, 0.1794, 0.789), (20.0, 0.0897, 0.9999)]
+)
+def test_7_the_gaussian_closed_form_is_wrong_beyond_epsilon_1(
+    tacit: Tacit, epsilon: float, paper_sigma: float, true_delta: float
+) -> None:
     digits = len(str(true_delta)) - 2
     paper = calibrate("gaussian", 1, ApproximateDP(epsilon, 0.25), method="paper")
     assert round(paper.law.std, 4) == paper_sigma
@@ -44,7 +50,15 @@ def test_7_what_is_needed_instead(tacit: Tacit) -> None:
 
 def test_10_half_zcdp_is_4_4_at_1e_minus_5(tacit: Tacit) -> None:
     assert round(tacit("privacy", noise="gaussian", sigma=1, delta=1e-5)["epsilon"], 1) == 4.4
-    assert round(tacit("privacy", noise="skellam", variance=10_000, sensitivity=100, delta=1e-5)["epsilon"], 1) == 4.4
+    assert (
+        round(
+            tacit("privacy", noise="skellam", variance=10_000, sensitivity=100, delta=1e-5)[
+                "epsilon"
+            ],
+            1,
+        )
+        == 4.4
+    )
 
 
 # 13: missing shares
@@ -52,13 +66,29 @@ def test_10_half_zcdp_is_4_4_at_1e_minus_5(tacit: Tacit) -> None:
 
 @pytest.mark.parametrize(
     ("arriving", "sensitivity", "printed"),
-    [(0.9, 1, 1.10), (0.8, 1, 1.21), (0.5, 1, 1.68), (0.9, 10, 1.17), (0.8, 10, 1.38), (0.5, 10, 2.34)],
+    [
+        (0.9, 1, 1.10),
+        (0.8, 1, 1.21),
+        (0.5, 1, 1.68),
+        (0.9, 10, 1.17),
+        (0.8, 10, 1.38),
+        (0.5, 10, 2.34),
+    ],
 )
 def test_13_missing_shares(tacit: Tacit, arriving: float, sensitivity: int, printed: float) -> None:
     from tacit.noise import DiscreteLaplace
 
-    assert round(dropout_loss(DiscreteLaplace(sensitivity), arriving, sensitivity).pure, 2) == printed
-    command = tacit("privacy", noise="discrete-laplace", scale=sensitivity, sensitivity=sensitivity, arriving=arriving, delta=0)
+    assert (
+        round(dropout_loss(DiscreteLaplace(sensitivity), arriving, sensitivity).pure, 2) == printed
+    )
+    command = tacit(
+        "privacy",
+        noise="discrete-laplace",
+        scale=sensitivity,
+        sensitivity=sensitivity,
+        arriving=arriving,
+        delta=0,
+    )
     assert round(command["epsilon"], 2) == printed
 
 
@@ -67,16 +97,29 @@ def test_13_missing_shares(tacit: Tacit, arriving: float, sensitivity: int, prin
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "needed", "sent"),
-    [(1.0, 1e-5, 62, 1172), (0.5, 1e-5, 203, 4688), (0.1, 1e-5, 3787, 117_179), (1.0, 1e-6, 80, 1393)],
+    [
+        (1.0, 1e-5, 62, 1172),
+        (0.5, 1e-5, 203, 4688),
+        (0.1, 1e-5, 3787, 117_179),
+        (1.0, 1e-6, 80, 1393),
+    ],
 )
 def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, sent: int) -> None:
     target = ApproximateDP(epsilon, delta)
-    tight, paper = calibrate("binomial", 1, target), calibrate("binomial", 1, target, method="paper")
+    tight, paper = (
+        calibrate("binomial", 1, target),
+        calibrate("binomial", 1, target, method="paper"),
+    )
     assert tight.law == Binomial(needed)
     assert paper.law == Binomial(sent)
     assert 4.1 <= paper.law.std / tight.law.std <= 5.6
-    assert tacit("calibrate", noise="binomial", sensitivity=1, epsilon=epsilon, delta=delta)["trials"] == needed
-    command = tacit("calibrate", noise="binomial", sensitivity=1, epsilon=epsilon, delta=delta, method="paper")
+    assert (
+        tacit("calibrate", noise="binomial", sensitivity=1, epsilon=epsilon, delta=delta)["trials"]
+        == needed
+    )
+    command = tacit(
+        "calibrate", noise="binomial", sensitivity=1, epsilon=epsilon, delta=delta, method="paper"
+    )
     assert command["trials"] == sent
     if (epsilon, delta) == (1.0, 1e-5):
         assert round(paper.epsilon, 2) == round(command["epsilon"], 2) == 0.19
@@ -85,7 +128,10 @@ def test_15_fair_bits(tacit: Tacit, epsilon: float, delta: float, needed: int, s
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-7), (0.3, 1e-4), (1.5, 1e-10)])
 def test_15_other_targets_by_exact_fractions(epsilon: float, delta: float) -> None:
     def enough(n: int) -> bool:
-        total = sum(max(0.0, math.comb(n, k) - math.exp(epsilon) * (math.comb(n, k + 1) if k < n else 0)) for k in range(n + 1))
+        total = sum(
+            max(0.0, math.comb(n, k) - math.exp(epsilon) * (math.comb(n, k + 1) if k < n else 0))
+            for k in range(n + 1)
+        )
         return bool(total / 2**n <= delta)
 
     found = calibrate("binomial", 1, ApproximateDP(epsilon, delta)).law
@@ -107,17 +153,29 @@ def test_16_level_bits(tacit: Tacit, users: int, levels: int) -> None:
     assert round(tight.law.std / levels, 2) == 3.73
     assert round(paper.law.std / tight.law.std, 1) == 6.3
     assert (paper.bits_per_user, tight.bits_per_user) == (2198, 56)
-    command = tacit("calibrate", noise="binomial", sensitivity=levels, epsilon=1, delta=1e-5, users=users, method="paper")
+    command = tacit(
+        "calibrate",
+        noise="binomial",
+        sensitivity=levels,
+        epsilon=1,
+        delta=1e-5,
+        users=users,
+        method="paper",
+    )
     assert round(command["epsilon"], 3) == 0.135
     assert command["bits_per_user"] == 2198
-    command = tacit("calibrate", noise="binomial", sensitivity=levels, epsilon=1, delta=1e-5, users=users)
+    command = tacit(
+        "calibrate", noise="binomial", sensitivity=levels, epsilon=1, delta=1e-5, users=users
+    )
     assert command["bits_per_user"] == 56
     assert round(command["std"] / levels, 2) == 3.73
 
 
 @pytest.mark.parametrize(("users", "levels"), [(500, 20), (100_000, 30)])
 def test_16_the_papers_epsilon_is_the_same_for_every_batch(users: int, levels: int) -> None:
-    assert calibrate("binomial", levels, ApproximateDP(1.0, 1e-5), users=users, method="paper").epsilon == pytest.approx(0.135, abs=2e-3)
+    assert calibrate(
+        "binomial", levels, ApproximateDP(1.0, 1e-5), users=users, method="paper"
+    ).epsilon == pytest.approx(0.135, abs=2e-3)
 
 
 # 17: Skellam
@@ -126,15 +184,24 @@ def test_16_the_papers_epsilon_is_the_same_for_every_batch(users: int, levels: i
 @pytest.mark.parametrize(("levels", "loose"), [(1, 0.25), (10, 0.086), (100, 0.084), (1000, 0.084)])
 def test_17_skellam_by_its_renyi_bound(tacit: Tacit, levels: int, loose: float) -> None:
     target = ApproximateDP(1.0, 1e-5)
-    tight, paper = calibrate("skellam", levels, target), calibrate("skellam", levels, target, method="paper")
+    tight, paper = (
+        calibrate("skellam", levels, target),
+        calibrate("skellam", levels, target, method="paper"),
+    )
     assert paper.law.std / tight.law.std - 1 == pytest.approx(loose, abs=5e-3)
     command = tacit("calibrate", noise="skellam", sensitivity=levels, epsilon=1, delta=1e-5)
     assert command["variance"] == float(tight.law.variance)
     if levels == 10:
         assert round(command["variance"]) == 1388
-        assert tacit("privacy", noise="skellam", variance=1388, sensitivity=10, delta=1e-5)["epsilon"] == pytest.approx(1.0, abs=5e-4)
+        assert tacit("privacy", noise="skellam", variance=1388, sensitivity=10, delta=1e-5)[
+            "epsilon"
+        ] == pytest.approx(1.0, abs=5e-4)
     if levels >= 100:
-        assert round(tight.law.std / levels, 3) == round(calibrate("gaussian", 1, target).law.std, 3) == 3.731
+        assert (
+            round(tight.law.std / levels, 3)
+            == round(calibrate("gaussian", 1, target).law.std, 3)
+            == 3.731
+        )
         assert tight.law.std / levels == pytest.approx(3.7306, abs=5e-4)
 
 
@@ -148,7 +215,15 @@ def test_17_the_exact_gaussian_is_3_7306(tacit: Tacit) -> None:
 
 def test_20_both_directions_of_asymmetric_noise(tacit: Tacit) -> None:
     assert round(privacy_loss(Binomial(2000, 0.02), 2).epsilon(1e-5), 3) == 1.604
-    assert round(tacit("privacy", noise="binomial", trials=2000, bias=0.02, sensitivity=2, delta=1e-5)["epsilon"], 3) == 1.604
+    assert (
+        round(
+            tacit("privacy", noise="binomial", trials=2000, bias=0.02, sensitivity=2, delta=1e-5)[
+                "epsilon"
+            ],
+            3,
+        )
+        == 1.604
+    )
 
 
 # the command that shows them all
@@ -169,8 +244,14 @@ DOCUMENTED: dict[tuple[int, str, str], tuple[float, float]] = {
 
 @pytest.mark.parametrize("through", ["library", "command"])
 def test_the_list_of_corrections_shows_the_documented_values(tacit: Tacit, through: str) -> None:
-    found = [vars(row) for row in corrections()] if through == "library" else tacit("corrections")["corrections"]
-    shown = {(row["line"], row["what"], row["setting"]): (row["printed"], row["true"]) for row in found}
+    found = (
+        [vars(row) for row in corrections()]
+        if through == "library"
+        else tacit("corrections")["corrections"]
+    )
+    shown = {
+        (row["line"], row["what"], row["setting"]): (row["printed"], row["true"]) for row in found
+    }
     assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17}
     for key, (printed, true) in DOCUMENTED.items():
         assert shown[key][0] == pytest.approx(printed, rel=6e-4)

@@ -1,4 +1,6 @@
-"""Missing shares: what is truly left of a guarantee, and shares set so that the promised one holds."""
+"""Missing shares: what is truly left of a guarantee, and shares set so that the promised one
+holds.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +12,57 @@ import pytest
 
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
-from tacit.privacy import ApproximateDP, PureDP, calibrate, dropout_loss, guaranteed_reports, privacy_loss, share_noise
+from tacit.privacy import (
+    ApproximateDP,
+    PureDP,
+    calibrate,
+    dropout_loss,
+    guaranteed_reports,
+    privacy_loss,
+    share_noise,
+)
 
 
 def pure_epsilon(scale: float, arriving: float, sensitivity: int) -> float:
-    """sup ln P(k)/P(k+s) of a Pólya difference, its law convolved here from two negative binomials."""
+    """sup ln P(k)/P(k+s) of a Pólya difference, its law convolved here from two negative
+    binomials.
+    """
     beta, size = math.exp(-1 / scale), 6000
-    log_one = np.array([math.lgamma(x + arriving) - math.lgamma(x + 1) - math.lgamma(arriving) - x / scale for x in range(size)])
+    log_one = np.array(
+        [
+            math.lgamma(x + arriving) - math.lgamma(x + 1) - math.lgamma(arriving) - x / scale
+            for x in range(size)
+        ]
+    )
     one = np.exp(log_one) * (1 - beta) ** arriving
     difference = np.convolve(one, one[::-1])[size - 1 :]  # P[X = 0], P[X = 1], ...
-    return max(math.log(difference[abs(k)] / difference[abs(k + sensitivity)]) for k in range(-50, 200))
+    return max(
+        math.log(difference[abs(k)] / difference[abs(k + sensitivity)]) for k in range(-50, 200)
+    )
 
 
 @pytest.mark.parametrize(
     ("arriving", "sensitivity", "printed"),
-    [(0.9, 1, 1.10), (0.8, 1, 1.21), (0.5, 1, 1.68), (0.9, 10, 1.17), (0.8, 10, 1.38), (0.5, 10, 2.34)],
+    [
+        (0.9, 1, 1.10),
+        (0.8, 1, 1.21),
+        (0.5, 1, 1.68),
+        (0.9, 10, 1.17),
+        (0.8, 10, 1.38),
+        (0.5, 10, 2.34),
+    ],
 )
-def test_correction_13_missing_pólya_shares(arriving: float, sensitivity: int, printed: float) -> None:
+def test_correction_13_missing_pólya_shares(
+    arriving: float, sensitivity: int, printed: float
+) -> None:
     found = dropout_loss(DiscreteLaplace(sensitivity), arriving, sensitivity).pure
     assert round(found, 2) == pytest.approx(printed)
     assert found == pytest.approx(pure_epsilon(sensitivity, arriving, sensitivity), rel=1e-9)
 
 
-@pytest.mark.parametrize(("scale", "arriving", "sensitivity"), [(2.0, 0.95, 3), (5.0, 0.3, 5), (0.5, 0.7, 1)])
+@pytest.mark.parametrize(
+    ("scale", "arriving", "sensitivity"), [(2.0, 0.95, 3), (5.0, 0.3, 5), (0.5, 0.7, 1)]
+)
 def test_other_fractions_and_scales(scale: float, arriving: float, sensitivity: int) -> None:
     assert dropout_loss(DiscreteLaplace(scale), arriving, sensitivity).pure == pytest.approx(
         pure_epsilon(scale, arriving, sensitivity), rel=1e-9
@@ -44,7 +74,9 @@ def test_dropout_at_a_thousand_levels_is_affordable() -> None:
 
 
 def test_missing_skellam_shares_leave_a_smaller_variance() -> None:
-    assert dropout_loss(Skellam(1388), 0.8, 10).epsilon(1e-5) == privacy_loss(Skellam(Fraction(1388) * 4 / 5), 10).epsilon(1e-5)
+    assert dropout_loss(Skellam(1388), 0.8, 10).epsilon(1e-5) == privacy_loss(
+        Skellam(Fraction(1388) * 4 / 5), 10
+    ).epsilon(1e-5)
 
 
 def test_nobody_missing_is_the_law_itself() -> None:
@@ -53,7 +85,15 @@ def test_nobody_missing_is_the_law_itself() -> None:
 
 @pytest.mark.parametrize(
     ("users", "dropout", "corrupt", "left"),
-    [(64, 0.1, 0, 58), (10, 0.1, 0, 9), (10, 0.1, 0.2, 7), (100, 0.29, 0, 71), (7, 0, 0, 7), (3, 0.9, 0, 1), (1000, 1 / 3, 1 / 3, 334)],
+    [
+        (64, 0.1, 0, 58),
+        (10, 0.1, 0, 9),
+        (10, 0.1, 0.2, 7),
+        (100, 0.29, 0, 71),
+        (7, 0, 0, 7),
+        (3, 0.9, 0, 1),
+        (1000, 1 / 3, 1 / 3, 334),
+    ],
 )
 def test_guaranteed_reports_round_up(users: int, dropout: float, corrupt: float, left: int) -> None:
     assert guaranteed_reports(users, dropout, corrupt) == left

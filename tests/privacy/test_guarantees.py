@@ -1,4 +1,6 @@
-"""Guarantees as values: they print, compare, compose and convert, and no conversion claims more than the exact loss."""
+"""Guarantees as values: they print, compare, compose and convert, and no conversion claims more
+than the exact loss.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,16 @@ GUARANTEES = st.one_of(
 
 def test_a_guarantee_prints_as_one_plain_sentence() -> None:
     assert str(ApproximateDP(1.0, 1e-5)) == (
-        "(1, 1e-05)-DP: to whoever sees the opened sum, replacing one person's data changes the probability of anything by a factor of "
+        "(1, 1e-05)-DP: to whoever sees the opened sum, replacing one person's data changes the "
+        "probability of anything by a factor of "
         "at most 2.72, but for an exception of probability 1e-05."
     )
-    assert str(PureDP(0.5, view=View.MESSAGE)).startswith("(0.5, 0)-DP: to whoever sees the person's own message, replacing one person's")
-    assert "adding or removing one person's data" in str(ConcentratedDP(0.5, neighbours=Neighbours.ADD_OR_REMOVE_ONE))
+    assert str(PureDP(0.5, view=View.MESSAGE)).startswith(
+        "(0.5, 0)-DP: to whoever sees the person's own message, replacing one person's"
+    )
+    assert "adding or removing one person's data" in str(
+        ConcentratedDP(0.5, neighbours=Neighbours.ADD_OR_REMOVE_ONE)
+    )
     assert "(4.73, 1e-05)-DP" in str(ConcentratedDP(0.5))
     assert "Rényi orders" in str(RenyiDP.of(lambda order: order / 2))
 
@@ -87,7 +94,12 @@ def test_a_guarantee_implies_itself_and_nothing_about_another_view(guarantee: Gu
 @settings(deadline=None)
 @given(GUARANTEES, st.floats(0, 20), st.floats(0, 5))
 def test_delta_falls_with_epsilon(guarantee: Guarantee, epsilon: float, more: float) -> None:
-    assert 0 <= guarantee.delta_at(epsilon + more) <= guarantee.delta_at(epsilon) * (1 + 1e-6) <= 1 + 1e-6
+    assert (
+        0
+        <= guarantee.delta_at(epsilon + more)
+        <= guarantee.delta_at(epsilon) * (1 + 1e-6)
+        <= 1 + 1e-6
+    )
 
 
 @settings(deadline=None)
@@ -105,7 +117,9 @@ def test_pure_delta_is_that_of_randomized_response(epsilon: float, at: float) ->
         q = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
         true = max(mpmath.mpf(0), q - mpmath.exp(at) * (1 - q))
     assert PureDP(epsilon).delta_at(at) == pytest.approx(float(true), rel=1e-9, abs=1e-16)
-    assert dominating_loss(PureDP(epsilon)).delta(at) == pytest.approx(float(true), rel=1e-9, abs=1e-15)
+    assert dominating_loss(PureDP(epsilon)).delta(at) == pytest.approx(
+        float(true), rel=1e-9, abs=1e-15
+    )
 
 
 # conversions never claim more than the exact loss
@@ -113,7 +127,9 @@ def test_pure_delta_is_that_of_randomized_response(epsilon: float, at: float) ->
 
 @settings(deadline=None)
 @given(st.floats(0.02, 8), DELTAS)
-def test_concentrated_to_approximate_is_never_below_the_exact_gaussian(mu: float, delta: float) -> None:
+def test_concentrated_to_approximate_is_never_below_the_exact_gaussian(
+    mu: float, delta: float
+) -> None:
     exact = GaussianLoss(1 / mu, 1)
     for guarantee in (ConcentratedDP(mu * mu / 2), RenyiDP.of(exact.renyi)):
         assert guarantee.epsilon_at(delta) >= exact.epsilon(delta) * (1 - 1e-9)
@@ -122,7 +138,9 @@ def test_concentrated_to_approximate_is_never_below_the_exact_gaussian(mu: float
 
 @settings(deadline=None, max_examples=25)
 @given(st.floats(0.5, 20), st.integers(1, 10), DELTAS)
-def test_renyi_to_approximate_is_never_below_the_exact_loss_of_integer_noise(width: float, sensitivity: int, delta: float) -> None:
+def test_renyi_to_approximate_is_never_below_the_exact_loss_of_integer_noise(
+    width: float, sensitivity: int, delta: float
+) -> None:
     for law in (DiscreteLaplace(width), DiscreteGaussian(width), Skellam(width**2)):
         loss = privacy_loss(law, sensitivity)
         curve = RenyiDP.of(loss.renyi, (1.5, 2, 3, 5, 9, 17))
@@ -130,7 +148,9 @@ def test_renyi_to_approximate_is_never_below_the_exact_loss_of_integer_noise(wid
 
 
 @given(st.floats(1e-9, 50), st.floats(0, 5).map(lambda t: 1 + math.exp(t)))
-def test_pure_implies_the_divergences_of_randomized_response_and_of_lemma_10(epsilon: float, order: float) -> None:
+def test_pure_implies_the_divergences_of_randomized_response_and_of_lemma_10(
+    epsilon: float, order: float
+) -> None:
     found = PureDP(epsilon).renyi(order)
     with mpmath.workdps(60):
         q = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
@@ -148,7 +168,9 @@ def test_the_divergence_of_a_tiny_pure_guarantee_is_not_lost_to_cancellation() -
 
 def test_lemma_10_is_the_formula_at_one_order() -> None:
     curve = RenyiDP(((8.0, 0.7),))
-    assert curve.epsilon_at(1e-6) == pytest.approx(0.7 + math.log(1 / (8 * 1e-6)) / 7 + math.log(1 - 1 / 8))
+    assert curve.epsilon_at(1e-6) == pytest.approx(
+        0.7 + math.log(1 / (8 * 1e-6)) / 7 + math.log(1 - 1 / 8)
+    )
 
 
 def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
@@ -164,7 +186,9 @@ def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
 def test_composition_adds_up_in_each_kind() -> None:
     assert compose([PureDP(0.5), PureDP(0.25)]) == PureDP(0.75)
     assert compose([PureDP(1.0), ConcentratedDP(0.25)]) == ConcentratedDP(0.75)
-    assert compose([PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)]) == ApproximateDP(1.0, 3e-6)
+    assert compose(
+        [PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)]
+    ) == ApproximateDP(1.0, 3e-6)
     curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
     mixed = compose([curve, ConcentratedDP(0.4), curve])
     assert isinstance(mixed, RenyiDP)

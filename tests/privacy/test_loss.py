@@ -1,4 +1,6 @@
-"""The privacy loss of integer noise, against sums over probabilities that are computed here by other means."""
+"""The privacy loss of integer noise, against sums over probabilities that are computed here by
+other means.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
 from tacit.privacy import GaussianLoss, privacy_loss, renyi_divergence
 
 Pmf = Callable[[int], mpmath.mpf]
@@ -37,12 +48,18 @@ def skellam(variance: float) -> Pmf:
 
 
 def binomial(n: int, p: float) -> Pmf:
-    return lambda k: mpmath.binomial(n, k) * mpf(p) ** k * (1 - mpf(p)) ** (n - k) if 0 <= k <= n else mpf(0)
+    return lambda k: (
+        mpmath.binomial(n, k) * mpf(p) ** k * (1 - mpf(p)) ** (n - k) if 0 <= k <= n else mpf(0)
+    )
 
 
 def polya(r: float, beta: float) -> Pmf:
     scale = (1 - mpf(beta)) ** r / mpmath.gamma(r)
-    return lambda k: mpmath.gamma(k + mpf(r)) / mpmath.factorial(k) * mpf(beta) ** k * scale if k >= 0 else mpf(0)
+    return lambda k: (
+        mpmath.gamma(k + mpf(r)) / mpmath.factorial(k) * mpf(beta) ** k * scale
+        if k >= 0
+        else mpf(0)
+    )
 
 
 def polya_difference(r: float, beta: float) -> Pmf:
@@ -86,12 +103,16 @@ def brute_delta(case: int, sensitivity: int, epsilon: float) -> float:
     points = CASES[case][2]
     growth = math.exp(epsilon)
     shifts = [sign * size for size in range(1, sensitivity + 1) for sign in (1, -1)]
-    return max(math.fsum(max(0.0, p[k] - growth * p[k + shift]) for k in points) for shift in shifts)
+    return max(
+        math.fsum(max(0.0, p[k] - growth * p[k + shift]) for k in points) for shift in shifts
+    )
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=IDS)
 @pytest.mark.parametrize("sensitivity", [1, 2, 5, 17])
-def test_delta_is_the_hockey_stick_divergence_of_the_worst_shift_and_direction(case: int, sensitivity: int) -> None:
+def test_delta_is_the_hockey_stick_divergence_of_the_worst_shift_and_direction(
+    case: int, sensitivity: int
+) -> None:
     loss = privacy_loss(CASES[case][0], sensitivity)
     for epsilon in (0.0, 0.05, 0.7, 2.0, 6.0):
         true = brute_delta(case, sensitivity, epsilon)
@@ -124,7 +145,9 @@ LAWS = st.one_of(
 
 @settings(deadline=None, max_examples=50)
 @given(LAWS, st.integers(1, 40), st.floats(0, 8), st.floats(0, 3))
-def test_delta_falls_with_epsilon_and_grows_with_sensitivity(law: NoiseLaw, sensitivity: int, epsilon: float, more: float) -> None:
+def test_delta_falls_with_epsilon_and_grows_with_sensitivity(
+    law: NoiseLaw, sensitivity: int, epsilon: float, more: float
+) -> None:
     loss = privacy_loss(law, sensitivity)
     assert 0 <= loss.delta(epsilon + more) <= loss.delta(epsilon) * (1 + 1e-12) <= 1 + 1e-12
     assert privacy_loss(law, sensitivity + 1).delta(epsilon) >= loss.delta(epsilon) * (1 - 1e-9)
@@ -132,7 +155,9 @@ def test_delta_falls_with_epsilon_and_grows_with_sensitivity(law: NoiseLaw, sens
 
 @settings(deadline=None, max_examples=50)
 @given(LAWS, st.integers(1, 40), st.floats(-28, -0.01))
-def test_epsilon_and_delta_invert_each_other(law: NoiseLaw, sensitivity: int, log_delta: float) -> None:
+def test_epsilon_and_delta_invert_each_other(
+    law: NoiseLaw, sensitivity: int, log_delta: float
+) -> None:
     loss, delta = privacy_loss(law, sensitivity), math.exp(log_delta)
     epsilon = loss.epsilon(delta)
     if math.isfinite(epsilon):
@@ -152,8 +177,13 @@ def test_both_directions_of_an_asymmetric_law_are_covered() -> None:
 
 def from_dp_accounting(law: NoiseLaw, shift: int) -> float:
     k = np.arange(-50, 2050)
-    one, other = ({int(i): float(p) for i, p in zip(k, law.log_pmf(k + s), strict=True) if p > -600} for s in (0, shift))
-    found = pld.from_two_probability_mass_functions(one, other, value_discretization_interval=1e-4, symmetric=False)
+    one, other = (
+        {int(i): float(p) for i, p in zip(k, law.log_pmf(k + s), strict=True) if p > -600}
+        for s in (0, shift)
+    )
+    found = pld.from_two_probability_mass_functions(
+        one, other, value_discretization_interval=1e-4, symmetric=False
+    )
     return float(found.get_epsilon_for_delta(1e-5))
 
 
@@ -165,7 +195,9 @@ def test_dp_accounting_agrees_on_an_asymmetric_law_when_asked_for_both_direction
 
 @pytest.mark.parametrize(("scale", "sensitivity"), [(2.0, 1), (5.0, 3), (0.8, 2)])
 def test_dp_accounting_agrees_on_the_discrete_laplace(scale: float, sensitivity: int) -> None:
-    theirs = pld.from_discrete_laplace_mechanism(1 / scale, sensitivity, value_discretization_interval=1e-4)
+    theirs = pld.from_discrete_laplace_mechanism(
+        1 / scale, sensitivity, value_discretization_interval=1e-4
+    )
     loss = privacy_loss(DiscreteLaplace(scale), sensitivity)
     for epsilon in (0.05, 0.3, 1.0):
         assert loss.delta(epsilon) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), abs=2e-4)
@@ -173,7 +205,9 @@ def test_dp_accounting_agrees_on_the_discrete_laplace(scale: float, sensitivity:
 
 @pytest.mark.parametrize(("sigma", "sensitivity"), [(3.0, 1), (11.0, 4), (30.0, 30)])
 def test_dp_accounting_agrees_on_the_discrete_gaussian(sigma: float, sensitivity: int) -> None:
-    theirs = pld.from_discrete_gaussian_mechanism(sigma, sensitivity, value_discretization_interval=1e-4)
+    theirs = pld.from_discrete_gaussian_mechanism(
+        sigma, sensitivity, value_discretization_interval=1e-4
+    )
     loss = privacy_loss(DiscreteGaussian(sigma), sensitivity)
     for delta in (1e-2, 1e-5, 1e-9):
         assert loss.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), abs=3e-4)
@@ -181,14 +215,18 @@ def test_dp_accounting_agrees_on_the_discrete_gaussian(sigma: float, sensitivity
 
 @pytest.mark.parametrize("scale", [0.5, 1, 2.5, 1000, Fraction(10, 3)])
 @pytest.mark.parametrize("sensitivity", [1, 7])
-def test_the_pure_epsilon_of_discrete_laplace_is_exactly_sensitivity_over_scale(scale: float, sensitivity: int) -> None:
+def test_the_pure_epsilon_of_discrete_laplace_is_exactly_sensitivity_over_scale(
+    scale: float, sensitivity: int
+) -> None:
     loss = privacy_loss(DiscreteLaplace(scale), sensitivity)
     assert loss.pure == loss.epsilon(0) == float(sensitivity / Fraction(scale))
     assert loss.delta(loss.pure) == 0.0
     assert loss.delta(loss.pure * (1 - 1e-6)) > 0
 
 
-@pytest.mark.parametrize("law", [Skellam(3), DiscreteGaussian(2), Binomial(9), Polya(2, 0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "law", [Skellam(3), DiscreteGaussian(2), Binomial(9), Polya(2, 0.5)], ids=repr
+)
 def test_other_laws_have_no_pure_epsilon(law: NoiseLaw) -> None:
     assert math.isinf(privacy_loss(law, 1).epsilon(0))
 
@@ -216,7 +254,9 @@ def test_smaller_shifts_of_a_pólya_difference_reveal_less() -> None:
 
 
 def direct(law: NoiseLaw, shift: int, epsilon: float, reach: float = 9.5) -> float:
-    """Σ max(0, P - e^ε Q) over every integer within `reach` standard deviations, in a compensated sum."""
+    """Σ max(0, P - e^ε Q) over every integer within `reach` standard deviations, in a compensated
+    sum.
+    """
     total, width = 0.0, math.ceil(reach * law.std)
     centre = round(law.mean)
     for start in range(centre - width, centre + width, 1_000_000):
@@ -239,10 +279,14 @@ WIDE = [
 
 
 @pytest.mark.parametrize(("law", "shift"), WIDE, ids=[repr(law) for law, _ in WIDE])
-def test_blocks_are_never_below_the_direct_sum_and_within_a_part_in_100_000(law: NoiseLaw, shift: int) -> None:
+def test_blocks_are_never_below_the_direct_sum_and_within_a_part_in_100_000(
+    law: NoiseLaw, shift: int
+) -> None:
     loss = privacy_loss(law, shift)
     first, last = law.window()
-    assert all(len(d.losses) < (last - first) / 1.4 for d in loss.directions)  # it was summed in blocks
+    assert all(
+        len(d.losses) < (last - first) / 1.4 for d in loss.directions
+    )  # it was summed in blocks
     signs = (1,) if law.symmetric else (1, -1)
     for epsilon in (0.0, 0.3, 1.0):
         true = max(direct(law, sign * shift, epsilon) for sign in signs)
@@ -251,25 +295,39 @@ def test_blocks_are_never_below_the_direct_sum_and_within_a_part_in_100_000(law:
 
 @pytest.mark.parametrize("sensitivity", [10_000, 300_000, 1_000_000])
 @pytest.mark.parametrize("kind", ["gaussian", "skellam", "binomial"])
-def test_a_million_wide_the_gaussian_limit_is_reached_from_above(kind: str, sensitivity: int) -> None:
+def test_a_million_wide_the_gaussian_limit_is_reached_from_above(
+    kind: str, sensitivity: int
+) -> None:
     std = 1_000_000
-    law: NoiseLaw = {"gaussian": DiscreteGaussian(std), "skellam": Skellam(std**2), "binomial": Binomial(4 * std**2)}[kind]
+    law: NoiseLaw = {
+        "gaussian": DiscreteGaussian(std),
+        "skellam": Skellam(std**2),
+        "binomial": Binomial(4 * std**2),
+    }[kind]
     mu = sensitivity / std
     loss = privacy_loss(law, sensitivity)
     for epsilon in (0.0, mu, 2.5 * mu):
-        limit = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-        assert limit * (1 - 1e-9) <= loss.delta(epsilon) <= limit * (1 + (1e-5 if mu > 0.1 else 1e-3))
+        limit = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(
+            -mu / 2 - epsilon / mu
+        )
+        assert (
+            limit * (1 - 1e-9) <= loss.delta(epsilon) <= limit * (1 + (1e-5 if mu > 0.1 else 1e-3))
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", [DiscreteGaussian(1_000_000), Skellam(1e12), Binomial(4 * 10**12)], ids=repr)
+@pytest.mark.parametrize(
+    "law", [DiscreteGaussian(1_000_000), Skellam(1e12), Binomial(4 * 10**12)], ids=repr
+)
 @pytest.mark.parametrize("shift", [1, 1000, 1_000_000])
 def test_a_million_wide_is_never_below_the_direct_sum(law: NoiseLaw, shift: int) -> None:
     loss = privacy_loss(law, shift)
     for epsilon in (0.0, shift * 1e-6, 3 * shift * 1e-6):
         true = direct(law, shift, epsilon)
         assert true * (1 - 1e-7) <= loss.delta(epsilon) <= true * (1 + 1e-3)
-        assert loss.delta(epsilon) >= true or shift == 1  # at shift 1 the direct sum's own rounding shows
+        assert (
+            loss.delta(epsilon) >= true or shift == 1
+        )  # at shift 1 the direct sum's own rounding shows
 
 
 @pytest.mark.parametrize("std", [pytest.param(1e8, marks=pytest.mark.slow), 1e12])
@@ -282,7 +340,9 @@ def test_a_shift_far_below_the_width_is_overstated_never_understated(std: float)
 # edges
 
 
-@pytest.mark.parametrize("law", [Binomial(5), Binomial(5, 0.2), Table.of(0, np.array([0.25, 0.5, 0.25]))], ids=repr)
+@pytest.mark.parametrize(
+    "law", [Binomial(5), Binomial(5, 0.2), Table.of(0, np.array([0.25, 0.5, 0.25]))], ids=repr
+)
 def test_a_shift_past_the_support_gives_everything_away(law: NoiseLaw) -> None:
     loss = privacy_loss(law, 10)
     assert loss.delta(3.0) == 1.0
@@ -310,9 +370,13 @@ def test_a_table_that_misses_mass_counts_it_as_lost() -> None:
 
 
 def test_a_wide_law_with_an_end_keeps_the_mass_at_its_end() -> None:
-    """Found in review: the first block of a geometric law was dropped, and delta came out 0.15% low."""
+    """Found in review: the first block of a geometric law was dropped, and delta came out 0.15%
+    low.
+    """
     beta = Fraction(9995, 10_000)
-    assert privacy_loss(Polya(1, beta), 40).delta(0.0) == pytest.approx(1 - float(beta) ** 40, rel=1e-10)
+    assert privacy_loss(Polya(1, beta), 40).delta(0.0) == pytest.approx(
+        1 - float(beta) ** 40, rel=1e-10
+    )
     flat = Table.of(0, np.full(10_000, 1e-4))
     assert privacy_loss(flat, 40).delta(0.0) == pytest.approx(0.004, rel=1e-9)
 
@@ -341,20 +405,28 @@ def test_extreme_widths_are_refused_where_integers_lose_digits() -> None:
 
 
 @pytest.mark.parametrize("order", [1.1, 2, 5.5, 30])
-def test_renyi_of_the_discrete_gaussian_is_at_most_that_of_the_gaussian_and_meets_it(order: float) -> None:
+def test_renyi_of_the_discrete_gaussian_is_at_most_that_of_the_gaussian_and_meets_it(
+    order: float,
+) -> None:
     for sigma, shift in ((2.0, 1), (10.0, 7)):
         found = privacy_loss(DiscreteGaussian(sigma), shift).renyi(order)
         assert found <= order * shift**2 / (2 * sigma**2) * (1 + 1e-9)
-        if order == int(order):  # for integer orders the tilted centre is an integer and equality holds
+        if order == int(
+            order
+        ):  # for integer orders the tilted centre is an integer and equality holds
             assert found == pytest.approx(order * shift**2 / (2 * sigma**2), rel=1e-9)
 
 
 @pytest.mark.parametrize("order", [1.2, 2, 7, 60])
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 1), (4.0, 3), (0.3, 2)])
-def test_renyi_of_the_discrete_laplace_is_the_sum_of_three_geometric_series(order: float, scale: float, shift: int) -> None:
+def test_renyi_of_the_discrete_laplace_is_the_sum_of_three_geometric_series(
+    order: float, scale: float, shift: int
+) -> None:
     with mpmath.workdps(40):
         p, c = mpmath.exp(-1 / mpf(scale)), mpmath.tanh(1 / (2 * mpf(scale)))
-        left = sum(p ** (order * j + (1 - mpf(order)) * (j - shift)) for j in range(shift, shift + 4000))
+        left = sum(
+            p ** (order * j + (1 - mpf(order)) * (j - shift)) for j in range(shift, shift + 4000)
+        )
         middle = sum(p ** (order * j + (1 - mpf(order)) * (shift - j)) for j in range(shift))
         right = sum(p ** (order * j + (1 - mpf(order)) * (j + shift)) for j in range(1, 4000))
         true = float(mpmath.log(c * (left + middle + right)) / (order - 1))
@@ -369,7 +441,9 @@ def test_renyi_of_skellam_is_a_direct_sum_and_below_its_proven_bound(order: int)
         with mpmath.workdps(40):
             pmf = skellam(variance)
             p = {k: pmf(k) for k in range(-90, 20 + 14 * shift + 200)}
-            terms = (p[k] ** order * p[k + shift] ** (1 - order) for k in range(-90, 200 + 12 * shift))
+            terms = (
+                p[k] ** order * p[k + shift] ** (1 - order) for k in range(-90, 200 + 12 * shift)
+            )
             true = float(mpmath.log(sum(terms)) / (order - 1))
         found = privacy_loss(Skellam(variance), shift).renyi(order)
         assert found == pytest.approx(true, rel=1e-6)
@@ -400,4 +474,6 @@ def test_the_continuous_gaussian_is_balle_and_wang_at_every_ratio() -> None:
 def test_the_continuous_gaussian_far_out_is_zero_not_negative_and_does_not_overflow() -> None:
     for mu in (1e-6, 1e-10, 1e-14):
         assert GaussianLoss(1.0, mu).delta(1.0) == 0.0
-        assert GaussianLoss(1.0, mu).delta(0.0) == pytest.approx(mu / math.sqrt(2 * math.pi), rel=1e-9)
+        assert GaussianLoss(1.0, mu).delta(0.0) == pytest.approx(
+            mu / math.sqrt(2 * math.pi), rel=1e-9
+        )

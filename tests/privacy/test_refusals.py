@@ -1,4 +1,6 @@
-"""Bad values get one line that names the value and a remedy, from the library; `tests/test_cli.py` asks the same of the command line."""
+"""Bad values get one line that names the value and a remedy, from the library; `tests/test_cli.py`
+asks the same of the command line.
+"""
 
 from __future__ import annotations
 
@@ -78,15 +80,22 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "call", "value"), [(name, call, value) for name, call, values in REFUSALS for value in values])
-def test_a_bad_value_is_named_in_one_line(name: str, call: Callable[[float], object], value: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "call", "value"),
+    [(name, call, value) for name, call, values in REFUSALS for value in values],
+)
+def test_a_bad_value_is_named_in_one_line(
+    name: str, call: Callable[[float], object], value: float
+) -> None:
     with pytest.raises(TacitError) as refusal:
         call(value)
     message = str(refusal.value)
     assert "\n" not in message
     assert name in message
     assert str(value) in message or str(float(value)) in message
-    assert len(message) > len(f"{name} is {value}; ") + 10  # it also says what is expected or what to do
+    assert (
+        len(message) > len(f"{name} is {value}; ") + 10
+    )  # it also says what is expected or what to do
 
 
 def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
@@ -94,7 +103,11 @@ def test_a_modulus_too_small_names_the_one_that_would_do() -> None:
     for modulus in (50, 150):
         with pytest.raises(TacitError, match=f"modulus {modulus} is too small") as refusal:
             check_modulus(law, 100, modulus, 1e-9)
-        suggested = int("".join(c for c in str(refusal.value).split("use at least ")[1].split(",")[0] if c.isdigit()))
+        suggested = int(
+            "".join(
+                c for c in str(refusal.value).split("use at least ")[1].split(",")[0] if c.isdigit()
+            )
+        )
         assert check_modulus(law, 100, suggested, 1e-9) <= 1e-9
 
 

@@ -1,4 +1,6 @@
-"""Amplification by shuffling: exact randomized response by enumeration, and a bound for every randomizer above it."""
+"""Amplification by shuffling: exact randomized response by enumeration, and a bound for every
+randomizer above it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tacit.privacy import Clones, RandomizedResponse
 
 
 def enumerated(epsilon0: float, users: int, epsilon: float, ones: int | None = None) -> float:
-    """The worst hockey-stick divergence of the number of ones, over all inputs, both directions and all 2^n outcomes."""
+    """The worst hockey-stick divergence of the number of ones, over all inputs, both directions and
+    all 2^n outcomes.
+    """
     flip = 1 / (1 + math.exp(epsilon0))
     worst = 0.0
     for others in range(users) if ones is None else [ones]:
@@ -22,23 +26,33 @@ def enumerated(epsilon0: float, users: int, epsilon: float, ones: int | None = N
             inputs = [1] * others + [0] * (users - 1 - others) + [mine]
             counts = [0.0] * (users + 1)
             for outcome in itertools.product((0, 1), repeat=users):
-                chance = math.prod(1 - flip if bit == x else flip for bit, x in zip(outcome, inputs, strict=True))
+                chance = math.prod(
+                    1 - flip if bit == x else flip for bit, x in zip(outcome, inputs, strict=True)
+                )
                 counts[sum(outcome)] += chance
             sides.append(counts)
         for p, q in (sides, sides[::-1]):
-            worst = max(worst, sum(max(0.0, a - math.exp(epsilon) * b) for a, b in zip(p, q, strict=True)))
+            worst = max(
+                worst, sum(max(0.0, a - math.exp(epsilon) * b) for a, b in zip(p, q, strict=True))
+            )
     return worst
 
 
 @pytest.mark.parametrize("users", [1, 2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epsilon0", [0.3, 1.0, 2.5])
-def test_randomized_response_equals_enumeration_over_all_outcomes(users: int, epsilon0: float) -> None:
+def test_randomized_response_equals_enumeration_over_all_outcomes(
+    users: int, epsilon0: float
+) -> None:
     response = RandomizedResponse(epsilon0, users)
     for fraction in (0.0, 0.2, 0.5, 0.9):
         epsilon = fraction * epsilon0
-        assert response.delta(epsilon) == pytest.approx(enumerated(epsilon0, users, epsilon), rel=1e-9, abs=1e-15)
+        assert response.delta(epsilon) == pytest.approx(
+            enumerated(epsilon0, users, epsilon), rel=1e-9, abs=1e-15
+        )
         for ones in range(users):
-            assert response.delta(epsilon, ones) == pytest.approx(enumerated(epsilon0, users, epsilon, ones), rel=1e-9, abs=1e-15)
+            assert response.delta(epsilon, ones) == pytest.approx(
+                enumerated(epsilon0, users, epsilon, ones), rel=1e-9, abs=1e-15
+            )
     assert response.delta(epsilon0) == 0.0
     assert response.epsilon(1e-9) <= epsilon0
 
@@ -51,7 +65,10 @@ def clones_by_sums(epsilon0: float, users: int, epsilon: float) -> float:
         weight = binom.pmf(c, users - 1, math.exp(-epsilon0))
         for a in range(c + 2):
             first, second = binom.pmf(a - 1, c, 0.5), binom.pmf(a, c, 0.5)
-            total += weight * max(0.0, q * first + (1 - q) * second - math.exp(epsilon) * ((1 - q) * first + q * second))
+            total += weight * max(
+                0.0,
+                q * first + (1 - q) * second - math.exp(epsilon) * ((1 - q) * first + q * second),
+            )
     return float(total)
 
 
@@ -60,7 +77,9 @@ def clones_by_sums(epsilon0: float, users: int, epsilon: float) -> float:
 def test_clones_are_the_sum_over_all_numbers_of_clones(users: int, epsilon0: float) -> None:
     for fraction in (0.0, 0.1, 0.5, 0.99):
         true = clones_by_sums(epsilon0, users, fraction * epsilon0)
-        assert Clones(epsilon0, users).delta(fraction * epsilon0) == pytest.approx(true, rel=1e-6, abs=1e-17)
+        assert Clones(epsilon0, users).delta(fraction * epsilon0) == pytest.approx(
+            true, rel=1e-6, abs=1e-17
+        )
         assert Clones(epsilon0, users).delta(fraction * epsilon0) >= true * (1 - 1e-12)
 
 
@@ -77,7 +96,9 @@ def test_clones_bound_exact_randomized_response(users: int, epsilon0: float) -> 
 @pytest.mark.parametrize("users", [1000, 30_000])
 def test_clones_bound_randomized_response_in_large_crowds(users: int) -> None:
     for epsilon0 in (0.5, 1.0, 3.0):
-        assert RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0) <= Clones(epsilon0, users).epsilon(1e-6)
+        assert RandomizedResponse(epsilon0, users).epsilon(1e-6, ones=0) <= Clones(
+            epsilon0, users
+        ).epsilon(1e-6)
 
 
 def test_more_people_hide_better() -> None:
@@ -85,7 +106,9 @@ def test_more_people_hide_better() -> None:
     assert crowd == sorted(crowd, reverse=True)
     assert crowd[0] == pytest.approx(1.0, abs=1e-5)
     assert crowd[3] == pytest.approx(0.053, abs=1e-3)
-    assert 0.05 < crowd[5] / crowd[4] < 0.1  # about one over the root of the number, and the fixed delta helps
+    assert (
+        0.05 < crowd[5] / crowd[4] < 0.1
+    )  # about one over the root of the number, and the fixed delta helps
     responses = [RandomizedResponse(1.0, users).epsilon(1e-3) for users in (1, 5, 25, 125, 250)]
     assert responses == sorted(responses, reverse=True)
 

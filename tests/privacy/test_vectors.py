@@ -1,4 +1,6 @@
-"""Joint guarantees of vectors, against enumeration of every integer movement and every outcome in two and three dimensions."""
+"""Joint guarantees of vectors, against enumeration of every integer movement and every outcome in
+two and three dimensions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import numpy as np
 import pytest
 
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PolyaDifference, Skellam, Table
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PolyaDifference,
+    Skellam,
+    Table,
+)
 from tacit.privacy import Gaussian, GaussianLoss, l2_guarantee, linf_loss, skellam_renyi
 from tacit.privacy.loss import renyi_divergence
 
@@ -42,7 +52,9 @@ LINF: list[tuple[NoiseLaw, int, int]] = [
 
 
 @pytest.mark.parametrize(("law", "bound", "dimension"), LINF, ids=[repr(case[0]) for case in LINF])
-def test_linf_is_never_below_any_movement_and_meets_the_largest(law: NoiseLaw, bound: int, dimension: int) -> None:
+def test_linf_is_never_below_any_movement_and_meets_the_largest(
+    law: NoiseLaw, bound: int, dimension: int
+) -> None:
     loss = linf_loss(law, bound, dimension)
     for epsilon in (0.0, 0.5, 1.5, 3.0):
         truth = max(joint_delta(law, movement, epsilon) for movement in movements(dimension, bound))
@@ -72,11 +84,17 @@ L2: list[tuple[NoiseLaw, float, int]] = [
 
 @pytest.mark.parametrize(("law", "bound", "dimension"), L2, ids=[repr(case[0]) for case in L2])
 @pytest.mark.parametrize("delta", [0.05, 1e-3])
-def test_l2_is_never_below_any_movement_in_the_ball(law: NoiseLaw, bound: float, dimension: int, delta: float) -> None:
+def test_l2_is_never_below_any_movement_in_the_ball(
+    law: NoiseLaw, bound: float, dimension: int, delta: float
+) -> None:
     found = l2_guarantee(law, bound, dimension, delta)
     if math.isinf(found.epsilon):
         return
-    inside = [m for m in movements(dimension, math.floor(bound)) if sum(s * s for s in m) <= bound * bound * (1 + 1e-12)]
+    inside = [
+        m
+        for m in movements(dimension, math.floor(bound))
+        if sum(s * s for s in m) <= bound * bound * (1 + 1e-12)
+    ]
     assert any(sum(s * s for s in m) > bound * bound * (1 - 1e-9) for m in inside)
     truth = max(joint_delta(law, movement, found.epsilon) for movement in inside)
     assert truth <= delta
@@ -91,7 +109,9 @@ def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> No
 
 
 def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
-    """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the tail bound covers."""
+    """Found in review: with a mean of 60.5 the window was one outcome short on one side of what the
+    tail bound covers.
+    """
     law = Binomial(121)
     reach = law.bound(1e-4)
     centre = round(law.mean)
@@ -101,12 +121,18 @@ def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
 
 @pytest.mark.parametrize("order", [2, 3, 8, 40])
 @pytest.mark.parametrize(("variance", "shift"), [(1.0, 1), (10.0, 1), (10.0, 5), (500.0, 30)])
-def test_the_skellam_bound_is_above_the_exact_divergence(order: int, variance: float, shift: int) -> None:
-    assert skellam_renyi(variance, shift, 1, order) >= renyi_divergence(Skellam(variance), shift, order) * (1 - 1e-9)
+def test_the_skellam_bound_is_above_the_exact_divergence(
+    order: int, variance: float, shift: int
+) -> None:
+    assert skellam_renyi(variance, shift, 1, order) >= renyi_divergence(
+        Skellam(variance), shift, order
+    ) * (1 - 1e-9)
 
 
 def test_gaussian_vectors_are_exact_and_unknown_laws_are_refused() -> None:
-    assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5).epsilon == GaussianLoss(3.0, 2.0).epsilon(1e-5)
+    assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5).epsilon == GaussianLoss(3.0, 2.0).epsilon(
+        1e-5
+    )
     with pytest.raises(TacitError, match="no joint guarantee"):
         l2_guarantee(DiscreteLaplace(3.0), 2.0, 50, 1e-5)
     with pytest.raises(TacitError, match="coarser precision"):

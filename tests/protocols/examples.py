@@ -1,4 +1,5 @@
-"""Every sum protocol, small, each with a twin whose noise is half as wide: what the tests of protocols run over.
+"""Every sum protocol, small, each with a twin whose noise is half as wide: what the tests of
+protocols run over.
 
 A new protocol is added here; `test_every_protocol_is_tested` fails until it is.
 """
@@ -48,7 +49,9 @@ def gaussian_sigma() -> float:
 
 def gaussian(factor: float) -> SumProtocol:
     sigma = gaussian_sigma() * factor
-    return SecureSum(40, 16, DiscreteGaussian(sigma), APPROXIMATE, share=DiscreteGaussian(sigma / math.sqrt(40)))
+    return SecureSum(
+        40, 16, DiscreteGaussian(sigma), APPROXIMATE, share=DiscreteGaussian(sigma / math.sqrt(40))
+    )
 
 
 def central(factor: float) -> SumProtocol:
@@ -56,14 +59,26 @@ def central(factor: float) -> SumProtocol:
 
 
 def local(factor: float) -> SumProtocol:
-    return Local(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0, view=View.MESSAGE), modulus=paper_modulus(40, 4, 600))
+    return Local(
+        40,
+        4,
+        DiscreteLaplace(4 * factor),
+        PureDP(1.0, view=View.MESSAGE),
+        modulus=paper_modulus(40, 4, 600),
+    )
 
 
 def shuffled(precision: int, dropout: float = 0.0) -> Callable[[float], SumProtocol]:
     def build(factor: float) -> SumProtocol:
         bits, bias = shuffle_noise(math.ceil(40 * (1 - dropout)), precision, APPROXIMATE)
-        p = bias if factor == 1 else 0.5 - 0.5 * math.sqrt(1 - 4 * factor**2 * float(bias * (1 - bias)))
-        return ShuffledBits(40, precision, bits, p, guarantee=APPROXIMATE.at(view=View.SHUFFLED), dropout=dropout)
+        p = (
+            bias
+            if factor == 1
+            else 0.5 - 0.5 * math.sqrt(1 - 4 * factor**2 * float(bias * (1 - bias)))
+        )
+        return ShuffledBits(
+            40, precision, bits, p, guarantee=APPROXIMATE.at(view=View.SHUFFLED), dropout=dropout
+        )
 
     return build
 
@@ -78,7 +93,9 @@ def pure(factor: float) -> SumProtocol:
 
 @dataclass(frozen=True)
 class Example:
-    """`build(1.0)` is the protocol as calibrated, `build(0.5)` has noise of half the width under the same promise."""
+    """`build(1.0)` is the protocol as calibrated, `build(0.5)` has noise of half the width under
+    the same promise.
+    """
 
     build: Callable[[float], SumProtocol]
     noisy: bool = True
@@ -123,5 +140,9 @@ def device(protocol: SumProtocol, levels: Integers) -> Estimate:
     """Everyone's message from exact draws; the intermediary and the server as they are live."""
     rewards = [int(level) / protocol.precision for level in levels]
     if isinstance(protocol, PureShuffle):
-        return protocol.analyze(protocol.combine([protocol.randomize(x, position) for position, x in enumerate(rewards)]))
+        return protocol.analyze(
+            protocol.combine(
+                [protocol.randomize(x, position) for position, x in enumerate(rewards)]
+            )
+        )
     return protocol.analyze(protocol.combine([protocol.randomize(x) for x in rewards]))

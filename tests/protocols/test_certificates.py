@@ -1,4 +1,6 @@
-"""What a certificate claims is compared with slow enumeration, with other arithmetic, and with what must fail."""
+"""What a certificate claims is compared with slow enumeration, with other arithmetic, and with what
+must fail.
+"""
 
 from __future__ import annotations
 
@@ -35,21 +37,36 @@ TINY = [
     PureShuffleParameters(3, 1, Fraction(1, 2), 2, Fraction(1, 1000)),
     PureShuffleParameters(4, 1, Fraction(2), 1, Fraction(1, 50)),
 ]
-DESIGN = Fraction(4, 5), 20, Fraction(1, 10**6)  # noise epsilon, tau, mixture of the design's measurements
+DESIGN = (
+    Fraction(4, 5),
+    20,
+    Fraction(1, 10**6),
+)  # noise epsilon, tau, mixture of the design's measurements
 
 
 def device_law(parameters: PureShuffleParameters, bit: int) -> list[mpmath.mpf]:
-    """The law of a device's count from the definition: a sum over pairs of Pólya variables, in 60 digits."""
+    """The law of a device's count from the definition: a sum over pairs of Pólya variables, in 60
+    digits.
+    """
     with mpmath.workdps(60):
         share = mpmath.mpf(1) / parameters.users
-        base = mpmath.exp(-mpmath.mpf(parameters.noise_epsilon.numerator) / parameters.noise_epsilon.denominator)
+        base = mpmath.exp(
+            -mpmath.mpf(parameters.noise_epsilon.numerator) / parameters.noise_epsilon.denominator
+        )
         terms = math.ceil(150 / float(parameters.noise_epsilon))
         polya = [
-            mpmath.gamma(x + share) / mpmath.factorial(x) / mpmath.gamma(share) * base**x * (1 - base) ** share
+            mpmath.gamma(x + share)
+            / mpmath.factorial(x)
+            / mpmath.gamma(share)
+            * base**x
+            * (1 - base) ** share
             for x in range(terms + parameters.tau)
         ]
         tau, bits = parameters.tau, parameters.bits
-        difference = [mpmath.fsum(polya[x] * polya[x + abs(j)] for x in range(terms)) for j in range(-tau, tau + 1)]
+        difference = [
+            mpmath.fsum(polya[x] * polya[x + abs(j)] for x in range(terms))
+            for j in range(-tau, tau + 1)
+        ]
         mixture = mpmath.mpf(parameters.mixture.numerator) / parameters.mixture.denominator
         law = [mixture / (bits + 1)] * (bits + 1)
         for j in range(-tau, tau + 1):
@@ -58,14 +75,18 @@ def device_law(parameters: PureShuffleParameters, bit: int) -> list[mpmath.mpf]:
 
 
 def enumerated_epsilon(parameters: PureShuffleParameters) -> mpmath.mpf:
-    """The worst log ratio over every data set, every neighbour and every combination of the users' counts."""
+    """The worst log ratio over every data set, every neighbour and every combination of the users'
+    counts.
+    """
     laws = [device_law(parameters, bit) for bit in (0, 1)]
     views = {}
     with mpmath.workdps(60):
         for data in itertools.product((0, 1), repeat=parameters.users):
             view = [mpmath.mpf(0)] * (parameters.users * parameters.bits + 1)
             for counts in itertools.product(range(parameters.bits + 1), repeat=parameters.users):
-                view[sum(counts)] += mpmath.fprod(laws[bit][c] for bit, c in zip(data, counts, strict=True))
+                view[sum(counts)] += mpmath.fprod(
+                    laws[bit][c] for bit, c in zip(data, counts, strict=True)
+                )
             views[data] = view
         return max(
             abs(mpmath.log(p / q))
@@ -77,14 +98,20 @@ def enumerated_epsilon(parameters: PureShuffleParameters) -> mpmath.mpf:
 
 @pytest.mark.parametrize("parameters", TINY, ids=lambda p: f"{p.users}-users")
 @pytest.mark.parametrize("method", ["integers", "tilted"])
-def test_a_certificate_agrees_with_enumerating_everything(parameters: PureShuffleParameters, method: certificates.Method) -> None:
+def test_a_certificate_agrees_with_enumerating_everything(
+    parameters: PureShuffleParameters, method: certificates.Method
+) -> None:
     truth = Fraction(str(enumerated_epsilon(parameters)))
-    bound = (integer_ratio if method == "integers" else tilted_ratio)(parameters, range(parameters.users))
+    bound = (integer_ratio if method == "integers" else tilted_ratio)(
+        parameters, range(parameters.users)
+    )
     assert truth - Fraction(1, 10**14) <= bound <= truth + Fraction(1, 10**10)
     assert certify(parameters, method=method).epsilon >= bound
 
 
-@pytest.mark.parametrize(("users", "epsilon"), [(2, 0.906), (4, 0.845), (8, 0.821), (16, 0.810), (32, 0.805)])
+@pytest.mark.parametrize(
+    ("users", "epsilon"), [(2, 0.906), (4, 0.845), (8, 0.821), (16, 0.810), (32, 0.805)]
+)
 def test_the_design_measurements_are_reproduced(users: int, epsilon: float) -> None:
     certificate = certify(PureShuffleParameters(users, 1, *DESIGN))
     assert certificate.kind == "every-k"
@@ -96,9 +123,13 @@ def test_the_design_measurement_of_64_users_is_reproduced() -> None:
     assert float(certify(parameters, method="tilted").epsilon) == pytest.approx(0.952, abs=5e-4)
 
 
-@pytest.mark.parametrize("parameters", [*TINY, PureShuffleParameters(64, 1, *DESIGN)], ids=lambda p: f"{p.users}-users")
+@pytest.mark.parametrize(
+    "parameters", [*TINY, PureShuffleParameters(64, 1, *DESIGN)], ids=lambda p: f"{p.users}-users"
+)
 def test_the_balls_contain_the_law_of_the_device(parameters: PureShuffleParameters) -> None:
-    for ball, value in zip(count_ratios.count_law(parameters), device_law(parameters, 0), strict=True):
+    for ball, value in zip(
+        count_ratios.count_law(parameters), device_law(parameters, 0), strict=True
+    ):
         with flint.ctx.workprec(400):
             digits = mpmath.nstr(value, 50)
             assert abs(ball - flint.arb(digits)) < flint.arb("1e-45")
@@ -115,8 +146,13 @@ def test_k_and_its_mirror_image_have_the_same_ratios_at_mirrored_counts() -> Non
     zero, one = flint.arb_poly(law), flint.arb_poly(law[::-1])
     for k in range(9):
         others, mirrored = zero ** (8 - k) * one**k, zero**k * one ** (8 - k)
-        here = [p / q for p, q in zip((others * zero).coeffs(), (others * one).coeffs(), strict=True)]
-        there = [q / p for p, q in zip((mirrored * zero).coeffs(), (mirrored * one).coeffs(), strict=True)]
+        here = [
+            p / q for p, q in zip((others * zero).coeffs(), (others * one).coeffs(), strict=True)
+        ]
+        there = [
+            q / p
+            for p, q in zip((mirrored * zero).coeffs(), (mirrored * one).coeffs(), strict=True)
+        ]
         assert all(a.overlaps(b) for a, b in zip(here, reversed(there), strict=True))
 
 
@@ -154,7 +190,9 @@ def test_counted_roundings_cover_the_true_error_of_a_tilted_product(tilt: float)
     with flint.ctx.workprec(256):
         terms = [p * (flint.arb(tilt) * c).exp() for c, p in enumerate(law)]
         back = [p * (flint.arb(tilt) * c).exp() for c, p in enumerate(law[::-1])]
-        true_zero, true_one = (flint.arb_poly([t / sum(ts, flint.arb(0)) for t in ts]) for ts in (terms, back))
+        true_zero, true_one = (
+            flint.arb_poly([t / sum(ts, flint.arb(0)) for t in ts]) for ts in (terms, back)
+        )
         truth = (true_zero**88 * true_one**40).coeffs()
         radius = with_zero.trusted_roundings() * 2.0**-53
         for count, value in enumerate(with_zero.values, start=with_zero.start):
@@ -182,7 +220,10 @@ def test_the_two_kinds_say_different_things() -> None:
     assert extreme.epsilon <= every.epsilon
     assert "whatever the other 5 users hold" in every.statement
     assert "not yet a proof" in extreme.statement
-    assert all("exactly 6 users" in c.statement and "fewer messages" in c.statement for c in (every, extreme))
+    assert all(
+        "exactly 6 users" in c.statement and "fewer messages" in c.statement
+        for c in (every, extreme)
+    )
 
 
 def test_beyond_1024_users_only_extreme_ks_are_claimed() -> None:
@@ -198,7 +239,14 @@ def test_other_precisions_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("users", 0), ("precision", 0), ("noise_epsilon", 0), ("tau", 0), ("mixture", 0), ("mixture", 1)],
+    [
+        ("users", 0),
+        ("precision", 0),
+        ("noise_epsilon", 0),
+        ("tau", 0),
+        ("mixture", 0),
+        ("mixture", 1),
+    ],
 )
 def test_impossible_parameters_are_refused(field: str, value: int) -> None:
     with pytest.raises(TacitError, match=field):
@@ -213,7 +261,12 @@ def test_search_finds_certified_parameters(users: int, epsilon: float) -> None:
     assert certificate.epsilon <= epsilon
     assert parameters.spoil_probability <= Fraction(1, 10**6)
     assert parameters.noise_epsilon >= 0.83 * epsilon
-    assert certify(replace(parameters, noise_epsilon=parameters.noise_epsilon + Fraction(1, 50))).epsilon > epsilon
+    assert (
+        certify(
+            replace(parameters, noise_epsilon=parameters.noise_epsilon + Fraction(1, 50))
+        ).epsilon
+        > epsilon
+    )
 
 
 def test_search_refuses_what_it_cannot_find(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +321,9 @@ def test_half_the_noise_fails(row: TableRow) -> None:
 
 def test_the_table_is_complete_and_proves_every_k() -> None:
     sizes = [2**power for power in range(11)]
-    assert [(row.target, row.users) for row in load_table()] == [(target, users) for target in (Fraction(1, 2), 1, 2) for users in sizes]
+    assert [(row.target, row.users) for row in load_table()] == [
+        (target, users) for target in (Fraction(1, 2), 1, 2) for users in sizes
+    ]
     for row in load_table():
         certificate = row.certificate
         assert certificate.kind == "every-k"
@@ -286,7 +341,9 @@ def test_lookup_takes_the_largest_target_that_is_allowed() -> None:
 
 
 def test_lookup_names_the_certified_sizes() -> None:
-    with pytest.raises(TacitError, match=r"users is 48; certified batches are of 1, 2, 4, \.\.\., 1024"):
+    with pytest.raises(
+        TacitError, match=r"users is 48; certified batches are of 1, 2, 4, \.\.\., 1024"
+    ):
         lookup(48, 1)
 
 
@@ -309,7 +366,9 @@ def test_an_epsilon_below_the_table_is_refused(ask: object) -> None:
         ask(0, 1)
 
 
-def test_the_table_needs_no_flint_and_a_computation_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_needs_no_flint_and_a_computation_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "flint", None)
     load_table.cache_clear()
     assert lookup(2, 1).users == 2
@@ -329,8 +388,12 @@ def test_the_command_prints_a_table_and_fails_on_a_row_that_claims_too_much(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     honest = lookup(2, 1)
-    certificate: Certificate = replace(honest.certificate, epsilon=honest.certificate.epsilon - Fraction(1, 1000))
-    monkeypatch.setattr(certificates, "load_table", lambda: (honest, replace(honest, certificate=certificate)))
+    certificate: Certificate = replace(
+        honest.certificate, epsilon=honest.certificate.epsilon - Fraction(1, 1000)
+    )
+    monkeypatch.setattr(
+        certificates, "load_table", lambda: (honest, replace(honest, certificate=certificate))
+    )
     assert certificates.main(["--check"]) == 1
     printed = capsys.readouterr().out
     assert "yes" in printed

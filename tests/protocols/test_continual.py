@@ -1,4 +1,6 @@
-"""Private prefix sums: the stated covariance, the worst case by brute force, and messages that add up."""
+"""Private prefix sums: the stated covariance, the worst case by brute force, and messages that add
+up.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,37 @@ WAYS: list[tuple[Kind, Trust, Noise]] = [
 ]
 
 
-def build(kind: Kind, trust: Trust, noise: Noise, *, steps: int = 6, silos: int = 20, numbers: int = 3, corrupt: int = 0) -> PrefixSums:
+def build(
+    kind: Kind,
+    trust: Trust,
+    noise: Noise,
+    *,
+    steps: int = 6,
+    silos: int = 20,
+    numbers: int = 3,
+    corrupt: int = 0,
+) -> PrefixSums:
     shape = factorize(kind, steps)
-    return calibrated(shape, silos, numbers, 1.5, trust, noise, ApproximateDP(2.0, 0.05), people=4, corrupt=corrupt)
+    return calibrated(
+        shape,
+        silos,
+        numbers,
+        1.5,
+        trust,
+        noise,
+        ApproximateDP(2.0, 0.05),
+        people=4,
+        corrupt=corrupt,
+    )
 
 
 @pytest.mark.parametrize("kind", ["tree", "prefix", "square-root"])
 @pytest.mark.parametrize("steps", [1, 2, 7, 16, 33])
 def test_the_two_factors_multiply_to_all_prefix_sums(kind: Kind, steps: int) -> None:
     shape = factorize(kind, steps)
-    np.testing.assert_allclose(shape.left @ shape.right, np.tril(np.ones((steps, steps))), atol=1e-12)
+    np.testing.assert_allclose(
+        shape.left @ shape.right, np.tril(np.ones((steps, steps))), atol=1e-12
+    )
 
 
 def test_tree_counts_nodes_from_the_base_two_logarithm() -> None:
@@ -64,14 +87,24 @@ def test_square_root_releases_nine_times_less_variance_than_the_tree_at_400_step
 def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
     for delta, expected in ((1e-5, 554.0), (0.1, 47.0)):
         protocol = calibrated(
-            factorize("square-root", 400), 1, size(10), joint_sensitivity(10), "silo", "gaussian", ApproximateDP(1.0, delta)
+            factorize("square-root", 400),
+            1,
+            size(10),
+            joint_sensitivity(10),
+            "silo",
+            "gaussian",
+            ApproximateDP(1.0, delta),
         )
         assert protocol.variances[-1] == pytest.approx(expected, rel=3e-3)
 
 
 @pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
-def test_released_prefix_sums_have_the_stated_covariance(kind: Kind, trust: Trust, noise: Noise) -> None:
-    """Sampled through every silo's messages; each of 21 entries is off by 5 standard errors once in 10^5 runs at most."""
+def test_released_prefix_sums_have_the_stated_covariance(
+    kind: Kind, trust: Trust, noise: Noise
+) -> None:
+    """Sampled through every silo's messages; each of 21 entries is off by 5 standard errors once in
+    10^5 runs at most.
+    """
     protocol = build(kind, trust, noise, steps=6, numbers=40)
     rng = np.random.default_rng(7)
     runs = 25
@@ -79,14 +112,22 @@ def test_released_prefix_sums_have_the_stated_covariance(kind: Kind, trust: Trus
     truth = np.cumsum(data.sum(axis=1), axis=0)
     errors = []
     for _ in range(runs):
-        encoders, decoder = [protocol.encoder(rng) for _ in range(protocol.silos)], protocol.decoder()
-        released = [decoder.open([e.randomize(data[k, i]) for i, e in enumerate(encoders)]) for k in range(6)]
+        encoders, decoder = (
+            [protocol.encoder(rng) for _ in range(protocol.silos)],
+            protocol.decoder(),
+        )
+        released = [
+            decoder.open([e.randomize(data[k, i]) for i, e in enumerate(encoders)])
+            for k in range(6)
+        ]
         errors.append(np.array(released) - truth)
     _assert_covariance(np.concatenate(errors, axis=1), protocol)
 
 
 @pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
-def test_the_simulator_has_the_covariance_of_the_messages(kind: Kind, trust: Trust, noise: Noise) -> None:
+def test_the_simulator_has_the_covariance_of_the_messages(
+    kind: Kind, trust: Trust, noise: Noise
+) -> None:
     protocol = build(kind, trust, noise, steps=6, numbers=1000)
     simulator = protocol.simulator(np.random.default_rng(3))
     released = np.array([simulator.step(np.full(1000, 0.25)) for _ in range(6)])
@@ -102,16 +143,30 @@ def _assert_covariance(errors: Floats, protocol: PrefixSums) -> None:
 
 
 @pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
-def test_every_protocol_meets_its_target_and_half_the_noise_does_not(kind: Kind, trust: Trust, noise: Noise) -> None:
+def test_every_protocol_meets_its_target_and_half_the_noise_does_not(
+    kind: Kind, trust: Trust, noise: Noise
+) -> None:
     target = ApproximateDP(1.0, 1e-3)
     protocol = calibrated(factorize(kind, 6), 20, 3, 1.5, trust, noise, target)
     assert protocol.guarantee(target.delta).epsilon <= target.epsilon
-    halved = PrefixSums(protocol.shape, 20, 3, 1.5, trust, noise, protocol.sigma / 2, protocol.scale, protocol.people)
+    halved = PrefixSums(
+        protocol.shape,
+        20,
+        3,
+        1.5,
+        trust,
+        noise,
+        protocol.sigma / 2,
+        protocol.scale,
+        protocol.people,
+    )
     assert halved.loss().epsilon(target.delta) > 1.5 * target.epsilon
 
 
 def extremes(dimension: int) -> list[tuple[Floats, float]]:
-    """Unit vectors along axes, between them, and at 120° to each other, with the extreme rewards."""
+    """Unit vectors along axes, between them, and at 120° to each other, with the extreme
+    rewards.
+    """
     units = [*np.eye(dimension), *(-np.eye(dimension))]
     for i, j in itertools.combinations(range(dimension), 2):
         for angle in np.arange(0, 2 * math.pi, math.pi / 12):
@@ -140,18 +195,35 @@ def test_no_random_user_moves_more_than_the_sensitivity() -> None:
         assert np.linalg.norm(a - b, axis=1).max() <= joint_sensitivity(dimension)
 
 
-@pytest.mark.parametrize(("kind", "trust", "noise"), [w for w in WAYS if w[1] != "shuffle" or w[2] == "binomial"])
-def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(kind: Kind, trust: Trust, noise: Noise) -> None:
-    """Brute force over small trees: every step, every pair of extreme users, messages of the silo with the noise taken off."""
+@pytest.mark.parametrize(
+    ("kind", "trust", "noise"), [w for w in WAYS if w[1] != "shuffle" or w[2] == "binomial"]
+)
+def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
+    kind: Kind, trust: Trust, noise: Noise
+) -> None:
+    """Brute force over small trees: every step, every pair of extreme users, messages of the silo
+    with the noise taken off.
+    """
     dimension, steps = 2, 5
     shape = factorize(kind, steps)
-    protocol = calibrated(shape, 3, size(dimension), joint_sensitivity(dimension), trust, noise, ApproximateDP(2.0, 0.05), people=2)
+    protocol = calibrated(
+        shape,
+        3,
+        size(dimension),
+        joint_sensitivity(dimension),
+        trust,
+        noise,
+        ApproximateDP(2.0, 0.05),
+        people=2,
+    )
     background = np.random.default_rng(1).uniform(-1, 1, (steps, protocol.size))
     users = [pack(x * y, np.outer(x, x)) for x, y in extremes(dimension)[::3]]
     worst = 0.0
     for step in range(steps):
         opened = [noiseless(protocol, background, step, z) for z in users]
-        worst = max(worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(opened, 2)))
+        worst = max(
+            worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(opened, 2))
+        )
     assert worst <= protocol.movement()
     assert worst > 0.95 * protocol.movement()
 
@@ -165,12 +237,15 @@ def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) ->
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
-def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_for(kind: Kind) -> None:
+def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_for(
+    kind: Kind,
+) -> None:
     for steps in (4, 6, 7):
         shape = factorize(kind, steps)
         for visits in (1, 2, 3, steps):
             worst = max(
-                float(np.linalg.norm(shape.right[:, list(chosen)].sum(axis=1))) for chosen in itertools.combinations(range(steps), visits)
+                float(np.linalg.norm(shape.right[:, list(chosen)].sum(axis=1)))
+                for chosen in itertools.combinations(range(steps), visits)
             )
             assert shape.movement(visits) == pytest.approx(worst)
         assert shape.movement(1, 3) == pytest.approx(3 * shape.movement())
@@ -180,21 +255,53 @@ def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two_mes
     opened, apart = build("tree", "secagg", "discrete-gaussian"), build("tree", "silo", "gaussian")
     assert opened.movement(silos=2) == pytest.approx(2 * opened.movement())
     assert apart.movement(silos=2) == pytest.approx(math.sqrt(2) * apart.movement())
-    assert opened.guarantee(0.05, silos=2).epsilon > opened.guarantee(0.05, batches=2).epsilon > opened.guarantee(0.05).epsilon
+    assert (
+        opened.guarantee(0.05, silos=2).epsilon
+        > opened.guarantee(0.05, batches=2).epsilon
+        > opened.guarantee(0.05).epsilon
+    )
 
 
 def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:
     kinds: tuple[Noise, ...] = ("discrete-gaussian", "skellam")
     for noise in kinds:
-        protocol = calibrated(factorize("square-root", 80), 20, size(10), joint_sensitivity(10), "secagg", noise, TARGET, people=25)
+        protocol = calibrated(
+            factorize("square-root", 80),
+            20,
+            size(10),
+            joint_sensitivity(10),
+            "secagg",
+            noise,
+            TARGET,
+            people=25,
+        )
         assert 0 < protocol.rounding_overhead < 0.01
-    large = calibrated(factorize("square-root", 400), 10, size(57), joint_sensitivity(57), "secagg", "discrete-gaussian", TARGET, people=25)
+    large = calibrated(
+        factorize("square-root", 400),
+        10,
+        size(57),
+        joint_sensitivity(57),
+        "secagg",
+        "discrete-gaussian",
+        TARGET,
+        people=25,
+    )
     assert large.rounding_overhead < 0.01
 
 
 def test_sums_that_would_wrap_around_are_refused() -> None:
     with pytest.raises(TacitError, match="do not fit a modulus of 64 bits"):
-        PrefixSums(factorize("tree", 64), 100, 3, 1.0, "secagg", "discrete-gaussian", 1.0, 1 << 50, people=10_000)
+        PrefixSums(
+            factorize("tree", 64),
+            100,
+            3,
+            1.0,
+            "secagg",
+            "discrete-gaussian",
+            1.0,
+            1 << 50,
+            people=10_000,
+        )
 
 
 def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
@@ -202,7 +309,9 @@ def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
     rng = np.random.default_rng(0)
     messages = [protocol.encoder(rng).randomize(np.full(3, -0.9)) for _ in range(20)]
     assert all(m.dtype == np.uint64 for m in messages)
-    assert np.all(np.abs(protocol.decoder().open(messages) + 18) < 8 * math.sqrt(protocol.row_variance))
+    assert np.all(
+        np.abs(protocol.decoder().open(messages) + 18) < 8 * math.sqrt(protocol.row_variance)
+    )
 
 
 def test_a_device_draws_its_shares_without_a_generator() -> None:
@@ -214,7 +323,10 @@ def test_a_device_draws_its_shares_without_a_generator() -> None:
 
 
 def test_shares_for_all_but_one_keep_the_guarantee_when_one_silo_takes_its_share_off() -> None:
-    all_honest, one_curious = build("tree", "secagg", "discrete-gaussian"), build("tree", "secagg", "discrete-gaussian", corrupt=1)
+    all_honest, one_curious = (
+        build("tree", "secagg", "discrete-gaussian"),
+        build("tree", "secagg", "discrete-gaussian", corrupt=1),
+    )
     assert one_curious.row_variance * 19 / 20 == pytest.approx(all_honest.row_variance, rel=1e-6)
     with pytest.raises(TacitError, match="at least one silo"):
         build("tree", "secagg", "discrete-gaussian", corrupt=20)
@@ -277,7 +389,9 @@ def test_nearly_gaussian_accounting_is_never_below_the_exact_loss_and_beats_conc
     assert loss.epsilon(0.1) < 0.75 * ConcentratedDP(0.125).epsilon_at(0.1)
     assert loss.epsilon(1e-3) == pytest.approx(GaussianLoss(2.0, 1.0).epsilon(1e-3), rel=1e-3)
     assert math.isfinite(NearlyGaussianLoss(law, 30_000.0, coordinates=65).epsilon(1e-3))
-    assert math.isinf(NearlyGaussianLoss(Skellam(2000.0**2), 30_000.0, coordinates=65).epsilon(1e-9))
+    assert math.isinf(
+        NearlyGaussianLoss(Skellam(2000.0**2), 30_000.0, coordinates=65).epsilon(1e-9)
+    )
 
 
 def test_states_survive_storage() -> None:

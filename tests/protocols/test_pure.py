@@ -1,4 +1,6 @@
-"""The pure shuffle as a protocol: complete groups, certified ratios of the shares that are actually drawn, and any number of users."""
+"""The pure shuffle as a protocol: complete groups, certified ratios of the shares that are actually
+drawn, and any number of users.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def message_law(p: PureShuffleParameters, bit: int, noise: Floats) -> Floats:
 
 
 def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
-    """The largest log ratio of the number of ones, over every data set of the others; sums of positive terms keep their digits."""
+    """The largest log ratio of the number of ones, over every data set of the others; sums of
+    positive terms keep their digits.
+    """
     zero, one = message_law(p, 0, noise), message_law(p, 1, noise)
     powers: list[tuple[Floats, Floats]] = [(np.ones(1), np.ones(1))]
     for _ in range(p.users - 1):
@@ -38,7 +42,9 @@ def worst_loss(p: PureShuffleParameters, noise: Floats) -> float:
     worst = 0.0
     for k in range(p.users):
         others = np.convolve(powers[p.users - 1 - k][0], powers[k][1])
-        worst = max(worst, float(np.abs(np.log(np.convolve(others, zero) / np.convolve(others, one))).max()))
+        worst = max(
+            worst, float(np.abs(np.log(np.convolve(others, zero) / np.convolve(others, one))).max())
+        )
     return worst
 
 
@@ -47,7 +53,9 @@ def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilo
     certificate = lookup(users, epsilon).certificate
     assert certificate.kind == "every-k"
     p = certificate.parameters
-    assert worst_loss(p, share_probabilities(p)) <= float(certificate.epsilon) + 1e-9 <= epsilon + 1e-9
+    assert (
+        worst_loss(p, share_probabilities(p)) <= float(certificate.epsilon) + 1e-9 <= epsilon + 1e-9
+    )
     narrower = share_probabilities(replace(p, noise_epsilon=2 * p.noise_epsilon))
     assert worst_loss(p, narrower) > 1.3 * epsilon
 
@@ -65,7 +73,10 @@ def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
 
 
 def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
-    with pytest.raises(TacitError, match=r"epsilon is 0.4; the smallest certified is 0.5: .*secure aggregation, which is pure at every"):
+    with pytest.raises(
+        TacitError,
+        match=r"epsilon is 0.4; the smallest certified is 0.5: .*secure aggregation, which is",
+    ):
         PureShuffle(100, 0.4)
 
 
@@ -73,7 +84,15 @@ def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
     protocol = PureShuffle(21, 1.0)
     assert [protocol.group_of(i) for i in (0, 15, 16, 19, 20)] == [0, 0, 1, 1, 2]
     large = PureShuffle(5 * 1024 + 3, 1.0)
-    assert [large.group_of(i) for i in (0, 1023, 1024, 5119, 5120, 5121, 5122)] == [0, 0, 1, 4, 5, 5, 6]
+    assert [large.group_of(i) for i in (0, 1023, 1024, 5119, 5120, 5121, 5122)] == [
+        0,
+        0,
+        1,
+        4,
+        5,
+        5,
+        6,
+    ]
     for position in (-1, 21):
         with pytest.raises(TacitError, match="the batch has users 0 to 20"):
             protocol.group_of(position)
@@ -94,7 +113,9 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
 
 
 def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a mixture of one half: mean and variance of both paths against the law, and batches counted once; false alarm 1e-6."""
+    """With a mixture of one half: mean and variance of both paths against the law, and batches
+    counted once; false alarm 1e-6.
+    """
     protocol = PureShuffle(20, 1.0)
     monkeypatch.setattr(
         protocol,
@@ -102,7 +123,13 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
         [
             (
                 count,
-                replace(row, certificate=replace(row.certificate, parameters=replace(row.certificate.parameters, mixture=Fraction(1, 2)))),
+                replace(
+                    row,
+                    certificate=replace(
+                        row.certificate,
+                        parameters=replace(row.certificate.parameters, mixture=Fraction(1, 2)),
+                    ),
+                ),
             )
             for count, row in protocol._groups
         ],
@@ -125,7 +152,9 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
     assert protocol.wrapped == 8000
     for sample in (slow, fast):
         assert abs(np.mean(sample) - expected) < 5 * math.sqrt(spread / 4000)
-        assert stats.chi2.cdf(np.var(sample) * 4000 / spread, 3999) == pytest.approx(0.5, abs=0.5 - 1e-6)
+        assert stats.chi2.cdf(np.var(sample) * 4000 / spread, 3999) == pytest.approx(
+            0.5, abs=0.5 - 1e-6
+        )
 
 
 def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
@@ -133,7 +162,9 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
     start = time.perf_counter()
     protocol = PureShuffle(10**12 + 1, 1.0)
     ones = 6 * 10**11
-    estimate = protocol.simulate(Levels(np.array([0, 1]), np.array([10**12 + 1 - ones, ones])), np.random.default_rng(0))
+    estimate = protocol.simulate(
+        Levels(np.array([0, 1]), np.array([10**12 + 1 - ones, ones])), np.random.default_rng(0)
+    )
     assert abs(estimate.total - ones) < 6 * math.sqrt(estimate.error.variance)
     assert protocol.group_of(10**12) == 10**12 // 1024
     assert estimate.error.misread <= 1

@@ -21,15 +21,21 @@ def test_shares_of_a_message_add_up_to_it() -> None:
     totals = rows.sum(axis=1) % protocol.modulus
     plain = super(SplitAndMix, protocol).randomize_batch(np.full(19, 3), np.random.default_rng(0))
     np.testing.assert_array_equal(totals, plain)
-    assert protocol.combine(rows) == protocol.combine([[int(share) for share in row] for row in rows])
+    assert protocol.combine(rows) == protocol.combine(
+        [[int(share) for share in row] for row in rows]
+    )
 
 
 def test_any_shares_but_all_are_uniform() -> None:
-    """Whatever is left out, the rest says nothing: 4,000 splits of two messages, false-alarm rate 1e-6."""
+    """Whatever is left out, the rest says nothing: 4,000 splits of two messages, false-alarm rate
+    1e-6.
+    """
     protocol = SplitAndMix(19, 1, DiscreteLaplace(1), PureDP(1.0))
     rng = np.random.default_rng(1)
     for level in (0, 1):
-        rows = np.concatenate([protocol.randomize_batch(np.full(19, level), rng) for _ in range(200)])
+        rows = np.concatenate(
+            [protocol.randomize_batch(np.full(19, level), rng) for _ in range(200)]
+        )
         for missing in (0, protocol.shares - 1):
             partial = np.delete(rows, missing, axis=1).sum(axis=1) % protocol.modulus
             assert stats.chisquare(np.bincount(partial, minlength=protocol.modulus)).pvalue > 1e-6

@@ -1,4 +1,6 @@
-"""Every protocol: its three paths have one law, the stated one; what is opened is as private as promised, and no less noise would do."""
+"""Every protocol: its three paths have one law, the stated one; what is opened is as private as
+promised, and no less noise would do.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ ALARM = 1e-6  # of a seeded test, had the seed been chosen at random
 UNSEEDED = 1e-9  # of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", EXAMPLES)
-NOISY = pytest.mark.parametrize("name", [name for name, example in EXAMPLES.items() if example.noisy])
+NOISY = pytest.mark.parametrize(
+    "name", [name for name, example in EXAMPLES.items() if example.noisy]
+)
 
 
 def test_every_protocol_is_tested() -> None:
@@ -47,13 +51,17 @@ def test_every_protocol_is_tested() -> None:
 
     def concrete(cls: type[Any]) -> set[type[Any]]:
         own: set[type[Any]] = set() if inspect.isabstract(cls) else {cls}
-        return own.union(*(concrete(sub) for sub in cls.__subclasses__() if sub.__module__.startswith("tacit.")))
+        return own.union(
+            *(concrete(sub) for sub in cls.__subclasses__() if sub.__module__.startswith("tacit."))
+        )
 
     assert concrete(SumProtocol) == {type(example.build(1.0)) for example in EXAMPLES.values()}
 
 
 @cache
-def estimates(name: str, reports: int, path: str, batches: int = BATCHES, factor: float = 1.0) -> Floats:
+def estimates(
+    name: str, reports: int, path: str, batches: int = BATCHES, factor: float = 1.0
+) -> Floats:
     protocol = EXAMPLES[name].build(factor)
     levels, rng = some_levels(protocol, reports), np.random.default_rng([reports, path == "fast"])
     run = fast if path == "fast" else slow
@@ -67,9 +75,14 @@ def fewest(protocol: SumProtocol) -> int:
 
 @EACH
 def test_fast_and_slow_paths_have_one_law(name: str) -> None:
-    """10^4 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are accepted."""
+    """10^4 batches each, false-alarm rate 1e-6 per protocol; 2,000 more with as few reports as are
+    accepted.
+    """
     protocol = EXAMPLES[name].build(1.0)
-    assert same_law(estimates(name, protocol.users, "fast"), estimates(name, protocol.users, "slow")) > ALARM
+    assert (
+        same_law(estimates(name, protocol.users, "fast"), estimates(name, protocol.users, "slow"))
+        > ALARM
+    )
     if fewest(protocol) < protocol.users:
         few = [estimates(name, fewest(protocol), path, 2000) for path in ("fast", "slow")]
         assert same_law(few[0], few[1]) > ALARM
@@ -87,7 +100,10 @@ def test_devices_have_the_same_law(name: str) -> None:
 @NOISY
 def test_the_comparison_would_notice_half_the_noise(name: str) -> None:
     users = EXAMPLES[name].build(1.0).users
-    assert same_law(estimates(name, users, "fast"), estimates(name, users, "slow", 2500, factor=0.5)) < ALARM
+    assert (
+        same_law(estimates(name, users, "fast"), estimates(name, users, "slow", 2500, factor=0.5))
+        < ALARM
+    )
 
 
 @EACH
@@ -108,7 +124,10 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
             np.testing.assert_allclose(values - noise.mean, off * protocol.precision, atol=1e-6)
             assert chi_square(values, noise) > ALARM
         elif isinstance(noise, Laplace):
-            assert stats.kstest(off * protocol.precision, stats.laplace(scale=noise.scale).cdf).pvalue > ALARM
+            assert (
+                stats.kstest(off * protocol.precision, stats.laplace(scale=noise.scale).cdf).pvalue
+                > ALARM
+            )
         elif isinstance(noise, GroupedShares):
             assert chi_square(np.round(off).astype(np.int64), grouped_table(noise)) > ALARM
         else:
@@ -132,7 +151,12 @@ def test_the_error_law_bounds_its_tails_and_its_moments(name: str) -> None:
     truth = int(some_levels(protocol, protocol.users).sum()) / protocol.precision
     off = np.abs(estimates(name, protocol.users, "fast") - truth)
     for p in (0.3, 0.05, 0.005):
-        assert stats.binomtest(int((off > error.radius(p) + 1e-9).sum()), len(off), p, alternative="greater").pvalue > ALARM
+        assert (
+            stats.binomtest(
+                int((off > error.radius(p) + 1e-9).sum()), len(off), p, alternative="greater"
+            ).pvalue
+            > ALARM
+        )
     assert float(error.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-12)
     s = 1e-3 / math.sqrt(max(error.variance, 1e-3))
     curvature = float(error.log_mgf(s) + error.log_mgf(-s) - 2 * error.log_mgf(0.0)) / s**2
@@ -163,13 +187,22 @@ def small_modulus(kind: str, room: int) -> SumProtocol:
         return SecureSum(30, 2, Skellam(20), PureDP(1.0), modulus=60 + room)
     if kind == "split":
         return SplitAndMix(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
-    return SecureSum(30, 2, DiscreteGaussian(5), PureDP(1.0), share=DiscreteGaussian(5 / math.sqrt(30)), modulus=60 + room)
+    return SecureSum(
+        30,
+        2,
+        DiscreteGaussian(5),
+        PureDP(1.0),
+        share=DiscreteGaussian(5 / math.sqrt(30)),
+        modulus=60 + room,
+    )
 
 
 @pytest.mark.parametrize("kind", ["polya", "skellam", "gaussian", "central", "split"])
 @pytest.mark.parametrize("path", ["fast", "slow"])
 def test_wrap_arounds_are_as_frequent_as_computed(kind: str, path: str) -> None:
-    """A modulus with room for 8 on either side, sums at the worst end; false-alarm rate 1e-6 each."""
+    """A modulus with room for 8 on either side, sums at the worst end; false-alarm rate 1e-6
+    each.
+    """
     protocol = small_modulus(kind, 17)
     levels, rng = np.full(30, 2), np.random.default_rng(7)
     run = fast if path == "fast" else slow
@@ -198,7 +231,9 @@ def test_a_local_batch_bounds_its_wrap_around() -> None:
 def test_wrap_around_of_wide_noise_agrees_with_summing_it() -> None:
     from tacit.noise import wrap_probability
 
-    protocol = SecureSum(10_000, 1000, Skellam(5000**2), PureDP(1.0), modulus=10_000_000 + 2 * 9000 + 1)
+    protocol = SecureSum(
+        10_000, 1000, Skellam(5000**2), PureDP(1.0), modulus=10_000_000 + 2 * 9000 + 1
+    )
     exact = wrap_probability(Skellam(5000**2), 10_000_000, protocol.modulus)
     assert exact <= protocol.error(10_000).misread <= exact * (1 + 1e-5)
 
@@ -211,19 +246,25 @@ def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
 
 
 def shifted_delta(opened: Floats, sensitivity: int, epsilon: float) -> float:
-    """The worst δ over all ways to replace one person's level, for a value opened modulo the length of `opened`."""
+    """The worst δ over all ways to replace one person's level, for a value opened modulo the length
+    of `opened`.
+    """
     shifts = [s for d in range(1, sensitivity + 1) for s in (d, -d)]
     return max(hockey_stick(opened, np.roll(opened, s), epsilon) for s in shifts)
 
 
 def opened_law(protocol: SumProtocol, reports: int) -> Floats:
-    """The probabilities of what is opened of `reports` users who all hold 0, from the law of the shares that are actually drawn."""
+    """The probabilities of what is opened of `reports` users who all hold 0, from the law of the
+    shares that are actually drawn.
+    """
     if isinstance(protocol, Local):
         return modular_pmf(protocol.share, protocol.modulus)  # each message by itself
     if isinstance(protocol, Central):
         return modular_pmf(protocol.law, protocol.modulus)
     if isinstance(protocol, SecureSum):
-        spectrum = np.fft.rfft(modular_pmf(protocol.share, protocol.modulus)) ** reports  # a convolution power modulo m
+        spectrum = (
+            np.fft.rfft(modular_pmf(protocol.share, protocol.modulus)) ** reports
+        )  # a convolution power modulo m
         return np.fft.irfft(spectrum, protocol.modulus)
     assert isinstance(protocol, ShuffledBits)
     _, ones = convolution_power(protocol.share, reports)
@@ -240,7 +281,9 @@ def promised_delta(protocol: SumProtocol) -> float:
     return protocol.guarantee.delta if isinstance(protocol.guarantee, ApproximateDP) else 0.0
 
 
-MODULAR = pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in ("exact", "central-laplace", "pure-shuffle")])
+MODULAR = pytest.mark.parametrize(
+    "name", [n for n in EXAMPLES if n not in ("exact", "central-laplace", "pure-shuffle")]
+)
 ROUNDING = 1e-12  # of convolutions
 
 
@@ -258,7 +301,9 @@ def test_half_the_noise_would_break_the_promise(name: str) -> None:
 
 @pytest.mark.parametrize("reports", [1, 2, 7])
 def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
-    """Where nothing is rounded away the log ratio itself is bounded, not only its mass; shares set for `reports` of many."""
+    """Where nothing is rounded away the log ratio itself is bounded, not only its mass; shares set
+    for `reports` of many.
+    """
     protocol = SecureSum(reports, 2, DiscreteLaplace(2), PureDP(1.0), modulus=64 + 2 * reports)
     opened = opened_law(protocol, reports)
     ratios = [np.abs(np.log(opened / np.roll(opened, shift))).max() for shift in (1, 2)]
@@ -267,11 +312,15 @@ def test_pure_noise_keeps_every_ratio_below_epsilon(reports: int) -> None:
 
 
 @pytest.mark.parametrize("law", [DiscreteLaplace(4), Skellam(16 * 13.92)], ids=["polya", "skellam"])
-def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not(law: NoiseLaw) -> None:
+def test_shares_hold_at_the_fewest_reports_and_shares_set_for_everyone_would_not(
+    law: NoiseLaw,
+) -> None:
     promise = PureDP(1.0) if isinstance(law, DiscreteLaplace) else ApproximateDP(1.0, 1e-5)
     tolerant = SecureSum(40, 4, law, promise, dropout=0.2, corrupt=0.1)
     assert (tolerant.minimum, 28) == (32, math.ceil(0.7 * 40))
-    assert true_delta(tolerant, 28) <= promised_delta(tolerant) + ROUNDING  # 32 reports of which 4 add nothing
+    assert (
+        true_delta(tolerant, 28) <= promised_delta(tolerant) + ROUNDING
+    )  # 32 reports of which 4 add nothing
     fragile = SecureSum(40, 4, law, promise)
     assert true_delta(fragile, 28) > promised_delta(fragile) + 1e-7
 
@@ -286,9 +335,18 @@ def test_too_few_or_too_many_reports_are_refused_and_nothing_is_opened(name: str
         with pytest.raises(TacitError, match=refusal):
             protocol.simulate(Levels(np.array([0]), np.array([reports])), rng)
         with pytest.raises(TacitError, match=refusal):
-            protocol.combine(np.zeros((reports, 3), dtype=np.int64) if isinstance(protocol, SplitAndMix) else levels)
+            protocol.combine(
+                np.zeros((reports, 3), dtype=np.int64)
+                if isinstance(protocol, SplitAndMix)
+                else levels
+            )
         with pytest.raises(TacitError, match=refusal):
-            protocol.combine_batch(np.zeros((reports, 3), dtype=np.int64) if isinstance(protocol, SplitAndMix) else levels, rng)
+            protocol.combine_batch(
+                np.zeros((reports, 3), dtype=np.int64)
+                if isinstance(protocol, SplitAndMix)
+                else levels,
+                rng,
+            )
 
 
 def test_continuous_noise_has_the_scale_of_its_promise() -> None:
@@ -329,7 +387,11 @@ def test_messages_fit_into_the_stated_bits(name: str) -> None:
         assert set(message) <= {0, 1}
     elif isinstance(message, int):
         assert 0 <= message < 2**protocol.bits_per_user
-        largest = protocol.modulus - 1 if isinstance(protocol, SecureSum) and not isinstance(protocol, Central) else protocol.precision
+        largest = (
+            protocol.modulus - 1
+            if isinstance(protocol, SecureSum) and not isinstance(protocol, Central)
+            else protocol.precision
+        )
         assert 2 ** (protocol.bits_per_user - 1) <= largest < 2**protocol.bits_per_user
     else:
         assert protocol.bits_per_user == pytest.approx((16 * 39 + 4 * 41 + 35) / 21)
@@ -346,7 +408,9 @@ def test_the_codec_only_uses_the_two_neighbouring_levels(precision: int, x: Frac
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(precision=st.integers(1, 50), x=st.floats(0, 1))
 def test_the_codec_is_unbiased(precision: int, x: float) -> None:
-    """The vectorised codec, 20,000 rewards at a time, at most 5 standard errors off; the exact one flips a coin of the same bias."""
+    """The vectorised codec, 20,000 rewards at a time, at most 5 standard errors off; the exact one
+    flips a coin of the same bias.
+    """
     rounded = round_levels(np.full(20_000, x), precision, np.random.default_rng(precision))
     rest = x * precision - math.floor(x * precision)
     spread = math.sqrt(rest * (1 - rest) / 20_000)
@@ -383,7 +447,9 @@ def test_sums_past_63_bits_do_not_overflow() -> None:
     levels = Levels(np.arange(100) + 10**9, np.full(100, 10**12))
     assert levels.total == sum(int(v) * 10**12 for v in levels.values)
     protocol = SecureSum(10**14, 10**6, DiscreteLaplace(10**6), PureDP(1.0))
-    estimate = protocol.simulate(Levels(np.array([0, 10**6]), np.array([0, 10**14])), np.random.default_rng(0))
+    estimate = protocol.simulate(
+        Levels(np.array([0, 10**6]), np.array([0, 10**14])), np.random.default_rng(0)
+    )
     assert estimate.total == pytest.approx(1e14, abs=100)
     few = SecureSum(3, 2**61, DiscreteLaplace(1000), PureDP(1.0))
     assert few.combine([few.modulus - 1] * 3).value == few.modulus - 3

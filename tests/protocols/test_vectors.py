@@ -1,4 +1,6 @@
-"""Vector sums: guarantees from the law of what is opened, both paths of every protocol, refusals."""
+"""Vector sums: guarantees from the law of what is opened, both paths of every protocol,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,60 @@ import pytest
 from scipy.stats import ks_2samp
 
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
-from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, View, linf_loss, privacy_loss
-from tacit.protocols.joint import binomial_noise, gaussian_noise, joint_epsilon, shared_gaussian_noise, skellam_noise
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Skellam,
+    Table,
+    convolve,
+)
+from tacit.privacy import (
+    ApproximateDP,
+    Gaussian,
+    GaussianLoss,
+    PureDP,
+    View,
+    linf_loss,
+    privacy_loss,
+)
+from tacit.protocols.joint import (
+    binomial_noise,
+    gaussian_noise,
+    joint_epsilon,
+    shared_gaussian_noise,
+    skellam_noise,
+)
 from tacit.protocols.levels import LevelProtocol, SecureVector, ShuffledVector
-from tacit.protocols.vectors import Central, Local, Plain, RealProtocol, VectorEstimate, VectorProtocol, noise_proxy
+from tacit.protocols.vectors import (
+    Central,
+    Local,
+    Plain,
+    RealProtocol,
+    VectorEstimate,
+    VectorProtocol,
+    noise_proxy,
+)
 
 TEN = ApproximateDP(10.0, 0.25)
 ONE = ApproximateDP(1.0, 1e-3)
-VECTORS = np.array([[0.5, -0.2, 1.0], [-1.0, 0.3, 0.1], [0.7, 0.7, -0.4], [0.0, 1.0, 0.9], [0.2, -0.6, 0.3], [-0.3, 0.4, -1.0]])
+VECTORS = np.array(
+    [
+        [0.5, -0.2, 1.0],
+        [-1.0, 0.3, 0.1],
+        [0.7, 0.7, -0.4],
+        [0.0, 1.0, 0.9],
+        [0.2, -0.6, 0.3],
+        [-0.3, 0.4, -1.0],
+    ]
+)
 
 
 def joint_delta(law: NoiseLaw, shifts: tuple[int, ...], epsilon: float) -> float:
-    """Σ (P - e^ε Q)⁺ over the full joint law of independent noise in each coordinate: brute force."""
+    """Σ (P - e^ε Q)⁺ over the full joint law of independent noise in each coordinate: brute
+    force.
+    """
     first, last = law.window(-60.0)
     points = np.arange(first, last + 1)
     log_p, log_q = np.zeros(()), np.zeros(())
@@ -37,7 +80,9 @@ def joint_delta(law: NoiseLaw, shifts: tuple[int, ...], epsilon: float) -> float
 LAWS: dict[str, Callable[[ApproximateDP], NoiseLaw]] = {
     "discrete-gaussian": lambda target: gaussian_noise(4, 2, target),
     "skellam": lambda target: skellam_noise(4, 2, target),
-    "binomial": lambda target: Binomial(50 * binomial_noise(4, 2, target, 50)[0], binomial_noise(4, 2, target, 50)[1]),
+    "binomial": lambda target: Binomial(
+        50 * binomial_noise(4, 2, target, 50)[0], binomial_noise(4, 2, target, 50)[1]
+    ),
 }
 
 
@@ -55,20 +100,29 @@ def halved(law: NoiseLaw) -> NoiseLaw:
 
 @pytest.mark.parametrize("target", [TEN, ONE])
 @pytest.mark.parametrize("kind", LAWS)
-def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(kind: str, target: ApproximateDP) -> None:
+def test_the_opened_vector_has_the_guarantee_and_half_the_noise_has_not(
+    kind: str, target: ApproximateDP
+) -> None:
     law = LAWS[kind](target)
     movements = ((4, 4), (-4, 4), (4, -4), (-4, -4), (4, 0), (3, 4))
     worst = max(joint_delta(law, shifts, target.epsilon) for shifts in movements)
     assert worst <= target.delta * (1 + 1e-9)
     assert worst >= 0.8 * target.delta  # little to spare
-    assert max(joint_delta(halved(law), shifts, target.epsilon) for shifts in movements) > 1.1 * target.delta
+    assert (
+        max(joint_delta(halved(law), shifts, target.epsilon) for shifts in movements)
+        > 1.1 * target.delta
+    )
 
 
 @pytest.mark.parametrize("coordinates", [1, 2, 7, 33])
 @pytest.mark.parametrize("target", [TEN, ONE, ApproximateDP(0.2, 1e-6)])
 def test_calibrated_noise_meets_the_target_jointly(target: ApproximateDP, coordinates: int) -> None:
     bits, bias = binomial_noise(6, coordinates, target, 64)
-    for law in (gaussian_noise(256, coordinates, target), skellam_noise(16, coordinates, target), Binomial(64 * bits, bias)):
+    for law in (
+        gaussian_noise(256, coordinates, target),
+        skellam_noise(16, coordinates, target),
+        Binomial(64 * bits, bias),
+    ):
         levels = {DiscreteGaussian: 256, Skellam: 16, Binomial: 6}[type(law)]
         assert joint_epsilon(law, levels, coordinates, target.delta) <= target.epsilon
         assert joint_epsilon(halved(law), levels, coordinates, target.delta) > 1.02 * target.epsilon
@@ -81,12 +135,17 @@ def test_the_sum_of_coordinates_carries_the_joint_loss_of_discrete_gaussians() -
 
 
 def test_the_papers_noise_says_what_it_truly_gives() -> None:
-    for protocol in (Central(50, 30, 1.0, TEN, setting="paper"), Local(50, 30, 1.0, TEN, setting="paper")):
+    for protocol in (
+        Central(50, 30, 1.0, TEN, setting="paper"),
+        Local(50, 30, 1.0, TEN, setting="paper"),
+    ):
         assert isinstance(protocol.law, Gaussian)
         sigma = 2 * math.sqrt(30) * math.sqrt(2 * math.log(5)) / 10
         assert protocol.law.sigma == pytest.approx(sigma)
         assert isinstance(protocol.guarantee, ApproximateDP)
-        assert protocol.guarantee.delta == pytest.approx(GaussianLoss(sigma, 2 * math.sqrt(30)).delta(10.0))
+        assert protocol.guarantee.delta == pytest.approx(
+            GaussianLoss(sigma, 2 * math.sqrt(30)).delta(10.0)
+        )
         assert round(protocol.guarantee.delta, 3) == 0.789
     shuffled = ShuffledVector(50, 30, 1.0, TEN, setting="paper")
     assert isinstance(shuffled.guarantee, ApproximateDP)
@@ -100,7 +159,12 @@ def test_tight_local_noise_is_the_exact_gaussian() -> None:
 
 def test_views_and_guarantees() -> None:
     assert Plain(5, 2, 1.0).guarantee is None
-    expected = {Central: View.SERVER_OUTPUT, Local: View.MESSAGE, ShuffledVector: View.SHUFFLED, SecureVector: View.OPENED_SUM}
+    expected = {
+        Central: View.SERVER_OUTPUT,
+        Local: View.MESSAGE,
+        ShuffledVector: View.SHUFFLED,
+        SecureVector: View.OPENED_SUM,
+    }
     for kind, view in expected.items():
         protocol = kind(5, 2, 1.0, ONE)
         assert isinstance(protocol, VectorProtocol)
@@ -140,7 +204,9 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
 def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
     protocol = SecureVector(10, 2, 1.0, TEN, dropout=0.2)
     assert protocol.minimum == 8
-    assert float(protocol.noise(8).variance) == pytest.approx(float(skellam_noise(16, 2, TEN).variance))
+    assert float(protocol.noise(8).variance) == pytest.approx(
+        float(skellam_noise(16, 2, TEN).variance)
+    )
     messages = [protocol.randomize([0.1, 0.2]) for _ in range(9)]
     assert protocol.combine(messages).reports == 9
     with pytest.raises(TacitError, match="nothing was opened"):
@@ -157,7 +223,9 @@ PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
     "shuffle": lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
     "shuffle-paper": lambda: ShuffledVector(6, 3, 1.0, ApproximateDP(14.0, 0.45), setting="paper"),
     "secagg": lambda: SecureVector(6, 3, 1.0, TEN, precision=5),
-    "secagg-gaussian": lambda: SecureVector(6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"),
+    "secagg-gaussian": lambda: SecureVector(
+        6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"
+    ),
     "secagg-pure": lambda: SecureVector(6, 3, 1.0, PureDP(5.0), precision=5),
 }
 
@@ -171,26 +239,45 @@ def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> VectorEstima
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_devices_and_simulation_have_the_same_law(name: str) -> None:
-    """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each. The declared error law covers what is seen."""
+    """Two-sample Kolmogorov-Smirnov on each coordinate; false alarms below 1e-7 each.
+
+    The declared error law covers what is seen.
+    """
     protocol = PROTOCOLS[name]()
     rng = np.random.default_rng(7)
     count = 30 if name == "shuffle-paper" else 400
     fast = np.array([simulate(protocol, rng).means for _ in range(2000)])
-    slow = np.array([protocol.analyze(protocol.combine([protocol.randomize(v) for v in VECTORS])).means for _ in range(count)])
+    slow = np.array(
+        [
+            protocol.analyze(protocol.combine([protocol.randomize(v) for v in VECTORS])).means
+            for _ in range(count)
+        ]
+    )
     truth = VECTORS.mean(axis=0)
     estimate = simulate(protocol, rng)
     for coordinate in range(3):
         assert ks_2samp(fast[:, coordinate], slow[:, coordinate]).pvalue > 1e-7
     spread = fast.std(axis=0)
-    assert np.abs(fast.mean(axis=0) - truth).max() <= 5.5 * float(spread.max()) / math.sqrt(2000) + 1e-12
+    assert (
+        np.abs(fast.mean(axis=0) - truth).max()
+        <= 5.5 * float(spread.max()) / math.sqrt(2000) + 1e-12
+    )
     assert (spread**2 <= 1.15 * estimate.proxies + 1e-12).all()
 
 
 def test_proxies_bound_the_moment_generating_function() -> None:
-    for law in (Skellam(5), Binomial(40, 0.1), DiscreteGaussian(2), DiscreteLaplace(3), Binomial(9)):
+    for law in (
+        Skellam(5),
+        Binomial(40, 0.1),
+        DiscreteGaussian(2),
+        DiscreteLaplace(3),
+        Binomial(9),
+    ):
         proxy, reach = noise_proxy(law)
         points = np.linspace(-reach, reach, 501)
-        assert (law.log_mgf(points) - points * law.mean <= proxy * points**2 / 2 * (1 + 1e-3) + 1e-9).all()
+        assert (
+            law.log_mgf(points) - points * law.mean <= proxy * points**2 / 2 * (1 + 1e-3) + 1e-9
+        ).all()
 
 
 def test_bits() -> None:
@@ -205,7 +292,12 @@ def test_bits() -> None:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize(
-    ("report", "message"), [([0.0, 1.5, 0.0], "beyond the bound"), ([0.0], "3 played actions"), ([0, math.nan, 0], "bound")]
+    ("report", "message"),
+    [
+        ([0.0, 1.5, 0.0], "beyond the bound"),
+        ([0.0], "3 played actions"),
+        ([0, math.nan, 0], "bound"),
+    ],
 )
 def test_reports_that_are_refused(name: str, report: npt.ArrayLike, message: str) -> None:
     with pytest.raises(TacitError, match=message):
@@ -227,7 +319,9 @@ def test_protocols_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", [TEN, PureDP(2.0)])
-def test_a_client_alone_draws_integers_that_earn_the_promise_and_half_of_them_do_not(target: ApproximateDP | PureDP) -> None:
+def test_a_client_alone_draws_integers_that_earn_the_promise_and_half_of_them_do_not(
+    target: ApproximateDP | PureDP,
+) -> None:
     """From the device's own law, at the largest movement on its grid in every coordinate."""
     protocol = Local(5, 3, 1.0, target)
     assert protocol.device is not None
@@ -235,7 +329,13 @@ def test_a_client_alone_draws_integers_that_earn_the_promise_and_half_of_them_do
     assert np.array_equal(steps, np.round(steps))
     if isinstance(target, PureDP):
         assert 3 * privacy_loss(protocol.device, 1024).pure <= target.epsilon
-        assert 3 * privacy_loss(DiscreteLaplace(protocol.device.scale / 2), 1024).pure > target.epsilon  # type: ignore[attr-defined]
+        half = DiscreteLaplace(protocol.device.scale / 2)  # type: ignore[attr-defined]
+        assert 3 * privacy_loss(half, 1024).pure > target.epsilon
     else:
-        assert linf_loss(protocol.device, 1024, 3).delta(target.epsilon) <= target.delta * (1 + 1e-3)
-        assert linf_loss(DiscreteGaussian(protocol.device.std / 2), 1024, 3).delta(target.epsilon) > target.delta
+        assert linf_loss(protocol.device, 1024, 3).delta(target.epsilon) <= target.delta * (
+            1 + 1e-3
+        )
+        assert (
+            linf_loss(DiscreteGaussian(protocol.device.std / 2), 1024, 3).delta(target.epsilon)
+            > target.delta
+        )

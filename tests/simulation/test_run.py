@@ -27,7 +27,9 @@ GAPS = (0.7, 0.0, 0.4)
 class Scripted(Learner):
     """Plays a list of (arm, users), round by round, whatever it sees."""
 
-    def __init__(self, arms: int, horizon: int, script: tuple[tuple[tuple[int, int], ...], ...]) -> None:
+    def __init__(
+        self, arms: int, horizon: int, script: tuple[tuple[tuple[int, int], ...], ...]
+    ) -> None:
         super().__init__(arms, horizon)
         self.script = script
         self.seen: list[tuple[int, int, float]] = []
@@ -61,12 +63,19 @@ def test_pseudo_regret_is_what_a_hand_computes() -> None:
     learner = Scripted(3, 50, SCRIPT)
     marks = (1, 5, 10, 12, 15, 30, 35, 43, 50)
     result = run(learner, WORLD, exact, np.random.default_rng(0), checkpoints=marks)
-    played = [0] * 10 + [2] * 5 + [1] * 20 + [2] * 8 + [0] * 7  # the last batch is cut from 100 to 7
+    played = (
+        [0] * 10 + [2] * 5 + [1] * 20 + [2] * 8 + [0] * 7
+    )  # the last batch is cut from 100 to 7
     by_hand = np.cumsum([GAPS[arm] for arm in played])
     np.testing.assert_allclose(result.regret, [by_hand[t - 1] for t in marks], rtol=1e-12)
     assert result.final_regret == pytest.approx(by_hand[-1])
     assert (result.users, result.batches, result.best, result.active) == (50, 4, 2, 3)
-    assert [entry[:2] for entry in learner.seen] == [(0, 10), (2, 5), (1, 20), (2, 8)]  # the cut batch is never opened
+    assert [entry[:2] for entry in learner.seen] == [
+        (0, 10),
+        (2, 5),
+        (1, 20),
+        (2, 8),
+    ]  # the cut batch is never opened
     assert result.bits == 43 * 1
 
 
@@ -77,9 +86,13 @@ def test_final_regret_is_at_the_horizon_whatever_the_checkpoints() -> None:
 
 
 def test_realised_regret_counts_every_reward_also_of_batches_that_are_not_opened() -> None:
-    """The mean over 2,000 runs is the pseudo-regret, within 5 standard errors; its spread is that of coins, of all 50 users."""
+    """The mean over 2,000 runs is the pseudo-regret, within 5 standard errors; its spread is that
+    of coins, of all 50 users.
+    """
     rng = np.random.default_rng(5)
-    lost = np.array([run(Scripted(3, 50, SCRIPT), WORLD, exact, rng).realised[-1] for _ in range(2000)])
+    lost = np.array(
+        [run(Scripted(3, 50, SCRIPT), WORLD, exact, rng).realised[-1] for _ in range(2000)]
+    )
     variance = 17 * 0.2 * 0.8 + 13 * 0.25 + 20 * 0.09
     assert abs(lost.mean() - 17.1) < 5 * np.sqrt(variance / 2000)
     assert lost.var(ddof=1) == pytest.approx(variance, rel=0.2)
@@ -111,7 +124,10 @@ def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(protocols: Any, slow:
     """Found: with a trusted server the slow path drew its noise from the operating system."""
     world = ClippedGaussian((0.2, 0.9, 0.5))
     once, again = (Scripted(3, 50, SCRIPT) for _ in range(2))
-    results = [run(learner, world, protocols, np.random.default_rng(9), user_by_user=slow) for learner in (once, again)]
+    results = [
+        run(learner, world, protocols, np.random.default_rng(9), user_by_user=slow)
+        for learner in (once, again)
+    ]
     assert results[0] == results[1]
     assert once.seen == again.seen
     other = Scripted(3, 50, SCRIPT)
@@ -123,7 +139,19 @@ def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(protocols: Any, slow:
 def test_wrap_arounds_are_counted_on_both_paths(slow: bool) -> None:
     protocol = SecureSum(20, 1, DiscreteLaplace(8), PureDP(1 / 8), modulus=23)
     script = tuple(((0, 20),) for _ in range(200))
-    result = run(Scripted(3, 4000, script), WORLD, lambda _: protocol, np.random.default_rng(1), user_by_user=slow)
+    result = run(
+        Scripted(3, 4000, script),
+        WORLD,
+        lambda _: protocol,
+        np.random.default_rng(1),
+        user_by_user=slow,
+    )
     assert 30 < result.wrapped == protocol.wrapped < 100
-    again = run(Scripted(3, 4000, script), WORLD, lambda _: protocol, np.random.default_rng(1), user_by_user=slow)
+    again = run(
+        Scripted(3, 4000, script),
+        WORLD,
+        lambda _: protocol,
+        np.random.default_rng(1),
+        user_by_user=slow,
+    )
     assert again.wrapped == result.wrapped  # of this run, not of all runs that share the protocol

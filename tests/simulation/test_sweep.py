@@ -1,4 +1,6 @@
-"""Sweeps: the same records in one process and in several, nothing lost on an interrupt, results as people and programs want them."""
+"""Sweeps: the same records in one process and in several, nothing lost on an interrupt, results as
+people and programs want them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2]
 
 
-def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Found: a run that ended together with the interrupt, or was under way, was thrown away."""
     monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
     path = tmp_path / "runs.jsonl"
@@ -65,7 +69,9 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["dist-dp-se", "private-klucb", "thompson"])
-def test_processes_give_the_same_records_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_give_the_same_records_bit_for_bit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = Task(name, Problem(4, 5000), rewards="gaussian")
     alone = sweep(task, range(5), workers=1)
     monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
@@ -76,13 +82,23 @@ def test_processes_give_the_same_records_bit_for_bit(name: str, monkeypatch: pyt
 
 def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
-    assert len({record["process"] for record in sweep(Stops(at=-1, seconds=0.05), range(6), workers=2).records}) == 3
+    assert (
+        len(
+            {
+                record["process"]
+                for record in sweep(Stops(at=-1, seconds=0.05), range(6), workers=2).records
+            }
+        )
+        == 3
+    )
     assert module is not sweeping
 
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return simulate(Task("private-klucb", Problem(3, 2000), means=(0.2, 0.5, 0.8)), runs=3, seed=5, workers=1)
+    return simulate(
+        Task("private-klucb", Problem(3, 2000), means=(0.2, 0.5, 0.8)), runs=3, seed=5, workers=1
+    )
 
 
 def test_the_summary_has_what_was_asked_for(result: Result) -> None:
@@ -116,7 +132,18 @@ def test_tables_are_tidy(result: Result, tmp_path: Path) -> None:
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3 * len(result.checkpoints)
-    assert {"algorithm", "seed", "round", "regret", "epsilon", "arms", "horizon", "growth", "setting", "rewards"} <= set(rows[0])
+    assert {
+        "algorithm",
+        "seed",
+        "round",
+        "regret",
+        "epsilon",
+        "arms",
+        "horizon",
+        "growth",
+        "setting",
+        "rewards",
+    } <= set(rows[0])
     assert {row["seed"] for row in rows} == {"5", "6", "7"}
     assert json.loads(rows[0]["means"]) == [0.2, 0.5, 0.8]
     last = [float(row["regret"]) for row in rows if row["round"] == "2000"]
@@ -132,7 +159,10 @@ def test_no_finished_run_is_an_error() -> None:
 
 
 def test_standard_errors_by_hand() -> None:
-    records = [{"seed": s, "checkpoints": [1, 2], "regret": [0.0, float(r)]} for s, r in enumerate((1, 2, 6))]
+    records = [
+        {"seed": s, "checkpoints": [1, 2], "regret": [0.0, float(r)]}
+        for s, r in enumerate((1, 2, 6))
+    ]
     result = Result("x", 2, {}, "", Sweep(records, 0.0, False))
     assert result.regret_mean == 3
     assert result.regret_sem == pytest.approx((((4 + 1 + 9) / 2) / 3) ** 0.5)

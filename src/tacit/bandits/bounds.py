@@ -1,7 +1,8 @@
-"""Upper confidence bounds that rise with a level, and finding the largest of several without computing them all.
+"""Upper confidence bounds that rise with a level, and finding the largest of several without
+computing them all.
 
-The bounds used here are inverses of convex functions of the mean, hence concave in the level: a bound computed at an
-earlier level stays below its tangent. That is all the search below rests on.
+The bounds used here are inverses of convex functions of the mean, hence concave in the level: a
+bound computed at an earlier level stays below its tangent. That is all the search below rests on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 
 class Bound(NamedTuple):
-    """A bound on a mean at a level; `slope` is its growth with the level there, `tilt` the θ of the Chernoff bound."""
+    """A bound on a mean at a level; `slope` is its growth with the level there, `tilt` the θ of the
+    Chernoff bound.
+    """
 
     value: float
     slope: float = 0.0
@@ -27,7 +30,8 @@ NOTHING_KNOWN = Bound(1.0)
 
 
 def leader(bounds: list[Bound], level: float, compute: Callable[[int], Bound]) -> int:
-    """The place of the largest bound at `level`; `bounds` may be older and are renewed only where it matters.
+    """The place of the largest bound at `level`; `bounds` may be older and are renewed only where
+    it matters.
 
     Whoever leads by the tangents is recomputed, until the leader is up to date.
 

@@ -1,15 +1,18 @@
-"""What an arm's batches have shown, and the large-deviation bounds on its mean: sampling and noise together.
+"""What an arm's batches have shown, and the large-deviation bounds on its mean: sampling and noise
+together.
 
-The statistic is W = Σ h_b S_b over batches, S_b the estimated sum of n_b rewards, h_b = 1/(1/4 + v_b/n_b) its weight
-(v_b the variance of its noise): an inverse-variance mean once divided by Σ h_b n_b. For a true mean q and any θ > 0
+The statistic is W = Σ h_b S_b over batches, S_b the estimated sum of n_b rewards, h_b = 1/(1/4 +
+v_b/n_b) its weight (v_b the variance of its noise): an inverse-variance mean once divided by Σ h_b
+n_b. For a true mean q and any θ > 0
 
     E[e^{-θW}] <= Π_b (1 - q + q e^{-θ h_b})^{n_b} · M_b(-θ h_b),
 
-because among rewards in [0, 1] of mean q the Bernoulli one has the largest moment generating function; M_b is that of
-the noise. So q is refuted at level L when sup_θ [-θW - ln of the right-hand side] > L, and a true mean is refuted
-with probability at most e^{-L}. That holds for a design (sizes, weights, noise laws) that does not depend on the
-rewards of this arm: weights are set without looking at them. It does not cover batches that were misread; their
-probability adds to e^{-L}.
+because among rewards in [0, 1] of mean q the Bernoulli one has the largest moment generating
+function; M_b is that of the noise. So q is refuted at level L when sup_θ [-θW - ln of the
+right-hand side] > L, and a true mean is refuted with probability at most e^{-L}. That holds for a
+design (sizes, weights, noise laws) that does not depend on the rewards of this arm: weights are set
+without looking at them. It does not cover batches that were misread; their probability adds to
+e^{-L}.
 """
 
 from __future__ import annotations
@@ -24,12 +27,15 @@ from tacit.bandits.contract import EstimateLike
 from tacit.noise.cumulants import Cumulants, cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict
 
-STEEPEST = 30.0  # largest θh; where all rewards seen were 0 the best θ is infinite, and e^-30 is close enough
+# largest θh; where all rewards seen were 0 the best θ is infinite, and e^-30 is close enough
+STEEPEST = 30.0
 
 
 @dataclass
 class Group:
-    """Batches of one size and noise law (exact sums: of any size); only their number, users and total matter."""
+    """Batches of one size and noise law (exact sums: of any size); only their number, users and
+    total matter.
+    """
 
     weight: float
     precision: int
@@ -47,7 +53,8 @@ class Group:
 class Evidence:
     """The estimates of one arm, grouped, with Chernoff bounds on its mean.
 
-    `forget` is the share of the arm's users whose (oldest) batches may be dropped to keep the sums short.
+    `forget` is the share of the arm's users whose (oldest) batches may be dropped to keep the sums
+    short.
     """
 
     def __init__(self, forget: float = 0.0) -> None:
@@ -79,7 +86,9 @@ class Evidence:
         self._sum_up()
 
     def _sum_up(self) -> None:
-        """What the bounds need again and again: ΣhS, Σhn, Σh²n, Σh²v, and per group (n, h, batches, h/precision, K)."""
+        """What the bounds need again and again: ΣhS, Σhn, Σh²n, Σh²v, and per group (n, h, batches,
+        h/precision, K).
+        """
         self._statistic = self._capacity = self._sampling = self._noise = 0.0
         for group in self._groups:
             weight, users = group.weight, group.users
@@ -87,7 +96,9 @@ class Evidence:
             self._capacity += weight * users
             self._sampling += weight * weight * users
             self._noise += weight * weight * group.batches * group.variance
-        self._terms = [(g.users, g.weight, g.batches, g.weight / g.precision, g.function) for g in self._groups]
+        self._terms = [
+            (g.users, g.weight, g.batches, g.weight / g.precision, g.function) for g in self._groups
+        ]
 
     @property
     def mean(self) -> float:
@@ -96,24 +107,31 @@ class Evidence:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """(A, C) such that the mean has variance A·p(1-p) + C for rewards of mean p: sampling and privacy."""
+        """(A, C) such that the mean has variance A·p(1-p) + C for rewards of mean p: sampling and
+        privacy.
+        """
         return self._sampling / self._capacity**2, self._noise / self._capacity**2
 
     def upper(self, level: float, start: Bound | None = None) -> Bound:
-        """The largest mean that is not refuted at `level`; `start` is an earlier bound from the same batches."""
+        """The largest mean that is not refuted at `level`; `start` is an earlier bound from the
+        same batches.
+        """
         return self._solve(level, -1.0, self._statistic, start)
 
     def lower(self, level: float) -> Bound:
-        """The least mean that is not refuted at `level`: the upper bound for 1 - reward, reflected."""
+        """The least mean that is not refuted at `level`: the upper bound for 1 - reward,
+        reflected.
+        """
         mirrored = self._solve(level, 1.0, self._capacity - self._statistic, None)
         return Bound(1 - mirrored.value, -mirrored.slope, mirrored.tilt, level)
 
     def _solve(self, level: float, side: float, statistic: float, start: Bound | None) -> Bound:
-        """The least root q of G(θ, q) = level over θ, G the exponent above: convex and rising in q, concave in θ.
+        """The least root q of G(θ, q) = level over θ, G the exponent above: convex and rising in q,
+        concave in θ.
 
-        Newton in both at once. Whatever θ it stops at, its last step in q lands on the safe side for that θ (a Newton
-        step on a convex rising function ends at or above the root), so stopping early widens the bound, never breaks
-        it.
+        Newton in both at once. Whatever θ it stops at, its last step in q lands on the safe side
+        for that θ (a Newton step on a convex rising function ends at or above the root), so
+        stopping early widens the bound, never breaks it.
         """
         mean = statistic / self._capacity
         if mean >= 1:
@@ -128,18 +146,24 @@ class Evidence:
             if g == -math.inf:  # beyond the noise's moments
                 steepest, theta = theta, (theta + finite) / 2
                 continue
-            if q == 0.0 and g > level:  # noise alone does not explain what was seen: every mean is refuted
+            if (
+                q == 0.0 and g > level
+            ):  # noise alone does not explain what was seen: every mean is refuted
                 return Bound(0.0, 0.0, theta, level)
             finite = theta
             moved = min(max(q + (level - g) / gq, 0.0), 1.0)
             step = -(g1 + g1q * (moved - q)) / g2
             if theta + step > steepest:
                 step = (steepest - theta) / 2
-            if abs(step) < 0.02 * theta and abs(moved - q) <= 1e-3 * min(abs(moved - mean), 1 - moved) + 1e-12:
+            if (
+                abs(step) < 0.02 * theta
+                and abs(moved - q) <= 1e-3 * min(abs(moved - mean), 1 - moved) + 1e-12
+            ):
                 return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
             theta = max(min(theta + step, 4 * theta), theta / 4)
             q = moved
-        q = 1.0  # did not settle: keep the last θ, which is as valid as any, and come down to its root
+        # did not settle: keep the last θ, which is as valid as any, and come down to its root
+        q = 1.0
         for _ in range(50):
             g, _, _, gq, _ = self._exponent(finite, q, side, statistic)
             q = min(max(q + (level - g) / gq, 0.0), q)
@@ -150,10 +174,16 @@ class Evidence:
         a, c = self.spread
         centre = min(max(mean, 0.0), 1.0)
         variance = a * max(centre * (1 - centre), min(0.25, level * a / 2)) + c
-        return math.sqrt(2 * level / variance) / self._capacity, min(centre + math.sqrt(2 * level * variance), 1.0)
+        return math.sqrt(2 * level / variance) / self._capacity, min(
+            centre + math.sqrt(2 * level * variance), 1.0
+        )
 
-    def _exponent(self, theta: float, q: float, side: float, statistic: float) -> tuple[float, float, float, float, float]:
-        """G and its derivatives G_θ, G_θθ, G_q, G_θq; `side` is the sign with which the noise enters."""
+    def _exponent(
+        self, theta: float, q: float, side: float, statistic: float
+    ) -> tuple[float, float, float, float, float]:
+        """G and its derivatives G_θ, G_θθ, G_q, G_θq; `side` is the sign with which the noise
+        enters.
+        """
         g, g1, g2, gq, g1q = -theta * statistic, -statistic, 0.0, 0.0, 0.0
         log1p, expm1 = math.log1p, math.expm1
         variance = q * (1 - q)
@@ -176,16 +206,30 @@ class Evidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The groups as plain data."""
-        groups = [asdict(g) | {"noise": None if g.noise is None else law_to_dict(g.noise)} for g in self._groups]
-        return {"users": self.users, "batches": self.batches, "forgotten": self._forgotten, "groups": groups}
+        groups = [
+            asdict(g) | {"noise": None if g.noise is None else law_to_dict(g.noise)}
+            for g in self._groups
+        ]
+        return {
+            "users": self.users,
+            "batches": self.batches,
+            "forgotten": self._forgotten,
+            "groups": groups,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], forget: float = 0.0) -> Evidence:
         """The reverse of `to_dict`."""
         evidence = cls(forget)
-        evidence.users, evidence.batches, evidence._forgotten = data["users"], data["batches"], data["forgotten"]
+        evidence.users, evidence.batches, evidence._forgotten = (
+            data["users"],
+            data["batches"],
+            data["forgotten"],
+        )
         for entry in data["groups"]:
             noise = entry["noise"]
-            evidence._groups.append(Group(**(entry | {"noise": None if noise is None else law_from_dict(noise)})))
+            evidence._groups.append(
+                Group(**(entry | {"noise": None if noise is None else law_from_dict(noise)}))
+            )
         evidence._sum_up()
         return evidence

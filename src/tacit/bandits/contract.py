@@ -1,8 +1,9 @@
 """The contract of a learner: a state machine without I/O that decides which users try which arm.
 
-`propose` says which batches of fresh users to send where; `observe` takes the private estimate of one of them, `skip`
-says that a batch was played but never opened. The simulator and the live service drive the same objects. A learner
-knows nothing of protocols: only the estimate and the law of its error.
+`propose` says which batches of fresh users to send where; `observe` takes the private estimate of
+one of them, `skip` says that a batch was played but never opened. The simulator and the live
+service drive the same objects. A learner knows nothing of protocols: only the estimate and the law
+of its error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tacit.checks import TacitError, integer
 
 
 class ErrorLike(Protocol):
-    """The law of an estimate's error, as learners use it (see `tacit.protocols.contract.ErrorLaw`)."""
+    """The law of an estimate's error, as learners use it (see
+    `tacit.protocols.contract.ErrorLaw`).
+    """
 
     @property
     def users(self) -> int:
@@ -59,7 +62,9 @@ class EstimateLike(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """`users` fresh users try `arm`; one that is not `opened` (the horizon cut it) is played but never reported."""
+    """`users` fresh users try `arm`; one that is not `opened` (the horizon cut it) is played but
+    never reported.
+    """
 
     number: int
     arm: int
@@ -70,7 +75,8 @@ class Batch:
 class Learner(ABC):
     """Decides which arm the next users try, from private estimates of batch sums.
 
-    Drive it like this; every batch that was proposed must be observed or skipped before new ones are decided on:
+    Drive it like this; every batch that was proposed must be observed or skipped before new ones
+    are decided on:
 
         while batches := learner.propose():
             for batch in batches:
@@ -79,8 +85,9 @@ class Learner(ABC):
                 else:
                     learner.skip(batch)
 
-    A subclass stores its constructor's arguments under their own names, and writes `_plan` (which batches next) and
-    `_learn` (what an estimate changes), `best`, and `_state`/`_restore` for whatever it remembers.
+    A subclass stores its constructor's arguments under their own names, and writes `_plan` (which
+    batches next) and `_learn` (what an estimate changes), `best`, and `_state`/`_restore` for
+    whatever it remembers.
     """
 
     learners: ClassVar[dict[str, type[Learner]]] = {}
@@ -93,7 +100,10 @@ class Learner(ABC):
         self.arms = integer("arms", arms, at_least=2, remedy="a bandit chooses among two or more")
         self.horizon = integer("horizon", horizon, at_least=1)
         if self.horizon < self.arms:
-            raise TacitError(f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or recruit more users")
+            raise TacitError(
+                f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or "
+                "recruit more users"
+            )
         self.played = 0
         self._number = 0
         self._pending: dict[int, Batch] = {}
@@ -109,7 +119,9 @@ class Learner(ABC):
 
     @abstractmethod
     def _plan(self) -> Iterable[tuple[int, int]]:
-        """The next independent batches as (arm, users), as if the horizon were far; asked when nothing is pending."""
+        """The next independent batches as (arm, users), as if the horizon were far; asked when
+        nothing is pending.
+        """
 
     @abstractmethod
     def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
@@ -124,9 +136,11 @@ class Learner(ABC):
         """The reverse of `_state`."""
 
     def propose(self) -> list[Batch]:
-        """The batches that wait for users; new ones are decided on when none waits. Empty once the horizon is used up.
+        """The batches that wait for users; new ones are decided on when none waits. Empty once the
+        horizon is used up.
 
-        Asking again changes nothing. The batch that the horizon cuts short is the last; it is not to be opened.
+        Asking again changes nothing. The batch that the horizon cuts short is the last; it is not
+        to be opened.
         """
         if not self._pending:
             left = self.horizon - self.played
@@ -143,17 +157,27 @@ class Learner(ABC):
         """Learn from the opened estimate of a proposed batch."""
         self._check(batch)
         if not batch.opened:
-            raise TacitError(f"batch {batch.number} was cut short by the horizon and must not be opened: call skip(batch)")
+            raise TacitError(
+                f"batch {batch.number} was cut short by the horizon and must not be opened: call "
+                "skip(batch)"
+            )
         reported = estimate.error.users
         if not 0 < reported <= batch.users:
-            raise TacitError(f"the estimate of batch {batch.number} holds {reported} users; it must hold 1 to {batch.users}")
+            raise TacitError(
+                f"the estimate of batch {batch.number} holds {reported} users; it must hold 1 to "
+                f"{batch.users}"
+            )
         if not -1e300 < estimate.total < 1e300:
-            raise TacitError(f"the estimate of batch {batch.number} is {estimate.total}; it must be a finite number")
+            raise TacitError(
+                f"the estimate of batch {batch.number} is {estimate.total}; it must be a finite "
+                "number"
+            )
         self._done(batch)
         self._learn(batch, estimate)
 
     def skip(self, batch: Batch) -> None:
-        """Count a proposed batch as played but never opened: cut short by the horizon, or too few reports came back.
+        """Count a proposed batch as played but never opened: cut short by the horizon, or too few
+        reports came back.
 
         In the second case the learner asks for new users where it still needs them.
         """
@@ -164,8 +188,13 @@ class Learner(ABC):
         if self._pending.get(batch.number) == batch:
             return
         if 0 <= batch.number < self._number and batch.number not in self._pending:
-            raise TacitError(f"batch {batch.number} was already observed or skipped; each counts once: call propose() for new ones")
-        raise TacitError(f"{batch} was not proposed by this learner: observe only what propose() returned")
+            raise TacitError(
+                f"batch {batch.number} was already observed or skipped; each counts once: call "
+                "propose() for new ones"
+            )
+        raise TacitError(
+            f"{batch} was not proposed by this learner: observe only what propose() returned"
+        )
 
     def _done(self, batch: Batch) -> None:
         del self._pending[batch.number]
@@ -176,7 +205,10 @@ class Learner(ABC):
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def to_dict(self) -> dict[str, Any]:
-        """The learner and its whole state as plain data: numbers, strings, lists. JSON keeps it exactly."""
+        """The learner and its whole state as plain data: numbers, strings, lists.
+
+        JSON keeps it exactly.
+        """
         return {
             "learner": type(self).__name__,
             "arguments": self.arguments(),
@@ -191,7 +223,9 @@ class Learner(ABC):
         """The learner that `to_dict` wrote down; it goes on exactly as the original would have."""
         name = data.get("learner")
         if name not in Learner.learners:
-            raise TacitError(f"the learner {name!r} is unknown; known are {', '.join(sorted(Learner.learners))}")
+            raise TacitError(
+                f"the learner {name!r} is unknown; known are {', '.join(sorted(Learner.learners))}"
+            )
         learner = Learner.learners[name](**data["arguments"])
         learner.played, learner._number = data["played"], data["number"]
         learner._pending = {entry["number"]: Batch(**entry) for entry in data["pending"]}
@@ -199,4 +233,5 @@ class Learner(ABC):
         return learner
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.arguments().items())})"
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments().items())
+        return f"{type(self).__name__}({given})"

@@ -1,10 +1,12 @@
-"""Near-G-optimal designs: how to spread plays over actions so that every action's reward is known about equally well.
+"""Near-G-optimal designs: how to spread plays over actions so that every action's reward is known
+about equally well.
 
-A design is a distribution π over actions; g(π) = max over actions of ‖x‖² in the norm of V(π)⁻¹, V(π) = Σ π(x) x xᵀ. The least possible
-g is the dimension (Kiefer & Wolfowitz 1960). What phased elimination needs is g <= 2d on a support of at most 4d ln ln d + 16
-actions (LZJ22 Algorithm 1, after Lattimore, Szepesvári & Weisz 2020). Found by Wynn's steps towards the worst-known action and away
-from over-known ones (Todd & Yıldırım 2007), from a start as in Kumar & Yıldırım 2005; actions that do not span the space are treated
-in their span.
+A design is a distribution π over actions; g(π) = max over actions of ‖x‖² in the norm of V(π)⁻¹,
+V(π) = Σ π(x) x xᵀ. The least possible g is the dimension (Kiefer & Wolfowitz 1960). What phased
+elimination needs is g <= 2d on a support of at most 4d ln ln d + 16 actions (LZJ22 Algorithm 1,
+after Lattimore, Szepesvári & Weisz 2020). Found by Wynn's steps towards the worst-known action and
+away from over-known ones (Todd & Yıldırım 2007), from a start as in Kumar & Yıldırım 2005; actions
+that do not span the space are treated in their span.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from tacit.checks import TacitError
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-RANK_TOLERANCE = 1e-12  # relative size of an eigenvalue of Σ x xᵀ below which a direction counts as absent
+RANK_TOLERANCE = (
+    1e-12  # relative size of an eigenvalue of Σ x xᵀ below which a direction counts as absent
+)
 MOST_STEPS = 100_000
 REFRESH = 50  # rank-one updates after which everything is computed afresh
 
@@ -36,7 +40,9 @@ def largest_support(dimension: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Weights on a few of the actions, the dimension of the actions' span, and the certificate g(π), computed afresh."""
+    """Weights on a few of the actions, the dimension of the actions' span, and the certificate
+    g(π), computed afresh.
+    """
 
     support: Indices
     weights: Floats
@@ -49,7 +55,8 @@ class Design:
 
 
 def certificate(actions: Floats, support: Indices, weights: Floats) -> float:
-    """g(π) from its definition: the largest xᵀ V(π)⁺ x over all actions; inf if an action leaves the span of the support.
+    """g(π) from its definition: the largest xᵀ V(π)⁺ x over all actions; inf if an action leaves
+    the span of the support.
 
     Shares nothing with the search: eigenvectors of V(π) in the original coordinates.
     """
@@ -68,7 +75,8 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Design:
 
     A ratio below 2 that takes more actions than `largest_support` is raised until it does not.
 
-    Cost: one pass over the actions per step; about 10 to 20 steps per dimension at ratio 1.2, fewer at 2.
+    Cost: one pass over the actions per step; about 10 to 20 steps per dimension at ratio 1.2, fewer
+    at 2.
 
     >>> design = near_g_optimal([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]])
     >>> design.support.tolist(), design.weights.tolist(), round(design.g, 6)
@@ -76,13 +84,21 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Design:
     """
     points = np.asarray(actions, dtype=float)
     if points.ndim != 2 or not len(points) or not np.isfinite(points).all():
-        raise TacitError(f"actions have shape {points.shape}; a design needs a table of finite numbers, one row per action")
+        raise TacitError(
+            f"actions have shape {points.shape}; a design needs a table of finite numbers, one row "
+            "per action"
+        )
     if not ratio > 1:
-        raise TacitError(f"ratio is {ratio}; no design has g below the dimension: use a ratio above 1, such as 2")
+        raise TacitError(
+            f"ratio is {ratio}; no design has g below the dimension: use a ratio above 1, such as 2"
+        )
     white = _whiten(points)
     dimension = white.shape[1]
     if dimension == 0:
-        raise TacitError("all actions are zero, so there is nothing to learn from playing them: give at least one other action")
+        raise TacitError(
+            "all actions are zero, so there is nothing to learn from playing them: give at least "
+            "one other action"
+        )
     search = _Search(white, _first_points(white))
     search.run(ratio * dimension)
     support, weights = search.pruned(ratio * dimension)
@@ -94,14 +110,18 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Design:
 
 
 def _whiten(points: Floats) -> Floats:
-    """Coordinates in the span in which Σ x xᵀ is the identity; g does not depend on the coordinates."""
+    """Coordinates in the span in which Σ x xᵀ is the identity; g does not depend on the
+    coordinates.
+    """
     values, vectors = np.linalg.eigh(points.T @ points)
     present = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
     return np.asarray(points @ (vectors[:, present] / np.sqrt(values[present])))
 
 
 def _first_points(white: Floats) -> Indices:
-    """One action per dimension, each the longest after projecting out those before (pivoted Gram-Schmidt)."""
+    """One action per dimension, each the longest after projecting out those before (pivoted
+    Gram-Schmidt).
+    """
     remaining = np.einsum("ij,ij->i", white, white)
     basis = np.empty((0, white.shape[1]))
     chosen: list[int] = []
@@ -118,7 +138,9 @@ def _first_points(white: Floats) -> Indices:
 
 
 class _Search:
-    """Weights on all actions, V⁻¹, and every action's variance xᵀV⁻¹x, kept up to date by rank-one steps."""
+    """Weights on all actions, V⁻¹, and every action's variance xᵀV⁻¹x, kept up to date by rank-one
+    steps.
+    """
 
     def __init__(self, white: Floats, start: Indices) -> None:
         self.white = white
@@ -146,12 +168,19 @@ class _Search:
                 continue
             held = np.flatnonzero(self.weights)
             known = int(held[self.variances[held].argmin()])
-            towards = self.variances[worst] - self.dimension >= self.dimension - self.variances[known]
+            towards = (
+                self.variances[worst] - self.dimension >= self.dimension - self.variances[known]
+            )
             self._move(worst if towards else known)
-        raise TacitError(f"no design with g <= {target:g} was found in {MOST_STEPS:,} steps: ask for a larger ratio")
+        raise TacitError(
+            f"no design with g <= {target:g} was found in {MOST_STEPS:,} steps: ask for a larger "
+            "ratio"
+        )
 
     def _move(self, index: int) -> None:
-        """The step along one action that raises det V most; a negative one takes weight away, at most all of it."""
+        """The step along one action that raises det V most; a negative one takes weight away, at
+        most all of it.
+        """
         variance, weight = float(self.variances[index]), float(self.weights[index])
         lowest = -weight / (1 - weight) if weight < 1 else -math.inf
         step = (variance / self.dimension - 1) / (variance - 1) if variance > 1 else lowest
@@ -166,7 +195,9 @@ class _Search:
         self.variances = (self.variances - factor * (self.white @ image) ** 2) / (1 - step)
 
     def pruned(self, target: float) -> tuple[Indices, Floats]:
-        """Support and weights, after leaving out the lightest actions as long as g stays within the target."""
+        """Support and weights, after leaving out the lightest actions as long as g stays within the
+        target.
+        """
         support = np.flatnonzero(self.weights)
         order = support[np.argsort(self.weights[support])]
         low, high = 0, len(order) - self.dimension

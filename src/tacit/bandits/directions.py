@@ -1,10 +1,12 @@
 """Directional widths: how well the difference between two actions is known, from all phases so far.
 
-For actions b and x let z = b - x. Phase l estimates ⟨θ*, z⟩ with an error that is sub-Gaussian with variance v_l(z) = zᵀM_l z, given the
-past: rewards, sampled clients, rounding and privacy noise, each through the very least squares that was solved. Estimates are averaged
-with weights 1/v_l(z). For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale, so by Ville's inequality the
-error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with probability 1 - p. Widths use the best λ of a fixed grid,
-with p shared among the grid and the k - 1 actions that could wrongly beat the best one: it is ever dropped with probability at most β.
+For actions b and x let z = b - x. Phase l estimates ⟨θ*, z⟩ with an error that is sub-Gaussian with
+variance v_l(z) = zᵀM_l z, given the past: rewards, sampled clients, rounding and privacy noise,
+each through the very least squares that was solved. Estimates are averaged with weights 1/v_l(z).
+For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale, so by Ville's
+inequality the error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with
+probability 1 - p. Widths use the best λ of a fixed grid, with p shared among the grid and the k - 1
+actions that could wrongly beat the best one: it is ever dropped with probability at most β.
 """
 
 from __future__ import annotations
@@ -19,14 +21,18 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-GRID = 24  # values of λ, each half the one before: they serve precisions I over 14 orders of magnitude
+GRID = (
+    24  # values of λ, each half the one before: they serve precisions I over 14 orders of magnitude
+)
 LARGEST = 512.0  # the largest λ, times the bound on rewards
 RIVALS = 16  # how many leading actions the others are compared with
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseEvidence:
-    """One phase: its estimate of θ*, the matrix M of its error, and the largest λ/√v for which that holds."""
+    """One phase: its estimate of θ*, the matrix M of its error, and the largest λ/√v for which that
+    holds.
+    """
 
     theta: Floats
     matrix: Floats
@@ -47,12 +53,18 @@ class Evidence:
         """A new phase, and how well it knew the actions that were active, for pooling."""
         self.phases.append(phase)
         centred = active - active.mean(axis=0)
-        self._typical.append(float(np.einsum("ij,ij->i", centred @ phase.matrix, centred).mean()) + 1e-300)
+        self._typical.append(
+            float(np.einsum("ij,ij->i", centred @ phase.matrix, centred).mean()) + 1e-300
+        )
 
     def pooled(self) -> Floats:
-        """One estimate of θ* from all phases, to pick leading actions by; nothing depends on its quality but speed."""
+        """One estimate of θ* from all phases, to pick leading actions by; nothing depends on its
+        quality but speed.
+        """
         weights = 1 / np.array(self._typical)
-        return np.asarray(weights @ np.array([phase.theta for phase in self.phases]) / weights.sum())
+        return np.asarray(
+            weights @ np.array([phase.theta for phase in self.phases]) / weights.sum()
+        )
 
     def surviving(self, active: Floats) -> npt.NDArray[np.bool_]:
         """Which of the active actions no leading action clearly beats."""
@@ -82,13 +94,19 @@ class Evidence:
         rate = self.largest * 2.0**-step
         rate = np.where(rate > cap, rate / 2, rate)
         allowed = (rate <= cap) & (rate >= self.largest * 2.0 ** (1 - GRID) * (1 - 1e-9))
-        return weighted / precision, np.where(allowed, rate / 2 + self.level / (rate * precision), math.inf)
+        return weighted / precision, np.where(
+            allowed, rate / 2 + self.level / (rate * precision), math.inf
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "phases": [
-                {"theta": phase.theta.tolist(), "matrix": phase.matrix.tolist(), "cap": None if math.isinf(phase.cap) else phase.cap}
+                {
+                    "theta": phase.theta.tolist(),
+                    "matrix": phase.matrix.tolist(),
+                    "cap": None if math.isinf(phase.cap) else phase.cap,
+                }
                 for phase in self.phases
             ],
             "typical": list(self._typical),
@@ -97,7 +115,11 @@ class Evidence:
     def restore(self, data: Mapping[str, Any]) -> None:
         """What `to_dict` wrote down."""
         self.phases = [
-            PhaseEvidence(np.array(item["theta"]), np.array(item["matrix"]), math.inf if item["cap"] is None else float(item["cap"]))
+            PhaseEvidence(
+                np.array(item["theta"]),
+                np.array(item["matrix"]),
+                math.inf if item["cap"] is None else float(item["cap"]),
+            )
             for item in data["phases"]
         ]
         self._typical = [float(value) for value in data["typical"]]

@@ -1,8 +1,8 @@
 """Learners that need a horizon, made to do without: the doubling trick.
 
-A fresh learner is run for `start` users, then another for twice as many, and so on (TKMS21 footnote 10; Besson &
-Kaufmann 2018). What one learned is not handed on to the next, so regret grows by a constant factor. PrivateKLUCB does
-not need it: its index never looks at the horizon.
+A fresh learner is run for `start` users, then another for twice as many, and so on (TKMS21 footnote
+10; Besson & Kaufmann 2018). What one learned is not handed on to the next, so regret grows by a
+constant factor. PrivateKLUCB does not need it: its index never looks at the horizon.
 """
 
 from __future__ import annotations
@@ -29,18 +29,31 @@ class Doubling(Learner):
     start
         Users of the first period.
 
-    >>> anytime = Doubling(arms=2, horizon=10**9, learner="ForgettingElimination", options={"growth": 4}, start=64)
+    >>> options = {"growth": 4}
+    >>> anytime = Doubling(2, 10**9, learner="ForgettingElimination", options=options, start=64)
     >>> [batch.users for batch in anytime.propose()]
     [4, 4]
     """
 
-    def __init__(self, arms: int, horizon: int, learner: str, options: Mapping[str, Any] | None = None, start: int = 1024) -> None:
+    def __init__(
+        self,
+        arms: int,
+        horizon: int,
+        learner: str,
+        options: Mapping[str, Any] | None = None,
+        start: int = 1024,
+    ) -> None:
         super().__init__(arms, horizon)
         if learner not in Learner.learners or learner == type(self).__name__:
-            raise TacitError(f"the learner {learner!r} is unknown; known are {', '.join(sorted(Learner.learners))}")
+            raise TacitError(
+                f"the learner {learner!r} is unknown; known are "
+                f"{', '.join(sorted(Learner.learners))}"
+            )
         self.learner = learner
         self.options = dict(options or {})
-        self.start = integer("start", start, at_least=self.arms, remedy="the first period must reach every arm")
+        self.start = integer(
+            "start", start, at_least=self.arms, remedy="the first period must reach every arm"
+        )
         self.period = 0
         self._inner = self._fresh()
         self._offset = 0  # number of the period's first batch
@@ -62,7 +75,9 @@ class Doubling(Learner):
         return [(batch.arm, batch.users) for batch in self._inner.propose()]
 
     def propose(self) -> list[Batch]:
-        """The current period's batches; one that a period cuts short is not opened either, and a new period follows."""
+        """The current period's batches; one that a period cuts short is not opened either, and a
+        new period follows.
+        """
         if not self._pending and not self._inner.propose():
             self._best = self._inner.best()
             self.period += 1
@@ -71,7 +86,9 @@ class Doubling(Learner):
         if not self._pending:
             planned = self._inner.propose()
             for batch in super().propose():
-                opened = batch.opened and planned[batch.number - self._offset - planned[0].number].opened
+                opened = (
+                    batch.opened and planned[batch.number - self._offset - planned[0].number].opened
+                )
                 self._pending[batch.number] = replace(batch, opened=opened)
         return list(self._pending.values())
 
@@ -82,13 +99,20 @@ class Doubling(Learner):
         self._inner.observe(self._inside(batch), estimate)
 
     def skip(self, batch: Batch) -> None:
-        """Count a batch as played but never opened, here and in the current period (unless the horizon ends it)."""
+        """Count a batch as played but never opened, here and in the current period (unless the
+        horizon ends it).
+        """
         super().skip(batch)
         if self.played < self.horizon:
             self._inner.skip(self._inside(batch))
 
     def _state(self) -> dict[str, Any]:
-        return {"period": self.period, "offset": self._offset, "best": self._best, "inner": self._inner.to_dict()}
+        return {
+            "period": self.period,
+            "offset": self._offset,
+            "best": self._best,
+            "inner": self._inner.to_dict(),
+        }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.period, self._offset, self._best = state["period"], state["offset"], state["best"]

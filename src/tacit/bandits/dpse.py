@@ -1,8 +1,8 @@
 """DP-SE, the central baseline of the papers: epochs whose lengths already allow for the noise.
 
-Sajed & Sheffet 2019. The noise comes from the protocol (Laplace of scale 1/ε on a batch's sum); this learner only
-knows ε, which its epochs and radii are made from. It takes one independent estimate per arm: a draw shared by all
-arms would cancel in every comparison.
+Sajed & Sheffet 2019. The noise comes from the protocol (Laplace of scale 1/ε on a batch's sum);
+this learner only knows ε, which its epochs and radii are made from. It takes one independent
+estimate per arm: a draw shared by all arms would cancel in every comparison.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tacit.checks import Number, positive
 
 
 class DPSE(Elimination):
-    """Successive elimination in epochs e = 1, 2, ... that look for gaps of 2^-e, each from fresh users.
+    """Successive elimination in epochs e = 1, 2, ... that look for gaps of 2^-e, each from fresh
+    users.
 
     Parameters
     ----------
@@ -39,7 +40,12 @@ class DPSE(Elimination):
 
     def _size(self) -> int:
         gap = 2.0**-self.round
-        return math.floor(max(32 * self._log(8) / gap**2, 8 * self._log(4) / (float(self.epsilon) * gap))) + 1
+        return (
+            math.floor(
+                max(32 * self._log(8) / gap**2, 8 * self._log(4) / (float(self.epsilon) * gap))
+            )
+            + 1
+        )
 
     def _begin(self, arm: int) -> None:
         self._sums[arm] = (0.0, 0)

@@ -1,9 +1,11 @@
-"""Elimination: every arm still in the running gets a batch, then arms that are clearly worse than another are dropped.
+"""Elimination: every arm still in the running gets a batch, then arms that are clearly worse than
+another are dropped.
 
-Forgetting (CZ23 Algorithm 1) judges by the last batch alone; cumulative (TKMS21 Algorithms 1 and 2) by all batches.
-`paper` compares with the printed radii. `tight` compares Chernoff bounds of the exact error law
-(`tacit.bandits.chernoff`), with failure probability confidence/(c(c+1)) in the c-th comparison, shared among the
-arms: the best arm is ever dropped with probability at most `confidence`.
+Forgetting (CZ23 Algorithm 1) judges by the last batch alone; cumulative (TKMS21 Algorithms 1 and 2)
+by all batches. `paper` compares with the printed radii. `tight` compares Chernoff bounds of the
+exact error law (`tacit.bandits.chernoff`), with failure probability confidence/(c(c+1)) in the c-th
+comparison, shared among the arms: the best arm is ever dropped with probability at most
+`confidence`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,17 @@ RADII = ("tight", "paper")
 
 
 class Elimination(Learner):
-    """What eliminating learners share: rounds, in which every active arm gets a batch of the same size."""
+    """What eliminating learners share: rounds, in which every active arm gets a batch of the same
+    size.
+    """
 
     def __init__(self, arms: int, horizon: int, confidence: Number, radius: str) -> None:
         super().__init__(arms, horizon)
-        probability("confidence", confidence, "it is the probability that the best arm may be dropped, such as 0.1")
+        probability(
+            "confidence",
+            confidence,
+            "it is the probability that the best arm may be dropped, such as 0.1",
+        )
         if radius not in RADII:
             raise TacitError(f"radius is {radius!r}; it must be one of {', '.join(RADII)}")
         self.confidence = confidence
@@ -46,7 +54,9 @@ class Elimination(Learner):
         """The radius that the paper prints, for an arm that is judged by this many users."""
 
     def _level(self) -> float:
-        """Each arm spends an equal part of confidence/(c(c+1)): the best on its upper bound, others on their lower."""
+        """Each arm spends an equal part of confidence/(c(c+1)): the best on its upper bound, others
+        on their lower.
+        """
         return math.log(self.arms * self._checks * (self._checks + 1) / float(self.confidence))
 
     def _due(self) -> bool:
@@ -71,7 +81,9 @@ class Elimination(Learner):
 
     def _plan(self) -> Iterable[tuple[int, int]]:
         if self.radius == "tight" and len(self._active) == 1:
-            return [(self._active[0], self.horizon + 1)]  # nothing is left to learn: play on, open nothing
+            return [
+                (self._active[0], self.horizon + 1)
+            ]  # nothing is left to learn: play on, open nothing
         size = self._size()
         return [(arm, size) for arm in self._active if arm not in self._seen]
 
@@ -122,7 +134,8 @@ class Elimination(Learner):
 
 
 class ForgettingElimination(Elimination):
-    """Successive elimination that forgets: round b sends growth^b users to every active arm and judges by them alone.
+    """Successive elimination that forgets: round b sends growth^b users to every active arm and
+    judges by them alone.
 
     Parameters
     ----------
@@ -135,7 +148,8 @@ class ForgettingElimination(Elimination):
     sigma, h
         The tail of the protocol's noise, for `paper` only: (√2/ε, 1/ε) with Pólya shares.
     per_user
-        Whether sigma is that of one user's noise and grows with √users (the local model), for `paper` only.
+        Whether sigma is that of one user's noise and grows with √users (the local model), for
+        `paper` only.
     start
         The first round; a later one skips batches that are too small for a protocol.
 
@@ -159,7 +173,9 @@ class ForgettingElimination(Elimination):
     ) -> None:
         super().__init__(arms, horizon, confidence, radius)
         if positive("growth", growth) <= 1:
-            raise TacitError(f"growth is {growth}; batches must grow by a factor above 1, such as 2")
+            raise TacitError(
+                f"growth is {growth}; batches must grow by a factor above 1, such as 2"
+            )
         self.growth = growth
         self.sigma = sigma
         self.h = h
@@ -175,24 +191,34 @@ class ForgettingElimination(Elimination):
         self._sums[arm] = (0.0, 0)
 
     def _level(self) -> float:
-        """As in general, but only active arms count: a new batch does not know how the others were dropped."""
-        return math.log(len(self._active) * self._checks * (self._checks + 1) / float(self.confidence))
+        """As in general, but only active arms count: a new batch does not know how the others were
+        dropped.
+        """
+        return math.log(
+            len(self._active) * self._checks * (self._checks + 1) / float(self.confidence)
+        )
 
     def _width(self, users: int) -> float:
         log = math.log(2 * len(self._active) * self.round**2 / float(self.confidence))
         sigma = self.sigma * math.sqrt(users) if self.per_user else self.sigma
-        return math.sqrt((log + math.log(2)) / (2 * users)) + sigma * math.sqrt(log) / users + self.h * log / users
+        return (
+            math.sqrt((log + math.log(2)) / (2 * users))
+            + sigma * math.sqrt(log) / users
+            + self.h * log / users
+        )
 
 
 class CumulativeElimination(Elimination):
-    """Arm elimination that adds batches up: SDP-AE with batches of a fixed size, VB-SDP-AE with batches that double.
+    """Arm elimination that adds batches up: SDP-AE with batches of a fixed size, VB-SDP-AE with
+    batches that double.
 
     Parameters
     ----------
     batch
         Users per arm and round (⌈σ²⌉ for SDP-AE), or None for 2^b in round b (VB-SDP-AE).
     confidence
-        The probability with which the best arm may be dropped, for `tight`; the printed radius fixes its own.
+        The probability with which the best arm may be dropped, for `tight`; the printed radius
+        fixes its own.
     radius
         `tight`, or `paper` for (2√b·σ/N + 1/√N)·√(2 ln T), N users in b rounds.
     sigma
@@ -222,7 +248,9 @@ class CumulativeElimination(Elimination):
         return 2**self.round if self.batch is None else self.batch
 
     def _due(self) -> bool:
-        """`tight` compares only once the rounds are a tenth more than at the last time: fewer chances to fail."""
+        """`tight` compares only once the rounds are a tenth more than at the last time: fewer
+        chances to fail.
+        """
         if self.radius == "paper" or self.batch is None or 10 * self.round >= 11 * self._compared:
             self._compared = self.round
             return True

@@ -1,9 +1,11 @@
-"""Silos that learn together: LinUCB in every silo, private sums of what all silos saw, on a schedule that is fixed beforehand.
+"""Silos that learn together: LinUCB in every silo, private sums of what all silos saw, on a
+schedule that is fixed beforehand.
 
-ZC24 Algorithm 1 (and 8, the lazy form) as two state machines without I/O. A `Silo` acts for one user after another and reports every
-`sync` rounds; a `Coordinator` collects the reports and hands private sums back. What a silo sends comes out of an encoder that it was
-given and depends on its users through nothing else; when it sends depends on nothing but the round. Neither knows a protocol: encoder
-and decoder only need `randomize` and `open`.
+ZC24 Algorithm 1 (and 8, the lazy form) as two state machines without I/O. A `Silo` acts for one
+user after another and reports every `sync` rounds; a `Coordinator` collects the reports and hands
+private sums back. What a silo sends comes out of an encoder that it was given and depends on its
+users through nothing else; when it sends depends on nothing but the round. Neither knows a
+protocol: encoder and decoder only need `randomize` and `open`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from tacit.bandits.statistics import TOLERANCE
 from tacit.checks import TacitError, integer, positive, probability
 
 Floats = npt.NDArray[np.float64]
-FLOOR = 1.0  # least eigenvalue of a repaired matrix: the regularizer of the algorithm without privacy
+FLOOR = (
+    1.0  # least eigenvalue of a repaired matrix: the regularizer of the algorithm without privacy
+)
 
 
 class EncoderLike(Protocol):
@@ -73,25 +77,32 @@ class Settings:
 
     @property
     def steps(self) -> int:
-        """How many synchronisations there are: rounds after the last whole batch are played but never reported."""
+        """How many synchronisations there are: rounds after the last whole batch are played but
+        never reported.
+        """
         return self.horizon // self.sync
 
     def radius(self, round_: int) -> float:
         """β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4)."""
         d, lam = self.dimension, self.regularizer
-        return math.sqrt(2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * round_ / (d * lam))) + math.sqrt(lam)
+        return math.sqrt(
+            2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * round_ / (d * lam))
+        ) + math.sqrt(lam)
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What the coordinator hands to every silo: the private bias, and the private Gram matrix with λI added and repaired."""
+    """What the coordinator hands to every silo: the private bias, and the private Gram matrix with
+    λI added and repaired.
+    """
 
     bias: Floats
     gram: Floats
 
 
 def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floats, bool]:
-    """λI + W with eigenvalues below `floor` raised to it, and whether any was: noise may have made W anything symmetric.
+    """λI + W with eigenvalues below `floor` raised to it, and whether any was: noise may have made
+    W anything symmetric.
 
     >>> repair(np.diag([5.0, -3.0]), 2.0)[1]
     True
@@ -123,20 +134,32 @@ class Silo:
     @property
     def due(self) -> bool:
         """Whether it is time to report: a matter of the round alone."""
-        return self.round % self.settings.sync == 0 and self.round > self._last_report and self._pending is None
+        return (
+            self.round % self.settings.sync == 0
+            and self.round > self._last_report
+            and self._pending is None
+        )
 
     def act(self, contexts: npt.ArrayLike) -> int:
         """Which of the actions, given as rows of features of norm at most 1, the next user gets."""
         if self._pending is not None:
-            raise TacitError("the last action's reward is missing: learn it before the next user comes")
+            raise TacitError(
+                "the last action's reward is missing: learn it before the next user comes"
+            )
         if self.due or self._waiting:
-            raise TacitError(f"round {self.round} ends a batch: report and receive before the next user comes")
+            raise TacitError(
+                f"round {self.round} ends a batch: report and receive before the next user comes"
+            )
         if self.round >= self.settings.horizon:
             raise TacitError(f"the horizon of {self.settings.horizon} rounds is over")
         features = self._checked(np.asarray(contexts, dtype=float))
         self.round += 1
-        widths = np.sqrt(np.maximum(np.einsum("ad,de,ae->a", features, self._inverse, features), 0.0))
-        choice = int(np.argmax(features @ self._estimate + self.settings.radius(self.round) * widths))
+        widths = np.sqrt(
+            np.maximum(np.einsum("ad,de,ae->a", features, self._inverse, features), 0.0)
+        )
+        choice = int(
+            np.argmax(features @ self._estimate + self.settings.radius(self.round) * widths)
+        )
         self._pending = features[choice]
         return choice
 
@@ -147,7 +170,10 @@ class Silo:
         y = float(reward)
         if not 0 <= y <= 1:
             if not self.settings.clip or math.isnan(y):
-                raise TacitError(f"reward is {reward}; it must lie in [0, 1]: rescale it, or set clip to cut and count")
+                raise TacitError(
+                    f"reward is {reward}; it must lie in [0, 1]: rescale it, or set clip to cut "
+                    "and count"
+                )
             self.clipped += 1
             y = min(1.0, max(0.0, y))
         x, self._pending = self._pending, None
@@ -159,12 +185,17 @@ class Silo:
             self._estimate = self._inverse @ (self._base_bias + self._bias)
 
     def report(self) -> Any:
-        """The randomized message of this batch; nothing else about its users ever leaves the silo."""
+        """The randomized message of this batch; nothing else about its users ever leaves the
+        silo.
+        """
         if not self.due:
             raise TacitError(
-                f"round {self.round} is not the end of a batch of {self.settings.sync}: the schedule is fixed, so that it says nothing"
+                f"round {self.round} is not the end of a batch of {self.settings.sync}: the "
+                "schedule is fixed, so that it says nothing"
             )
-        message = self.encoder.randomize(statistics.pack(self._bias, self._gram, scaled=self.settings.scaled))
+        message = self.encoder.randomize(
+            statistics.pack(self._bias, self._gram, scaled=self.settings.scaled)
+        )
         self._last_report, self._waiting = self.round, True
         return message
 
@@ -173,7 +204,10 @@ class Silo:
         if not self._waiting:
             raise TacitError("nothing was reported that these sums could answer: report first")
         if sums.gram.shape != self._gram.shape:
-            raise TacitError(f"the sums have dimension {len(sums.bias)}, this silo {self.settings.dimension}: all silos need one dimension")
+            raise TacitError(
+                f"the sums have dimension {len(sums.bias)}, this silo {self.settings.dimension}: "
+                "all silos need one dimension"
+            )
         self._base, self._base_bias, self._waiting = sums.gram, sums.bias, False
         self._bias, self._gram = np.zeros_like(self._bias), np.zeros_like(self._gram)
         self._inverse = np.asarray(np.linalg.inv(self._base), dtype=float)
@@ -182,13 +216,17 @@ class Silo:
     def _checked(self, features: Floats) -> Floats:
         d = self.settings.dimension
         if features.ndim != 2 or features.shape[1] != d or not len(features):
-            raise TacitError(f"contexts have shape {features.shape}; this silo needs one row of {d} features per action, like all silos")
+            raise TacitError(
+                f"contexts have shape {features.shape}; this silo needs one row of {d} features "
+                "per action, like all silos"
+            )
         norms = np.linalg.norm(features, axis=1)
         outside = ~(norms <= 1 + TOLERANCE)
         if outside.any():
             if not self.settings.clip or not np.all(np.isfinite(norms)):
                 raise TacitError(
-                    f"a feature vector has norm {norms[outside][0]:g}; at most 1 is covered: rescale, or set clip to shrink and count"
+                    f"a feature vector has norm {norms[outside][0]:g}; at most 1 is covered: "
+                    "rescale, or set clip to shrink and count"
                 )
             self.clipped += int(outside.sum())
             return np.asarray(features / np.maximum(norms, 1.0)[:, None], dtype=float)
@@ -227,7 +265,9 @@ class Silo:
 
 
 class Coordinator:
-    """Collects one message per silo and step, opens their private sum when all are there, and makes it usable."""
+    """Collects one message per silo and step, opens their private sum when all are there, and makes
+    it usable.
+    """
 
     def __init__(self, settings: Settings, decoder: DecoderLike) -> None:
         self.settings = settings
@@ -241,7 +281,9 @@ class Coordinator:
         if not 0 <= silo < self.settings.silos:
             raise TacitError(f"silo is {silo}; they are numbered 0 to {self.settings.silos - 1}")
         if silo in self._messages:
-            raise TacitError(f"silo {silo} has already reported in step {self.step + 1}: a message counts once")
+            raise TacitError(
+                f"silo {silo} has already reported in step {self.step + 1}: a message counts once"
+            )
         self._messages[silo] = message
         if len(self._messages) < self.settings.silos:
             return None
@@ -261,8 +303,16 @@ class Coordinator:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers; between steps only, when no message waits."""
         if self._messages:
-            raise TacitError(f"{len(self._messages)} message(s) wait to be opened: messages are not stored, save between steps")
-        return {"settings": asdict(self.settings), "step": self.step, "repairs": self.repairs, "decoder": self.decoder.to_dict()}
+            raise TacitError(
+                f"{len(self._messages)} message(s) wait to be opened: messages are not stored, "
+                "save between steps"
+            )
+        return {
+            "settings": asdict(self.settings),
+            "step": self.step,
+            "repairs": self.repairs,
+            "decoder": self.decoder.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, state: dict[str, Any], decoder: DecoderLike) -> Self:

@@ -1,10 +1,12 @@
-"""Batched private KL-UCB: the arm with the largest index gets the next batch, then only its index changes.
+"""Batched private KL-UCB: the arm with the largest index gets the next batch, then only its index
+changes.
 
-The index is the largest mean that all of an arm's batches together do not refute at level ln t, t the users so far
-(`tacit.bandits.chernoff`). Batch sizes and weights follow a schedule that does not look at rewards, so for every arm,
-every number of its batches and every fixed level L the `chernoff` index lies below the arm's mean with probability at
-most e^{-L}, for every reward in [0, 1]. `variance` trades that proof for a normal approximation of the noise. Neither
-claims a bound on the regret.
+The index is the largest mean that all of an arm's batches together do not refute at level ln t, t
+the users so far (`tacit.bandits.chernoff`). Batch sizes and weights follow a schedule that does not
+look at rewards, so for every arm, every number of its batches and every fixed level L the
+`chernoff` index lies below the arm's mean with probability at most e^{-L}, for every reward in [0,
+1]. `variance` trades that proof for a normal approximation of the noise. Neither claims a bound on
+the regret.
 """
 
 from __future__ import annotations
@@ -28,14 +30,16 @@ class PrivateKLUCB(Learner):
     Parameters
     ----------
     noise_variance
-        The variance v of the noise in a batch's sum, as the protocol promises it (2/ε² for pure privacy). It only
-        sets batch sizes.
+        The variance v of the noise in a batch's sum, as the protocol promises it (2/ε² for pure
+        privacy). It only sets batch sizes.
     index
         `chernoff` (rigorous) or `variance` (tighter in practice, Gaussian in its tails).
     first_batch
-        Users of an arm's first batch; by default 44√v (20√v for `variance`), as far as half of the horizon reaches.
+        Users of an arm's first batch; by default 44√v (20√v for `variance`), as far as half of the
+        horizon reaches.
     growth
-        Factor by which an arm's users grow with each batch, once they outnumber 5v; until then they double.
+        Factor by which an arm's users grow with each batch, once they outnumber 5v; until then they
+        double.
 
     >>> [batch.users for batch in PrivateKLUCB(arms=2, horizon=1000, noise_variance=2.0).propose()]
     [63, 63]
@@ -54,21 +58,32 @@ class PrivateKLUCB(Learner):
     ) -> None:
         super().__init__(arms, horizon)
         if as_fraction("noise_variance", noise_variance) < 0:
-            raise TacitError(f"noise_variance is {noise_variance}; it must be 0 (no privacy noise) or more")
+            raise TacitError(
+                f"noise_variance is {noise_variance}; it must be 0 (no privacy noise) or more"
+            )
         if index not in INDICES:
             raise TacitError(f"index is {index!r}; it must be one of {', '.join(INDICES)}")
         if positive("growth", growth) <= 1:
-            raise TacitError(f"growth is {growth}; an arm's users must grow by a factor above 1, such as 1.4")
+            raise TacitError(
+                f"growth is {growth}; an arm's users must grow by a factor above 1, such as 1.4"
+            )
         self.noise_variance = noise_variance
         self.index = index
-        self.first_batch = None if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        self.first_batch = (
+            None if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        )
         self.growth = growth
         self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
         self._bounds = [NOTHING_KNOWN] * self.arms
 
     def best(self) -> int:
         """The arm that most users tried; of several the one with the largest estimate."""
-        return max(range(self.arms), key=lambda arm: (e.users, e.mean) if (e := self._evidence[arm]).users else (0, -math.inf))
+        return max(
+            range(self.arms),
+            key=lambda arm: (
+                (e.users, e.mean) if (e := self._evidence[arm]).users else (0, -math.inf)
+            ),
+        )
 
     def _plan(self) -> Iterable[tuple[int, int]]:
         new = [arm for arm in range(self.arms) if not self._evidence[arm].users]
@@ -114,6 +129,9 @@ class PrivateKLUCB(Learner):
         self._bounds = [Bound(*entry) for entry in state["bounds"]]
 
 
-FIRST = {"chernoff": 44.0, "variance": 20.0}  # users of a first batch, in standard deviations of its noise
+FIRST = {
+    "chernoff": 44.0,
+    "variance": 20.0,
+}  # users of a first batch, in standard deviations of its noise
 SETTLED = 5.0  # an arm's users stop doubling at this many noise variances
 FORGET = 0.01  # share of an arm's users whose oldest batches are dropped

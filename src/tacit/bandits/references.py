@@ -1,9 +1,10 @@
-"""What private learners are measured against: the textbook learners, on exact sums, in the same harness.
+"""What private learners are measured against: the textbook learners, on exact sums, in the same
+harness.
 
-UCB1 (Auer, Cesa-Bianchi & Fischer 2002), KL-UCB (Garivier & Cappé 2011), Thompson sampling (Agrawal & Goyal 2012),
-successive elimination (Even-Dar, Mannor & Mansour 2006). They treat estimates as exact: fed with noisy ones their
-guarantees are void. With `lazy` > 0 a chosen arm gets max(1, ⌊lazy · pulls⌋) users before the next decision; 0 is
-the textbook version.
+UCB1 (Auer, Cesa-Bianchi & Fischer 2002), KL-UCB (Garivier & Cappé 2011), Thompson sampling (Agrawal
+& Goyal 2012), successive elimination (Even-Dar, Mannor & Mansour 2006). They treat estimates as
+exact: fed with noisy ones their guarantees are void. With `lazy` > 0 a chosen arm gets max(1, ⌊lazy
+· pulls⌋) users before the next decision; 0 is the textbook version.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ DRAWS = 100  # of Thompson sampling, per decision
 def check_lazy(lazy: Number) -> None:
     """Refuses a negative growth."""
     if as_fraction("lazy", lazy) < 0:
-        raise TacitError(f"lazy is {lazy}; it must be 0 (decide after every user) or more, such as 0.01")
+        raise TacitError(
+            f"lazy is {lazy}; it must be 0 (decide after every user) or more, such as 0.01"
+        )
 
 
 class IndexLearner(Learner):
@@ -78,7 +81,10 @@ class UCB1(IndexLearner):
 
     def _choose(self) -> int:
         width = 2 * math.log(self.played)
-        indices = [total / n + math.sqrt(width / n) for total, n in zip(self._sums, self._pulls, strict=True)]
+        indices = [
+            total / n + math.sqrt(width / n)
+            for total, n in zip(self._sums, self._pulls, strict=True)
+        ]
         return indices.index(max(indices))
 
 
@@ -115,10 +121,12 @@ class KLUCB(IndexLearner):
 
 
 class Thompson(IndexLearner):
-    """A draw from Beta(1 + S, 1 + n - S), S the sum of rewards; exact for Bernoulli rewards under a uniform prior.
+    """A draw from Beta(1 + S, 1 + n - S), S the sum of rewards; exact for Bernoulli rewards under a
+    uniform prior.
 
-    With `lazy` > 0 the next lazy · t users are shared out at once, by up to 100 draws from the same posteriors: a batch
-    that grew with its own arm would starve the others. `seed` makes a run repeatable; the generator's state is stored.
+    With `lazy` > 0 the next lazy · t users are shared out at once, by up to 100 draws from the same
+    posteriors: a batch that grew with its own arm would starve the others. `seed` makes a run
+    repeatable; the generator's state is stored.
 
     >>> Thompson(arms=3, horizon=100, seed=7).propose()[0]
     Batch(number=0, arm=0, users=1, opened=True)
@@ -146,7 +154,11 @@ class Thompson(IndexLearner):
         draws = min(block, DRAWS)
         wins = np.bincount(self._winners(draws), minlength=self.arms).tolist()
         ends = [won * block // draws for won in accumulate(wins)]
-        return [(arm, end - start) for arm, (start, end) in enumerate(pairwise([0, *ends])) if end > start]
+        return [
+            (arm, end - start)
+            for arm, (start, end) in enumerate(pairwise([0, *ends]))
+            if end > start
+        ]
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"generator": dict(self._generator.bit_generator.state)}
@@ -157,13 +169,16 @@ class Thompson(IndexLearner):
 
 
 class SuccessiveElimination(Elimination):
-    """Every active arm in turn; drops an arm whose mean is two radii √(ln(4Kn²/p) / 2n) below the best.
+    """Every active arm in turn; drops an arm whose mean is two radii √(ln(4Kn²/p) / 2n) below the
+    best.
 
     >>> [batch.users for batch in SuccessiveElimination(arms=3, horizon=100).propose()]
     [1, 1, 1]
     """
 
-    def __init__(self, arms: int, horizon: int, confidence: Number = 0.1, lazy: Number = 0.01) -> None:
+    def __init__(
+        self, arms: int, horizon: int, confidence: Number = 0.1, lazy: Number = 0.01
+    ) -> None:
         super().__init__(arms, horizon, confidence, "paper")
         check_lazy(lazy)
         self.lazy = lazy

@@ -1,8 +1,10 @@
-"""What a silo learns from one user, as one vector: the bias xy and the Gram matrix xxᵀ, entries on and above the diagonal.
+"""What a silo learns from one user, as one vector: the bias xy and the Gram matrix xxᵀ, entries on
+and above the diagonal.
 
-By default off-diagonal entries are scaled by √2, so that the vector's norm is the matrix's Frobenius norm. Noise of one variance in
-every entry is then a matrix whose law does not change under rotation, with off-diagonal entries of half the variance of the diagonal
-ones. The joint sensitivity is the same √4.5 with or without the scaling, so the smaller noise is free.
+By default off-diagonal entries are scaled by √2, so that the vector's norm is the matrix's
+Frobenius norm. Noise of one variance in every entry is then a matrix whose law does not change
+under rotation, with off-diagonal entries of half the variance of the diagonal ones. The joint
+sensitivity is the same √4.5 with or without the scaling, so the smaller noise is free.
 """
 
 from __future__ import annotations
@@ -30,16 +32,21 @@ def size(dimension: int) -> int:
 
 
 def joint_sensitivity(dimension: int) -> float:
-    """The most that replacing one user's (x, y) moves the vector in l2 norm, for ‖x‖ <= 1 and 0 <= y <= 1 (CORRECTIONS 8).
+    """The most that replacing one user's (x, y) moves the vector in l2 norm, for ‖x‖ <= 1 and 0 <=
+    y <= 1 (CORRECTIONS 8).
 
-    The square is convex in y and y', so the worst are at 0 or 1; at y = y' = 1 it is ‖x - x'‖² + ‖xxᵀ - x'x'ᵀ‖² <= 4 - 2c - 2c²
-    with c = ⟨x, x'⟩, at most 4.5, reached at c = -1/2. In one dimension c is ±‖x‖‖x'‖ and the worst is 4, at x = -x'. Without
-    the scaling the same is reached where xxᵀ - x'x'ᵀ is diagonal.
+    The square is convex in y and y', so the worst are at 0 or 1; at y = y' = 1 it is ‖x - x'‖² +
+    ‖xxᵀ - x'x'ᵀ‖² <= 4 - 2c - 2c² with c = ⟨x, x'⟩, at most 4.5, reached at c = -1/2. In one
+    dimension c is ±‖x‖‖x'‖ and the worst is 4, at x = -x'. Without the scaling the same is reached
+    where xxᵀ - x'x'ᵀ is diagonal.
 
     >>> round(joint_sensitivity(10) ** 2, 6), round(joint_sensitivity(1) ** 2, 6)
     (4.5, 4.0)
     """
-    return math.sqrt(4.5 if integer("dimension", dimension, at_least=1) > 1 else 4.0) * (1 + TOLERANCE) ** 2
+    return (
+        math.sqrt(4.5 if integer("dimension", dimension, at_least=1) > 1 else 4.0)
+        * (1 + TOLERANCE) ** 2
+    )
 
 
 def pack(bias: Floats, gram: Floats, *, scaled: bool = True) -> Floats:
@@ -52,7 +59,8 @@ def unpack(vector: Floats, dimension: int, *, scaled: bool = True) -> tuple[Floa
     """The bias and the symmetric matrix of a vector."""
     if vector.shape[-1] != size(dimension):
         raise TacitError(
-            f"{vector.shape[-1]} numbers arrived; dimension {dimension} needs {size(dimension)}: do all silos have one dimension?"
+            f"{vector.shape[-1]} numbers arrived; dimension {dimension} needs {size(dimension)}: "
+            "do all silos have one dimension?"
         )
     rows, columns, weights = _entries(dimension, scaled)
     gram = np.zeros((*vector.shape[:-1], dimension, dimension))
@@ -62,16 +70,20 @@ def unpack(vector: Floats, dimension: int, *, scaled: bool = True) -> tuple[Floa
     return vector[..., :dimension], gram
 
 
-def _entries(dimension: int, scaled: bool) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats]:
+def _entries(
+    dimension: int, scaled: bool
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats]:
     rows, columns = np.triu_indices(dimension)
     return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2) if scaled else 1.0)
 
 
 @lru_cache(maxsize=64)
 def spectral_quantile(dimension: int, level: float, *, scaled: bool = True) -> float:
-    """The `level` quantile of the largest eigenvalue of a noise matrix with unit variance in every number of the vector.
+    """The `level` quantile of the largest eigenvalue of a noise matrix with unit variance in every
+    number of the vector.
 
-    By simulation with a fixed seed: of the order of √(2d) (2√d without scaling) plus a little. It sets a regularizer, not a guarantee.
+    By simulation with a fixed seed: of the order of √(2d) (2√d without scaling) plus a little. It
+    sets a regularizer, not a guarantee.
 
     >>> 5.0 < spectral_quantile(10, 0.99) < 5.6
     True

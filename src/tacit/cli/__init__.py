@@ -1,7 +1,7 @@
 """The command line: `tacit`.
 
-Every command that prints a result prints it as a table for people, or with `--json` as one JSON object for programs. Errors are one line on
-standard error and exit code 2; nothing is half done.
+Every command that prints a result prints it as a table for people, or with `--json` as one JSON
+object for programs. Errors are one line on standard error and exit code 2; nothing is half done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tacit.checks import TacitError
 from tacit.cli import accounting, experiments, simulating
 
 app = typer.Typer(
-    help="Learn which option works best from people whose answers you never see: bandits under distributed differential privacy.",
+    help="Learn which option works best from people whose answers you never see: bandits under "
+    "distributed differential privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -42,16 +43,23 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Entry point: what cannot be done as asked becomes one line on standard error and exit code 2."""
+    """Entry point: what cannot be done as asked becomes one line on standard error and exit
+    code 2.
+    """
     try:
         code = app(standalone_mode=False)
     except TacitError as error:
         _fail(str(error))
     except (ArithmeticError, MemoryError) as error:
         reason = str(error) or type(error).__name__
-        _fail(f"a number is too large or too small to compute with ({reason}): use values nearer to 1, or scale the query")
+        _fail(
+            f"a number is too large or too small to compute with ({reason}): use values nearer to "
+            "1, or scale the query"
+        )
     except Exception as error:
-        if not hasattr(error, "format_message"):  # the command line's own errors have it: an unknown option, a word for a number
+        if not hasattr(
+            error, "format_message"
+        ):  # the command line's own errors have it: an unknown option, a word for a number
             raise
         if len(sys.argv) < 2:
             print(error.format_message())
@@ -74,6 +82,11 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
 ) -> None:
     del version

@@ -39,23 +39,40 @@ class NormChoice(StrEnum):
 
 
 NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
-SensitivityOption = Annotated[float, typer.Option(help="The most that one person can move the sum (an integer for integer noise).")]
+SensitivityOption = Annotated[
+    float,
+    typer.Option(help="The most that one person can move the sum (an integer for integer noise)."),
+]
 EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")]
-DeltaOption = Annotated[float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")]
+DeltaOption = Annotated[
+    float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")
+]
 
 
 def calibrate(
     noise: NoiseOption,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the target.")],
     sensitivity: SensitivityOption = 1,
-    delta: Annotated[float, typer.Option(help="Delta of the target; 0 for a pure guarantee.")] = 0.0,
-    users: Annotated[float | None, typer.Option(help="How many people add the noise together; shares are worked out.")] = None,
-    bits: Annotated[int | None, typer.Option(help="Binomial: noise bits per user; the least bias is found.")] = None,
-    bias: Annotated[float | None, typer.Option(help="Binomial: bias of a noise bit; the least number is found.")] = None,
+    delta: Annotated[
+        float, typer.Option(help="Delta of the target; 0 for a pure guarantee.")
+    ] = 0.0,
+    users: Annotated[
+        float | None,
+        typer.Option(help="How many people add the noise together; shares are worked out."),
+    ] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="Binomial: noise bits per user; the least bias is found.")
+    ] = None,
+    bias: Annotated[
+        float | None, typer.Option(help="Binomial: bias of a noise bit; the least number is found.")
+    ] = None,
     dimension: Annotated[int, typer.Option(help="Number of coordinates of the sum.")] = 1,
-    norm: Annotated[NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")] = NormChoice.linf,
+    norm: Annotated[
+        NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")
+    ] = NormChoice.linf,
     method: Annotated[
-        SettingChoice, typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee.")
+        SettingChoice,
+        typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee."),
     ] = SettingChoice.tight,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +108,10 @@ def calibrate(
         "derivation": result.derivation,
     }
     if result.users is not None:
-        record |= {"users": result.users, "share_variance": float(result.share.variance) if result.share else None}
+        record |= {
+            "users": result.users,
+            "share_variance": float(result.share.variance) if result.share else None,
+        }
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
     show(record, f"least {result.kind} noise ({result.method})", as_json)
@@ -103,11 +123,18 @@ def privacy(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     scale: Annotated[float | None, typer.Option(help="Scale of discrete Laplace noise.")] = None,
-    variance: Annotated[float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Standard deviation of discrete or continuous Gaussian noise.")] = None,
+    variance: Annotated[
+        float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
+    ] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of discrete or continuous Gaussian noise."),
+    ] = None,
     trials: Annotated[float | None, typer.Option(help="Number of binomial noise bits.")] = None,
     bias: Annotated[float, typer.Option(help="Bias of a binomial noise bit.")] = 0.5,
-    arriving: Annotated[float, typer.Option(help="Fraction of the noise shares that arrive.")] = 1.0,
+    arriving: Annotated[
+        float, typer.Option(help="Fraction of the noise shares that arrive.")
+    ] = 1.0,
     batches: Annotated[int, typer.Option(help="Number of batches that the same person is in.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -118,13 +145,19 @@ def privacy(
     from tacit.privacy import ComposedLoss, GaussianLoss, PrivacyLoss, dropout_loss, privacy_loss
 
     if (epsilon is None) == (delta is None):
-        raise TacitError("give either --delta (to learn epsilon) or --epsilon (to learn delta), not both and not neither")
+        raise TacitError(
+            "give either --delta (to learn epsilon) or --epsilon (to learn delta), not both and "
+            "not neither"
+        )
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
     if noise is Noise.gaussian:
         width = _one_of({"sigma": sigma, "variance": variance}, noise)
         std = width["sigma"] if "sigma" in width else math.sqrt(_positive(width, "variance"))
         if arriving != 1 or batches != 1:
-            raise TacitError("--arriving and --batches are for noise on devices: use discrete-gaussian or skellam")
+            raise TacitError(
+                "--arriving and --batches are for noise on devices: use discrete-gaussian or "
+                "skellam"
+            )
         law_variance, loss = std * std, GaussianLoss(std, sensitivity)
         parameters: dict[str, Any] = {"sigma": std}
     else:
@@ -156,8 +189,12 @@ def privacy(
 def returning(
     epsilon: Annotated[float, typer.Option(help="Epsilon of one batch.")],
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
-    batches: Annotated[int, typer.Option(help="Number of batches that the same person is in, at most.")],
-    batch_delta: Annotated[float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")] = 0.0,
+    batches: Annotated[
+        int, typer.Option(help="Number of batches that the same person is in, at most.")
+    ],
+    batch_delta: Annotated[
+        float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")
+    ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """What a person has who is in several batches, by each way of accounting.
@@ -167,7 +204,11 @@ def returning(
     from tacit.privacy import returning_user
 
     result = returning_user(_target(epsilon, batch_delta), batches, delta)
-    show({**asdict(result), "best": result.best}, f"{batches} batches of epsilon {epsilon:g}", as_json)
+    show(
+        {**asdict(result), "best": result.best},
+        f"{batches} batches of epsilon {epsilon:g}",
+        as_json,
+    )
 
 
 def amplify(
@@ -197,7 +238,11 @@ def amplify(
         else None
     )
     record["randomized_response_inputs"] = (
-        "worst of all inputs" if people <= 512 else "nobody else holds a one" if people <= 100_000 else None
+        "worst of all inputs"
+        if people <= 512
+        else "nobody else holds a one"
+        if people <= 100_000
+        else None
     )
     show(record, "amplification by shuffling (clones bound)", as_json)
 
@@ -206,11 +251,18 @@ def audit(
     noise: NoiseOption,
     epsilon: Annotated[float, typer.Option(help="Epsilon that is claimed.")],
     sensitivity: SensitivityOption = 1,
-    delta: Annotated[float, typer.Option(help="Delta that is claimed; 0 for a pure guarantee.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option(help="Delta that is claimed; 0 for a pure guarantee.")
+    ] = 0.0,
     noise_factor: Annotated[
-        float, typer.Option(help="Multiply the calibrated noise by this; 0.5 shows that halved noise is caught.")
+        float,
+        typer.Option(
+            help="Multiply the calibrated noise by this; 0.5 shows that halved noise is caught."
+        ),
     ] = 1.0,
-    samples: Annotated[float, typer.Option(help="Samples for each of two neighbouring inputs.")] = 200_000,
+    samples: Annotated[
+        float, typer.Option(help="Samples for each of two neighbouring inputs.")
+    ] = 200_000,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -228,8 +280,20 @@ def audit(
     generator_seed = integer("seed", seed, at_least=0)
     law = _scaled(find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law, factor)
     rng = np.random.default_rng(generator_seed)
-    result = attack(lambda x, count: x + law.sample(rng, count), 0, sensitivity, _count("samples", samples), delta=delta)
-    record = {**asdict(result), "claimed": epsilon, "refuted": result.refutes(epsilon), "std": law.std, "seed": seed}
+    result = attack(
+        lambda x, count: x + law.sample(rng, count),
+        0,
+        sensitivity,
+        _count("samples", samples),
+        delta=delta,
+    )
+    record = {
+        **asdict(result),
+        "claimed": epsilon,
+        "refuted": result.refutes(epsilon),
+        "std": law.std,
+        "seed": seed,
+    }
     show(record, "audit", as_json)
 
 
@@ -254,7 +318,14 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
     return PureDP(epsilon) if delta == 0 else ApproximateDP(epsilon, delta)
 
 
-def _law(noise: Noise, scale: float | None, variance: float | None, sigma: float | None, trials: float | None, bias: float) -> NoiseLaw:
+def _law(
+    noise: Noise,
+    scale: float | None,
+    variance: float | None,
+    sigma: float | None,
+    trials: float | None,
+    bias: float,
+) -> NoiseLaw:
     from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 
     if noise is Noise.discrete_laplace:
@@ -263,7 +334,9 @@ def _law(noise: Noise, scale: float | None, variance: float | None, sigma: float
         return Skellam(_one_of({"variance": variance}, noise)["variance"])
     if noise is Noise.discrete_gaussian:
         given = _one_of({"sigma": sigma, "variance": variance}, noise)
-        return DiscreteGaussian(given["sigma"] if "sigma" in given else math.sqrt(_positive(given, "variance")))
+        return DiscreteGaussian(
+            given["sigma"] if "sigma" in given else math.sqrt(_positive(given, "variance"))
+        )
     return Binomial(_count("trials", _one_of({"trials": trials}, noise)["trials"]), bias)
 
 
@@ -311,7 +384,9 @@ def _scaled(law: Any, factor: float) -> Any:
 def _parameters(law: Any) -> dict[str, Any]:
     """A law's own parameters, as plain numbers."""
     names = {"scale": "scale", "sigma": "sigma", "n": "trials", "p": "probability"}
-    return {shown: _plain(getattr(law, name)) for name, shown in names.items() if hasattr(law, name)}
+    return {
+        shown: _plain(getattr(law, name)) for name, shown in names.items() if hasattr(law, name)
+    }
 
 
 def _plain(value: Any) -> int | float:

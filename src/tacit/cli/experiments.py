@@ -18,7 +18,9 @@ from tacit.cli.printing import print_json, table
 
 def plan(
     options: Annotated[int, typer.Option(help="Number of options to choose among.")],
-    gap: Annotated[float, typer.Option(help="How much better the best option is, in success probability.")],
+    gap: Annotated[
+        float, typer.Option(help="How much better the best option is, in success probability.")
+    ],
     horizon: Annotated[float, typer.Option(help="Number of users.")],
     epsilon: Epsilon = 1.0,
     delta: Delta = None,
@@ -32,13 +34,38 @@ def plan(
     """
     from tacit.papers.planning import plan as make
 
-    result = make(options, integer("horizon", horizon, at_least=1), gap, epsilon, delta, runs=runs, seed=seed)
+    result = make(
+        options, integer("horizon", horizon, at_least=1), gap, epsilon, delta, runs=runs, seed=seed
+    )
     if as_json:
-        print_json({"costs": [asdict(cost) for cost in result.costs], "recommendation": result.recommendation})
+        print_json(
+            {
+                "costs": [asdict(cost) for cost in result.costs],
+                "recommendation": result.recommendation,
+            }
+        )
         return
-    headings = ["trust", "regret", "± s.e.", "lost share", "users to settle", "batches", "bits per user", "guarantee"]
+    headings = [
+        "trust",
+        "regret",
+        "± s.e.",
+        "lost share",
+        "users to settle",
+        "batches",
+        "bits per user",
+        "guarantee",
+    ]
     rows = [
-        [c.trust, c.regret, c.regret_sem, c.lost_share, c.users_to_settle, c.batches, c.bits_per_user, c.guarantee.split(":")[0]]
+        [
+            c.trust,
+            c.regret,
+            c.regret_sem,
+            c.lost_share,
+            c.users_to_settle,
+            c.batches,
+            c.bits_per_user,
+            c.guarantee.split(":")[0],
+        ]
         for c in result.costs
     ]
     table(f"{options} options, gap {gap:g}, {int(horizon):,} users", headings, rows)
@@ -46,11 +73,23 @@ def plan(
 
 
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="cz23-fig1 ... cz23-fig5, tkms21, lzj22-fig2, zc24-fig2, zc24-fig3.")],
-    out: Annotated[Path, typer.Option(help="Directory for the picture and the tables.")] = Path("figures"),
-    runs: Annotated[int | None, typer.Option(help="Number of runs; the papers' own number by default.")] = None,
-    axis: Annotated[AxisChoice, typer.Option(help="CZ23: the paper's epsilon, or the same (epsilon, delta) for all.")] = AxisChoice.paper,
-    data: Annotated[Path | None, typer.Option(help="MSLR-WEB10K fold file, for the figures that need it.")] = None,
+    figure: Annotated[
+        str,
+        typer.Argument(help="cz23-fig1 ... cz23-fig5, tkms21, lzj22-fig2, zc24-fig2, zc24-fig3."),
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for the picture and the tables.")] = Path(
+        "figures"
+    ),
+    runs: Annotated[
+        int | None, typer.Option(help="Number of runs; the papers' own number by default.")
+    ] = None,
+    axis: Annotated[
+        AxisChoice,
+        typer.Option(help="CZ23: the paper's epsilon, or the same (epsilon, delta) for all."),
+    ] = AxisChoice.paper,
+    data: Annotated[
+        Path | None, typer.Option(help="MSLR-WEB10K fold file, for the figures that need it.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw a figure of a paper from scratch: a picture and its data.
@@ -62,7 +101,9 @@ def reproduce(
 
     count = None if runs is None else integer("runs", runs, at_least=1)
     if figure in FIGURES:
-        written = draw_arms(figure, out, Options(count or 20, axis.value, data, progress=interactive()))
+        written = draw_arms(
+            figure, out, Options(count or 20, axis.value, data, progress=interactive())
+        )
     elif figure == "lzj22-fig2":
         from tacit.papers.lzj22 import figure2
 
@@ -73,7 +114,10 @@ def reproduce(
         draw = zc24.figure2 if figure == "zc24-fig2" else zc24.figure3
         written = draw(out, runs=count or 25, data=data, progress=interactive())
     else:
-        raise TacitError(f"figure is {figure!r}; known are {', '.join(FIGURES)}, lzj22-fig2, zc24-fig2, zc24-fig3")
+        raise TacitError(
+            f"figure is {figure!r}; known are {', '.join(FIGURES)}, lzj22-fig2, zc24-fig2, "
+            "zc24-fig3"
+        )
     if as_json:
         print_json({"figure": figure, "files": [str(path) for path in written]})
         return
@@ -92,14 +136,20 @@ def algorithms(as_json: Json = False) -> None:
     if as_json:
         print_json({"algorithms": entries})
         return
-    table("algorithms", ["name", "family", "paper", "who is trusted", "what is promised"], [list(entry.values()) for entry in entries])
+    table(
+        "algorithms",
+        ["name", "family", "paper", "who is trusted", "what is promised"],
+        [list(entry.values()) for entry in entries],
+    )
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
     as_json: Json = False,
 ) -> None:
-    """What the trust models cost at the same promise, in noise and in regret: two tables, two pictures."""
+    """What the trust models cost at the same promise, in noise and in regret: two tables, two
+    pictures.
+    """
     from tacit import demo as demonstration
 
     rows = demonstration.noise_table()
@@ -114,11 +164,23 @@ def demo(
         return
     sizes = demonstration.SIZES
     names = dict.fromkeys(str(row["trust"]) for row in rows)
-    body: list[list[Any]] = [[name, *(row["std"] for row in rows if row["trust"] == name)] for name in names]
-    body.append(["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])])
-    table("standard deviation of the noise in the mean, by people in the batch", ["trust model", *(f"{n:,}" for n in sizes)], body)
+    body: list[list[Any]] = [
+        [name, *(row["std"] for row in rows if row["trust"] == name)] for name in names
+    ]
+    body.append(
+        ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
+    )
+    table(
+        "standard deviation of the noise in the mean, by people in the batch",
+        ["trust model", *(f"{n:,}" for n in sizes)],
+        body,
+    )
     ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
-    lost = [[label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.guarantee.split(":")[0]] for label, r in ordered]
-    title = f"regret on one problem, {demonstration.HORIZON:,} users, {demonstration.RUNS} runs: what is lost while learning"
+    lost = [
+        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.guarantee.split(":")[0]]
+        for label, r in ordered
+    ]
+    size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"
+    title = f"regret on one problem, {size}: what is lost while learning"
     table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
     print(f"pictures: {noise} {regret}")

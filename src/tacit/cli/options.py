@@ -51,17 +51,36 @@ class AxisChoice(StrEnum):
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the guarantee.")]
 Delta = Annotated[float | None, typer.Option(help="Delta of the guarantee; none for a pure one.")]
 Arms = Annotated[int, typer.Option(help="Number of arms of a random instance.")]
-Instance = Annotated[str, typer.Option(help="Random instance: easy (means in [0.25, 0.75]) or hard ([0.45, 0.55]).")]
-Means = Annotated[str | None, typer.Option(help="Means of the arms, comma-separated, instead of a random instance.")]
+Instance = Annotated[
+    str, typer.Option(help="Random instance: easy (means in [0.25, 0.75]) or hard ([0.45, 0.55]).")
+]
+Means = Annotated[
+    str | None,
+    typer.Option(help="Means of the arms, comma-separated, instead of a random instance."),
+]
 Rewards = Annotated[RewardChoice, typer.Option(help="Law of the rewards.")]
 Horizon = Annotated[float, typer.Option(help="Number of users.")]
 Growth = Annotated[float, typer.Option(help="Growth of batches in successive elimination.")]
 Runs = Annotated[int, typer.Option(help="Number of runs.")]
 Seed = Annotated[int, typer.Option(help="First seed; run r has seed + r.")]
-SettingOption = Annotated[SettingChoice, typer.Option(help="tight: exact calibration and radii; paper: printed constants.")]
+SettingOption = Annotated[
+    SettingChoice,
+    typer.Option(help="tight: exact calibration and radii; paper: printed constants."),
+]
 TrustOption = Annotated[TrustChoice, typer.Option(help="private-klucb: who is trusted.")]
-IndexOption = Annotated[IndexChoice, typer.Option(help="private-klucb: rigorous bound, or a tighter one that is Gaussian in its tails.")]
-Dropout = Annotated[float, typer.Option(help="Fraction of users who may drop out of a batch; shares are set so that the guarantee holds.")]
+IndexOption = Annotated[
+    IndexChoice,
+    typer.Option(
+        help="private-klucb: rigorous bound, or a tighter one that is Gaussian in its tails."
+    ),
+]
+Dropout = Annotated[
+    float,
+    typer.Option(
+        help="Fraction of users who may drop out of a batch; shares are made so that the "
+        "guarantee holds."
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Directory for a tidy CSV of every run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 

@@ -12,7 +12,11 @@ def show(record: dict[str, Any], title: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    table(title, None, [[key.replace("_", " "), value] for key, value in record.items() if value is not None])
+    table(
+        title,
+        None,
+        [[key.replace("_", " "), value] for key, value in record.items() if value is not None],
+    )
 
 
 def print_json(record: dict[str, Any]) -> None:
@@ -41,7 +45,9 @@ def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None
         console.width = max(console.width, 140)
     drawn = Table(show_header=headings is not None, box=box.SIMPLE)
     for index, heading in enumerate(headings or ["", ""]):
-        numbers = headings is not None and all(isinstance(row[index], (int, float)) or row[index] is None for row in rows)
+        numbers = headings is not None and all(
+            isinstance(row[index], (int, float)) or row[index] is None for row in rows
+        )
         drawn.add_column(heading, justify="right" if numbers else "left")
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))

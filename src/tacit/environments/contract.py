@@ -1,7 +1,8 @@
 """The contract of an environment: where rewards in [0, 1] come from.
 
-An environment can hand out the rewards of single users, or at once how many of a batch's users hold each level of the codec. Both have the
-same law; the second costs as much as there are levels, however many users there are.
+An environment can hand out the rewards of single users, or at once how many of a batch's users hold
+each level of the codec. Both have the same law; the second costs as much as there are levels,
+however many users there are.
 """
 
 from __future__ import annotations
@@ -47,15 +48,19 @@ class Environment(ABC):
 
     @abstractmethod
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """How many of `users` fresh users hold each level 0..precision, after rounding at random."""
+        """How many of `users` fresh users hold each level 0..precision, after rounding at
+        random.
+        """
 
 
 class ContinuousEnvironment(Environment):
-    """Rewards with a distribution function; level probabilities are second differences of its integral.
+    """Rewards with a distribution function; level probabilities are second differences of its
+    integral.
 
-    Rounding at random sends a reward x to level j with probability max(0, 1 - |gx - j|). With H(c) = E[(c - X)⁺], the integral of the
-    distribution function, that makes P[level j] = g (H((j+1)/g) - 2 H(j/g) + H((j-1)/g)). The same holds for E[(X - c)⁺], which differs
-    by a linear function; below the mean the first is the smaller and keeps more digits, above it the second.
+    Rounding at random sends a reward x to level j with probability max(0, 1 - |gx - j|). With H(c)
+    = E[(c - X)⁺], the integral of the distribution function, that makes P[level j] = g (H((j+1)/g)
+    - 2 H(j/g) + H((j-1)/g)). The same holds for E[(X - c)⁺], which differs by a linear function;
+    below the mean the first is the smaller and keeps more digits, above it the second.
     """
 
     @abstractmethod
@@ -73,11 +78,18 @@ class ContinuousEnvironment(Environment):
         return Levels(values, rng.multinomial(users, probabilities))
 
 
-def level_table(environment: ContinuousEnvironment, arm: int, precision: int) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Levels and their probabilities, the likeliest last: a multinomial draw divides by what is left, which must not be rounding error."""
+def level_table(
+    environment: ContinuousEnvironment, arm: int, precision: int
+) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Levels and their probabilities, the likeliest last: a multinomial draw divides by what is
+    left, which must not be rounding error.
+    """
     grid = np.arange(precision + 1) / precision
     below, above = environment.shortfall(arm, grid), environment.excess(arm, grid)
-    start, end = np.concatenate([[0.0], below]), np.concatenate([above, [0.0]])  # one level outside nothing is short, nothing in excess
+    start, end = (
+        np.concatenate([[0.0], below]),
+        np.concatenate([above, [0.0]]),
+    )  # one level outside nothing is short, nothing in excess
     left, right = np.diff(start, n=2), np.diff(end, n=2)  # of levels 0..g-1, and of levels 1..g
     inner = np.where(grid[1:-1] < 1 - below[-1], left[1:], right[:-1])
     probabilities = precision * np.concatenate([left[:1], inner, right[-1:]]).clip(min=0.0)
@@ -93,9 +105,13 @@ def check_means(means: npt.ArrayLike) -> Floats:
     """Means as an array, refused outside [0, 1]."""
     array = np.asarray(means, dtype=float)
     if array.ndim != 1 or len(array) < 2:
-        raise TacitError(f"got {array.size} mean(s); a bandit needs a list of two or more, such as 0.31,0.47")
+        raise TacitError(
+            f"got {array.size} mean(s); a bandit needs a list of two or more, such as 0.31,0.47"
+        )
     if not (np.all(array >= 0) and np.all(array <= 1)):
-        raise TacitError(f"means are {array.tolist()}; rewards lie in [0, 1], so means must too: rescale them")
+        raise TacitError(
+            f"means are {array.tolist()}; rewards lie in [0, 1], so means must too: rescale them"
+        )
     return array
 
 
@@ -103,14 +119,18 @@ INSTANCES = {"easy": (0.25, 0.75), "hard": (0.45, 0.55)}
 
 
 def instance_means(name: str, arms: int, seed: int) -> Floats:
-    """Means of a named random instance: uniform in [0.25, 0.75] (easy) or [0.45, 0.55] (hard), CZ23 Section 7.
+    """Means of a named random instance: uniform in [0.25, 0.75] (easy) or [0.45, 0.55] (hard), CZ23
+    Section 7.
 
-    The legacy generator is used because the authors used it: seed r gives the r-th of their instances.
+    The legacy generator is used because the authors used it: seed r gives the r-th of their
+    instances.
 
     >>> instance_means("easy", 3, seed=0).round(3)
     array([0.524, 0.608, 0.551])
     """
     if name not in INSTANCES:
-        raise TacitError(f"instance is {name!r}; it must be easy or hard, or give the means themselves")
+        raise TacitError(
+            f"instance is {name!r}; it must be easy or hard, or give the means themselves"
+        )
     low, high = INSTANCES[name]
     return low + (high - low) * np.random.RandomState(seed).random_sample(arms)

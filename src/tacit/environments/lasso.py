@@ -1,4 +1,6 @@
-"""Lasso by coordinate descent: least squares with an l1 penalty, on a Gram matrix, for a few hundred features."""
+"""Lasso by coordinate descent: least squares with an l1 penalty, on a Gram matrix, for a few
+hundred features.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from tacit.checks import as_fraction
 Floats = npt.NDArray[np.float64]
 
 
-def lasso(features: Floats, labels: Floats, penalty: float, *, sweeps: int = 1000, tolerance: float = 1e-10) -> Floats:
+def lasso(
+    features: Floats,
+    labels: Floats,
+    penalty: float,
+    *,
+    sweeps: int = 1000,
+    tolerance: float = 1e-10,
+) -> Floats:
     """The w that minimises ‖features · w - labels‖² / 2n + penalty · ‖w‖₁, without intercept.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])

@@ -1,9 +1,12 @@
-"""Linear rewards: a population of clients who each have their own parameter, and people who share one.
+"""Linear rewards: a population of clients who each have their own parameter, and people who share
+one.
 
-`Population` (LZJ22 Section 2): client u has θ_u = θ* + ξ_u and sees ⟨θ_u, x⟩ + η in every round. ξ_u has a fair sign times `client_std` in
-every coordinate, the extreme σ-sub-Gaussian vector of covariance σ²I; η is a fair sign times `reward_std`. Both are bounded, so that
-rewards stay within the bound without clipping, and both have sums that are binomial: the sum over any number of clients is drawn at once,
-with exactly the law of adding them up. `SharedParameter` (LZJ22 Appendix C): everyone has θ*, rewards are ±B with mean ⟨θ*, x⟩.
+`Population` (LZJ22 Section 2): client u has θ_u = θ* + ξ_u and sees ⟨θ_u, x⟩ + η in every round.
+ξ_u has a fair sign times `client_std` in every coordinate, the extreme σ-sub-Gaussian vector of
+covariance σ²I; η is a fair sign times `reward_std`. Both are bounded, so that rewards stay within
+the bound without clipping, and both have sums that are binomial: the sum over any number of clients
+is drawn at once, with exactly the law of adding them up. `SharedParameter` (LZJ22 Appendix C):
+everyone has θ*, rewards are ±B with mean ⟨θ*, x⟩.
 """
 
 from __future__ import annotations
@@ -29,18 +32,25 @@ def check_actions(actions: npt.ArrayLike) -> Floats:
     """Actions as a table, one per row: finite, distinct, within the unit ball."""
     table = np.array(actions, dtype=float)
     if table.ndim != 2 or len(table) < 2 or table.shape[1] < 1 or not np.isfinite(table).all():
-        raise TacitError(f"actions have shape {table.shape}; give a table of finite numbers with two or more rows, one action per row")
+        raise TacitError(
+            f"actions have shape {table.shape}; give a table of finite numbers with two or more "
+            "rows, one action per row"
+        )
     lengths = np.linalg.norm(table, axis=1)
     far = int(lengths.argmax())
     if lengths[far] > 1 + 1e-9:
         raise TacitError(
-            f"action {far} has length {lengths[far]:.4g}; actions lie in the unit ball: divide all of them by {lengths[far]:.4g}"
+            f"action {far} has length {lengths[far]:.4g}; actions lie in the unit ball: divide all "
+            f"of them by {lengths[far]:.4g}"
         )
     order = np.lexsort(table.T)
     same = np.flatnonzero((np.diff(table[order], axis=0) == 0).all(axis=1))
     if len(same):
         first, second = sorted((int(order[same[0]]), int(order[same[0] + 1])))
-        raise TacitError(f"actions {first} and {second} are the same; each action is listed once: leave one of them out")
+        raise TacitError(
+            f"actions {first} and {second} are the same; each action is listed once: leave one of "
+            "them out"
+        )
     return table
 
 
@@ -48,16 +58,19 @@ def check_schedule(clients: int, population: int | None) -> None:
     """Refuses to sample more clients than there are."""
     if population is not None and clients > population:
         raise TacitError(
-            f"the phases sample {clients:,} different clients, but the population has {population:,}: use a smaller alpha, a shorter "
+            f"the phases sample {clients:,} different clients, but the population has "
+            f"{population:,}: use a smaller alpha, a shorter "
             "horizon, or a larger population"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Clients with their own parameters around θ*, of whom fresh ones are sampled in every phase; `size` of them, or no limit.
+    """Clients with their own parameters around θ*, of whom fresh ones are sampled in every phase;
+    `size` of them, or no limit.
 
-    >>> plane = Population(np.eye(2), np.array([0.5, 0.2]), client_std=0.1, reward_std=0.2, bound=1.0)
+    >>> theta = np.array([0.5, 0.2])
+    >>> plane = Population(np.eye(2), theta, client_std=0.1, reward_std=0.2, bound=1.0)
     >>> plane.total(np.array([0, 1]), np.array([3, 1]), 1000, np.random.default_rng(0)).round(1)
     array([505. , 198.2])
     """
@@ -72,18 +85,28 @@ class Population:
     def __post_init__(self) -> None:
         check_actions(self.actions)
         if self.theta.shape != (self.actions.shape[1],):
-            raise TacitError(f"theta has shape {self.theta.shape}; actions have {self.actions.shape[1]} coordinates: give as many")
+            raise TacitError(
+                f"theta has shape {self.theta.shape}; actions have {self.actions.shape[1]} "
+                "coordinates: give as many"
+            )
         if float(np.linalg.norm(self.theta)) > 1 + 1e-9:
-            raise TacitError(f"theta has length {np.linalg.norm(self.theta):.4g}; it must lie in the unit ball: scale it down")
+            raise TacitError(
+                f"theta has length {np.linalg.norm(self.theta):.4g}; it must lie in the unit ball: "
+                "scale it down"
+            )
         positive("bound", self.bound, "rewards lie in [-bound, bound]")
         if not (self.client_std >= 0 and self.reward_std >= 0):
-            raise TacitError(f"client_std is {self.client_std} and reward_std is {self.reward_std}; neither can be negative")
+            raise TacitError(
+                f"client_std is {self.client_std} and reward_std is {self.reward_std}; neither can "
+                "be negative"
+            )
         if self.size is not None:
             integer("population", self.size, at_least=1)
         reach = self.reach
         if reach > self.bound * (1 + 1e-9):
             raise TacitError(
-                f"rewards reach {reach:.4g}, beyond the bound of {self.bound:g}: use a larger bound, a smaller client_std or reward_std, "
+                f"rewards reach {reach:.4g}, beyond the bound of {self.bound:g}: use a larger "
+                "bound, a smaller client_std or reward_std, "
                 "or a shorter theta"
             )
 
@@ -103,15 +126,25 @@ class Population:
         """How much worse than the best each action is."""
         return float(self.means.max()) - self.means
 
-    def total(self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator) -> Floats:
-        """The sum over fresh clients of their average reward for each action, drawn at once: binomial numbers of plus signs."""
+    def total(
+        self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
+    ) -> Floats:
+        """The sum over fresh clients of their average reward for each action, drawn at once:
+        binomial numbers of plus signs.
+        """
         signs = 2 * rng.binomial(clients, 0.5, self.actions.shape[1]) - clients
         rounds = clients * plays
         noise = (2 * rng.binomial(rounds, 0.5) - rounds) / plays
         played = self.actions[support]
-        return np.asarray(clients * self.means[support] + self.client_std * (played @ signs) + self.reward_std * noise)
+        return np.asarray(
+            clients * self.means[support]
+            + self.client_std * (played @ signs)
+            + self.reward_std * noise
+        )
 
-    def reports(self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator) -> Iterator[Floats]:
+    def reports(
+        self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
+    ) -> Iterator[Floats]:
         """Each client's average reward for each action, one row per client, in chunks."""
         played = self.actions[support]
         step = max(1, CHUNK // len(support))
@@ -125,7 +158,8 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class SharedParameter:
-    """People who all have θ*: each plays one action once and sees +bound or -bound, ⟨θ*, x⟩ on average.
+    """People who all have θ*: each plays one action once and sees +bound or -bound, ⟨θ*, x⟩ on
+    average.
 
     >>> plane = SharedParameter(np.eye(2), np.array([0.5, 0.2]), bound=1.0)
     >>> plane.successes(np.array([0, 1]), np.array([1000, 10]), np.random.default_rng(0))
@@ -141,7 +175,10 @@ class SharedParameter:
         positive("bound", self.bound, "rewards lie in [-bound, bound]")
         largest = float(np.abs(self.means).max())
         if largest > self.bound * (1 + 1e-9):
-            raise TacitError(f"mean rewards reach {largest:.4g}, beyond the bound of {self.bound:g}: use a larger bound or a shorter theta")
+            raise TacitError(
+                f"mean rewards reach {largest:.4g}, beyond the bound of {self.bound:g}: use a "
+                "larger bound or a shorter theta"
+            )
 
     @cached_property
     def means(self) -> Floats:
@@ -160,18 +197,27 @@ class SharedParameter:
 
 
 def random_population(
-    dimension: int, actions: int, *, client_std: float, bound: float, rng: np.random.Generator, size: int | None = None
+    dimension: int,
+    actions: int,
+    *,
+    client_std: float,
+    bound: float,
+    rng: np.random.Generator,
+    size: int | None = None,
 ) -> Population:
-    """Actions uniform on the unit sphere, θ* in a uniform direction, as long as the bound allows (at most 1).
+    """Actions uniform on the unit sphere, θ* in a uniform direction, as long as the bound allows
+    (at most 1).
 
-    Reward noise takes a fifth of the bound. LZJ22 Section 7 gives d, k, σ and the population, not how θ* and the actions are drawn.
+    Reward noise takes a fifth of the bound. LZJ22 Section 7 gives d, k, σ and the population, not
+    how θ* and the actions are drawn.
     """
     table, direction = _sphere(dimension, actions, rng)
     reward_std = NOISE_SHARE * bound
     room = bound - reward_std - client_std * np.abs(table).sum(axis=1)
     if room.min() <= 0:
         raise TacitError(
-            f"client_std is {client_std:g} in {dimension} dimensions, which alone takes rewards beyond the bound of {bound:g}: use a "
+            f"client_std is {client_std:g} in {dimension} dimensions, which alone takes rewards "
+            f"beyond the bound of {bound:g}: use a "
             f"larger bound, or a client_std below {(bound - reward_std) / math.sqrt(dimension):.3g}"
         )
     with np.errstate(divide="ignore"):
@@ -179,18 +225,22 @@ def random_population(
     return Population(table, length * (1 - 1e-12) * direction, client_std, reward_std, bound, size)
 
 
-def random_shared(dimension: int, actions: int, *, bound: float, rng: np.random.Generator) -> SharedParameter:
+def random_shared(
+    dimension: int, actions: int, *, bound: float, rng: np.random.Generator
+) -> SharedParameter:
     """Actions uniform on the unit sphere, θ* uniform on the sphere of radius min(1, bound)."""
     table, direction = _sphere(dimension, actions, rng)
     return SharedParameter(table, min(1.0, bound) * direction, bound)
 
 
 def covering(dimension: int, distance: float) -> Floats:
-    """Finitely many points of the unit ball such that every point of it is within `distance` of one: a cubic grid, pulled into the ball.
+    """Finitely many points of the unit ball such that every point of it is within `distance` of
+    one: a cubic grid, pulled into the ball.
 
-    For continuous action sets (LZJ22 Remark 3.1): playing the nearest point instead of the best action costs at most `distance` · ‖θ*‖ per
-    round. The grid's spacing is 2 · distance / √d, so no point is farther from its nearest neighbour than `distance`; grid points outside
-    the ball are moved to its surface, which brings them no farther from points inside it.
+    For continuous action sets (LZJ22 Remark 3.1): playing the nearest point instead of the best
+    action costs at most `distance` · ‖θ*‖ per round. The grid's spacing is 2 · distance / √d, so no
+    point is farther from its nearest neighbour than `distance`; grid points outside the ball are
+    moved to its surface, which brings them no farther from points inside it.
 
     >>> len(covering(2, 0.5)), round(float(np.linalg.norm(covering(2, 0.5), axis=1).max()), 9)
     (13, 1.0)
@@ -201,7 +251,8 @@ def covering(dimension: int, distance: float) -> Floats:
     side = math.ceil(1 / step)
     if (2 * side + 1) ** size > 5_000_000:
         raise TacitError(
-            f"a covering of the {size}-dimensional ball at distance {reach:g} needs up to {(2 * side + 1) ** size:,} points: use a larger "
+            f"a covering of the {size}-dimensional ball at distance {reach:g} needs up to "
+            f"{(2 * side + 1) ** size:,} points: use a larger "
             "distance, or list the actions"
         )
     axis = step * np.arange(-side, side + 1)
@@ -213,7 +264,9 @@ def covering(dimension: int, distance: float) -> Floats:
 
 
 def _sphere(dimension: int, actions: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    size = integer("dimension", dimension, at_least=2, remedy="in one dimension there are only two directions")
+    size = integer(
+        "dimension", dimension, at_least=2, remedy="in one dimension there are only two directions"
+    )
     count = integer("actions", actions, at_least=2)
     table = rng.standard_normal((count, size))
     table /= np.linalg.norm(table, axis=1)[:, None] * (1 + 1e-12)

@@ -1,8 +1,9 @@
 """Replay of recorded rewards: a table with one column per arm, drawn from with replacement.
 
-`Replay` takes any rewards in [0, 1]. `read_mslr` makes one out of the MSLR-WEB10K learning-to-rank data (CZ23 Section 7): query-document
-pairs are clustered by their features, a cluster is an arm, relevance labels 0 to 4 are rewards. The data set is Microsoft's; see
-`docs/data.md` for where to get it.
+`Replay` takes any rewards in [0, 1]. `read_mslr` makes one out of the MSLR-WEB10K learning-to-rank
+data (CZ23 Section 7): query-document pairs are clustered by their features, a cluster is an arm,
+relevance labels 0 to 4 are rewards. The data set is Microsoft's; see `docs/data.md` for where to
+get it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,15 @@ class Replay(Environment):
 
     @classmethod
     def of(cls, columns: Sequence[npt.ArrayLike], *, clip: bool = False) -> Replay:
-        """An environment from one list of rewards per arm. With `clip`, rewards outside [0, 1] are clipped and counted; else refused."""
+        """An environment from one list of rewards per arm.
+
+        With `clip`, rewards outside [0, 1] are clipped and counted; else refused.
+        """
         if len(columns) < 2:
-            raise TacitError(f"the table has {len(columns)} arm(s); a bandit needs two or more columns of rewards")
+            raise TacitError(
+                f"the table has {len(columns)} arm(s); a bandit needs two or more columns of "
+                "rewards"
+            )
         arrays = [np.asarray(column, dtype=float) for column in columns]
         outside = 0
         for arm, column in enumerate(arrays):
@@ -64,12 +71,17 @@ class Replay(Environment):
             wrong = (column < 0) | (column > 1)
             if wrong.any() and not clip:
                 raise TacitError(
-                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as {column[wrong][0]:g}: rescale them, "
+                    f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as "
+                    f"{column[wrong][0]:g}: rescale them, "
                     "or clip them with clip=True"
                 )
             outside += int(wrong.sum())
         tables = [np.unique(np.clip(column, 0.0, 1.0), return_counts=True) for column in arrays]
-        return cls(tuple(values for values, _ in tables), tuple(counts / counts.sum() for _, counts in tables), outside)
+        return cls(
+            tuple(values for values, _ in tables),
+            tuple(counts / counts.sum() for _, counts in tables),
+            outside,
+        )
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
         """Recorded rewards, with replacement."""
@@ -81,17 +93,28 @@ class Replay(Environment):
         scaled = self.values[arm] * precision
         lower = np.floor(scaled).astype(np.int64)
         up = rng.binomial(counts, scaled - lower)
-        return Levels(np.concatenate([lower, np.minimum(lower + 1, precision)]), np.concatenate([counts - up, up]))
+        return Levels(
+            np.concatenate([lower, np.minimum(lower + 1, precision)]),
+            np.concatenate([counts - up, up]),
+        )
 
 
 def read_table(path: Path, *, clip: bool = False) -> Replay:
-    """A CSV file with one column of rewards per arm and a line of names on top; columns may end early."""
+    """A CSV file with one column of rewards per arm and a line of names on top; columns may end
+    early.
+    """
     if not path.exists():
-        raise TacitError(f"{path} does not exist: give a CSV file with one column of rewards per arm and a line of names on top")
+        raise TacitError(
+            f"{path} does not exist: give a CSV file with one column of rewards per arm and a line "
+            "of names on top"
+        )
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     if len(rows) < 2:
-        raise TacitError(f"{path.name} has {len(rows)} line(s): it needs a line of names and at least one line of rewards")
+        raise TacitError(
+            f"{path.name} has {len(rows)} line(s): it needs a line of names and at least one line "
+            "of rewards"
+        )
     columns: list[list[float]] = [[] for _ in rows[0]]
     for number, row in enumerate(rows[1:], 2):
         for column, text in zip(columns, row, strict=False):
@@ -99,7 +122,10 @@ def read_table(path: Path, *, clip: bool = False) -> Replay:
                 try:
                     column.append(float(text))
                 except ValueError as error:
-                    raise TacitError(f"{path.name} line {number} has {text!r} where a reward is expected: use numbers in [0, 1]") from error
+                    raise TacitError(
+                        f"{path.name} line {number} has {text!r} where a reward is expected: use "
+                        "numbers in [0, 1]"
+                    ) from error
     return Replay.of(columns, clip=clip)
 
 
@@ -122,35 +148,55 @@ def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:
                 number_of_query = int(query)
             except (ValueError, IndexError) as error:
                 raise TacitError(
-                    f"{path.name} line {number} is not of the form 'rel qid:… 1:… … {FEATURES}:…': is it an MSLR-WEB10K fold file?"
+                    f"{path.name} line {number} is not of the form 'rel qid:… 1:… … {FEATURES}:…': "
+                    "is it an MSLR-WEB10K fold file?"
                 ) from error
             if not 0 <= label <= LARGEST_LABEL:
-                raise TacitError(f"{path.name} line {number} has relevance {label}; labels are 0 to {LARGEST_LABEL}")
+                raise TacitError(
+                    f"{path.name} line {number} has relevance {label}; labels are 0 to "
+                    f"{LARGEST_LABEL}"
+                )
             yield label, number_of_query, features
 
 
 def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
-    """MSLR-WEB10K as a bandit: K-means clusters of the features are arms, labels divided by 4 are rewards."""
+    """MSLR-WEB10K as a bandit: K-means clusters of the features are arms, labels divided by 4 are
+    rewards.
+    """
     if not path.exists():
         raise TacitError(
-            f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give the path of a fold file, such as Fold1/train.txt"
+            f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give the path of "
+            "a fold file, such as Fold1/train.txt"
         )
     count = integer("arms", arms, at_least=2)
-    relevance, flat = array.array("d"), array.array("f")  # a fold has 700,000 rows: one buffer, in single precision
+    relevance, flat = (
+        array.array("d"),
+        array.array("f"),
+    )  # a fold has 700,000 rows: one buffer, in single precision
     for label, _, row in read_mslr_rows(path):
         relevance.append(label / LARGEST_LABEL)
         flat.extend(row.tolist())
     if len(relevance) < count:
-        raise TacitError(f"{path.name} has {len(relevance)} rows, fewer than {count} arms: use fewer arms or a larger file")
+        raise TacitError(
+            f"{path.name} has {len(relevance)} rows, fewer than {count} arms: use fewer arms or a "
+            "larger file"
+        )
     labels = np.array(relevance)
     features = np.frombuffer(flat, dtype=np.float32).reshape(-1, FEATURES)
     distinct = len({hash(row.tobytes()) for row in features})
     if distinct < count:
-        raise TacitError(f"{path.name} has {distinct} different documents, fewer than {count} arms: use fewer arms or a larger file")
+        raise TacitError(
+            f"{path.name} has {distinct} different documents, fewer than {count} arms: use fewer "
+            "arms or a larger file"
+        )
     spread = features.std(axis=0, dtype=float)
-    scaled = ((features - features.mean(axis=0, dtype=float)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+    scaled = (
+        (features - features.mean(axis=0, dtype=float)) / np.where(spread > 0, spread, 1.0)
+    ).astype(np.float32)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One of the clusters is empty")  # it becomes no arm
-        _, cluster = kmeans2(scaled, count, iter=20, minit="++", seed=np.random.default_rng(seed), missing="warn")
+        _, cluster = kmeans2(
+            scaled, count, iter=20, minit="++", seed=np.random.default_rng(seed), missing="warn"
+        )
     columns = [labels[cluster == arm] for arm in range(count)]
     return Replay.of([column for column in columns if len(column)])

@@ -1,7 +1,9 @@
-"""Where the users of federated silos come from: contexts that are fresh in every round, rewards linear in the chosen features.
+"""Where the users of federated silos come from: contexts that are fresh in every round, rewards
+linear in the chosen features.
 
-`Synthetic` is ZC24's instance; its contexts are drawn as they are needed, never stored. `Ranking` is the paper's real-data instance,
-made of an MSLR-WEB10K file: queries are users, documents actions, a lasso fit of the relevance labels the true parameter.
+`Synthetic` is ZC24's instance; its contexts are drawn as they are needed, never stored. `Ranking`
+is the paper's real-data instance, made of an MSLR-WEB10K file: queries are users, documents
+actions, a lasso fit of the relevance labels the true parameter.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from tacit.environments.replay import LARGEST_LABEL, read_mslr_rows
 
 Floats = npt.NDArray[np.float64]
 Field = Literal["title", "body"]
-# The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then eleven of the page as a whole.
+# The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then eleven of the page as a
+# whole.
 STREAMS = ("body", "anchor", "title", "url", "whole")
 PAGE = list(range(125, 136))
 
 
 class Silos(ABC):
-    """M silos, each with one fresh user per round, whose actions are rows of features of norm at most 1."""
+    """M silos, each with one fresh user per round, whose actions are rows of features of norm at
+    most 1.
+    """
 
     silos: int
     parameter: Floats
@@ -50,11 +55,13 @@ class Silos(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Synthetic(Silos):
-    """θ* and features: uniform on the sphere of radius 1/√2 in d - 1 dimensions, with 1/√2 appended; N(0, 0.25) noise (ZC24 Section 6).
+    """θ* and features: uniform on the sphere of radius 1/√2 in d - 1 dimensions, with 1/√2
+    appended; N(0, 0.25) noise (ZC24 Section 6).
 
-    Mean rewards lie in [0, 1]; noisy ones often do not and are to be clipped, which shrinks them towards 1/2 and keeps their order. θ*
-    is fixed for a run, features are fresh for every user. The paper does not say whether 0.25 is the noise's variance; `deviation`
-    is its standard deviation, 0.25 by default, as for the other papers' instances.
+    Mean rewards lie in [0, 1]; noisy ones often do not and are to be clipped, which shrinks them
+    towards 1/2 and keeps their order. θ* is fixed for a run, features are fresh for every user. The
+    paper does not say whether 0.25 is the noise's variance; `deviation` is its standard deviation,
+    0.25 by default, as for the other papers' instances.
 
     >>> rng = np.random.default_rng(0)
     >>> Synthetic.draw(3, 10, 100, rng).contexts(rng).shape
@@ -67,11 +74,25 @@ class Synthetic(Silos):
     deviation: float = 0.25
 
     @classmethod
-    def draw(cls, silos: int, dimension: int, actions: int, rng: np.random.Generator, deviation: float = 0.25) -> Synthetic:
+    def draw(
+        cls,
+        silos: int,
+        dimension: int,
+        actions: int,
+        rng: np.random.Generator,
+        deviation: float = 0.25,
+    ) -> Synthetic:
         """An instance with a random parameter."""
-        d = integer("dimension", dimension, at_least=2, remedy="one coordinate is constant, the others are on a sphere")
+        d = integer(
+            "dimension",
+            dimension,
+            at_least=2,
+            remedy="one coordinate is constant, the others are on a sphere",
+        )
         integer("actions", actions, at_least=1)
-        return cls(integer("silos", silos, at_least=1), actions, _sphere(rng, 1, 1, d)[0, 0], deviation)
+        return cls(
+            integer("silos", silos, at_least=1), actions, _sphere(rng, 1, 1, d)[0, 0], deviation
+        )
 
     def contexts(self, rng: np.random.Generator) -> Floats:
         """Fresh features; the memory is laid out with actions last, which is how they are used."""
@@ -90,10 +111,11 @@ def _sphere(rng: np.random.Generator, silos: int, actions: int, dimension: int) 
 
 @dataclass(frozen=True, eq=False)
 class Ranking(Silos):
-    """Recorded queries, dealt out to the silos; each round every silo sees one of its queries, drawn at random.
+    """Recorded queries, dealt out to the silos; each round every silo sees one of its queries,
+    drawn at random.
 
-    `queries[i]` are silo i's queries, as arrays of documents × features. Queries with fewer documents than others repeat their first
-    one, which changes no decision.
+    `queries[i]` are silo i's queries, as arrays of documents × features. Queries with fewer
+    documents than others repeat their first one, which changes no decision.
     """
 
     queries: tuple[tuple[Floats, ...], ...]
@@ -114,17 +136,28 @@ class Ranking(Silos):
         """One query per silo."""
         chosen = [silo[int(rng.integers(len(silo)))] for silo in self.queries]
         most = max(len(query) for query in chosen)
-        return np.stack([np.concatenate([query, np.repeat(query[:1], most - len(query), axis=0)]) for query in chosen])
+        return np.stack(
+            [
+                np.concatenate([query, np.repeat(query[:1], most - len(query), axis=0)])
+                for query in chosen
+            ]
+        )
 
 
-def read_ranking(path: Path, *, field: Field = "title", silos: int = 10, penalty: float = 1e-3) -> Ranking:
+def read_ranking(
+    path: Path, *, field: Field = "title", silos: int = 10, penalty: float = 1e-3
+) -> Ranking:
     """ZC24's real-data instance from an MSLR-WEB10K fold file.
 
-    Title features number 57 and body features 78 (see `columns_of`). Features are scaled to [0, 1] by column, then to
-    norm at most 1; labels are divided by 4. The lasso fit is θ*, shrunk to norm 1 where it exceeds it.
+    Title features number 57 and body features 78 (see `columns_of`). Features are scaled to [0, 1]
+    by column, then to norm at most 1; labels are divided by 4. The lasso fit is θ*, shrunk to norm
+    1 where it exceeds it.
     """
     if not path.exists():
-        raise TacitError(f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give a fold file, such as Fold1/train.txt")
+        raise TacitError(
+            f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give a fold file, "
+            "such as Fold1/train.txt"
+        )
     columns = columns_of(field)
     labels: list[float] = []
     rows: list[Floats] = []
@@ -135,12 +168,19 @@ def read_ranking(path: Path, *, field: Field = "title", silos: int = 10, penalty
         rows.append(features[columns])
     count = integer("silos", silos, at_least=1)
     if len(members) < count:
-        raise TacitError(f"{path.name} has {len(members)} queries, fewer than {count} silos: use fewer silos or a larger file")
+        raise TacitError(
+            f"{path.name} has {len(members)} queries, fewer than {count} silos: use fewer silos or "
+            "a larger file"
+        )
     table = np.array(rows)
     low, high = table.min(axis=0), table.max(axis=0)
     table = (table - low) / np.where(high > low, high - low, 1.0)
     table /= max(1.0, float(np.linalg.norm(table, axis=1).max()))
-    parameter = lasso(table, np.array(labels), penalty * float(np.abs(table.T @ np.array(labels)).max()) / len(table))
+    parameter = lasso(
+        table,
+        np.array(labels),
+        penalty * float(np.abs(table.T @ np.array(labels)).max()) / len(table),
+    )
     parameter /= max(1.0, float(np.linalg.norm(parameter)))
     dealt: list[list[Floats]] = [[] for _ in range(count)]
     for index, documents in enumerate(members.values()):
@@ -151,9 +191,10 @@ def read_ranking(path: Path, *, field: Field = "title", silos: int = 10, penalty
 def columns_of(field: Field) -> npt.NDArray[np.int64]:
     """Which of the 136 columns belong to a field.
 
-    The data set has 25 features per stream and 11 of the page. The paper counts 57 title and 78 body features without saying which;
-    here the title gets its stream, the page's, and the first 21 of the url; the body its stream, the anchor's, the page's, and the
-    first 17 of the whole document.
+    The data set has 25 features per stream and 11 of the page. The paper counts 57 title and 78
+    body features without saying which; here the title gets its stream, the page's, and the first 21
+    of the url; the body its stream, the anchor's, the page's, and the first 17 of the whole
+    document.
 
     >>> len(columns_of("title")), len(columns_of("body"))
     (57, 78)

@@ -61,7 +61,12 @@ class ClippedGaussian(ContinuousEnvironment):
     @cached_property
     def means(self) -> Floats:
         """The means after clipping."""
-        return np.array([1.0 - float(self.shortfall(arm, np.array([1.0]))[0]) for arm in range(len(self.centres))])
+        return np.array(
+            [
+                1.0 - float(self.shortfall(arm, np.array([1.0]))[0])
+                for arm in range(len(self.centres))
+            ]
+        )
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
         """Clipped normal values."""
@@ -72,7 +77,9 @@ class ClippedGaussian(ContinuousEnvironment):
 
         def integral(x: Floats) -> Floats:
             z = (x - self.centres[arm]) / self.sigma
-            result: Floats = self.sigma * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+            result: Floats = self.sigma * (
+                z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+            )
             return result
 
         at_zero: float = integral(np.zeros(1))[0]
@@ -98,7 +105,11 @@ class Beta(ContinuousEnvironment):
         means = check_means(self.centres)
         positive("concentration", self.concentration)
         for mean in means:
-            positive("mean", float(mean * (1 - mean)), "a beta variable has its mean strictly between 0 and 1")
+            positive(
+                "mean",
+                float(mean * (1 - mean)),
+                "a beta variable has its mean strictly between 0 and 1",
+            )
 
     @cached_property
     def means(self) -> Floats:

@@ -1,17 +1,24 @@
 """The secure middle: who stands between people and the one who learns, as working cryptography.
 
-Three intermediaries, each a set of state machines without input or output. `MaskingServer` and `MaskingClient`: one
-server, which learns only a sum. `split`, `SplittingServer` and `Collector`: two servers, which must not collude.
-`wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns nothing but who was there. All refuse with `Refusal`, and
-none opens anything for fewer reports than its round's minimum. What each promises against whom is in
-docs/security.md, the bytes are in docs/wire-formats.md.
+Three intermediaries, each a set of state machines without input or output. `MaskingServer` and
+`MaskingClient`: one server, which learns only a sum. `split`, `SplittingServer` and `Collector`:
+two servers, which must not collude. `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns
+nothing but who was there. All refuse with `Refusal`, and none opens anything for fewer reports than
+its round's minimum. What each promises against whom is in docs/security.md, the bytes are in
+docs/wire-formats.md.
 
 >>> from tacit.intermediaries import run_masking
 >>> run_masking([3, 5, 9, 1], modulus=100, minimum=4).numbers
 (18,)
 """
 
-from tacit.intermediaries.driving import Dropouts, MaskingSession, run_masking, run_mixing, run_splitting
+from tacit.intermediaries.driving import (
+    Dropouts,
+    MaskingSession,
+    run_masking,
+    run_mixing,
+    run_splitting,
+)
 from tacit.intermediaries.graph import Neighbourhood, neighbourhood
 from tacit.intermediaries.interface import Intermediary, Refusal, Relay, SumView
 from tacit.intermediaries.masking import MaskingRound
@@ -19,7 +26,13 @@ from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
 from tacit.intermediaries.mixing import Analyzer, MixingKeys, MixingRound, MixView, Shuffler, wrap
 from tacit.intermediaries.sealing import PrivateKey, Sealing
-from tacit.intermediaries.splitting import Collector, ServerKeys, SplittingRound, SplittingServer, split
+from tacit.intermediaries.splitting import (
+    Collector,
+    ServerKeys,
+    SplittingRound,
+    SplittingServer,
+    split,
+)
 
 __all__ = [
     "Analyzer",

@@ -1,8 +1,9 @@
 """Keys that two parties of one round share, and the channel that carries messages under them.
 
-X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to both public keys, one
-per direction, and ChaCha20-Poly1305 seals each message under a random nonce. What kind of message it is, and of which
-round, stands in the clear in front and is authenticated with it.
+X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to
+both public keys, one per direction, and ChaCha20-Poly1305 seals each message under a random nonce.
+What kind of message it is, and of which round, stands in the clear in front and is authenticated
+with it.
 """
 
 from __future__ import annotations
@@ -33,23 +34,29 @@ def public_bytes(key: X25519PrivateKey) -> bytes:
 
 
 def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
-    """The secret that `own` and the holder of the public key `peer` both compute; a point of small order is refused."""
+    """The secret that `own` and the holder of the public key `peer` both compute; a point of small
+    order is refused.
+    """
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))
     except ValueError:
-        raise Refusal("a public key is malformed or of small order; the key exchange was not done") from None
+        raise Refusal(
+            "a public key is malformed or of small order; the key exchange was not done"
+        ) from None
 
 
 def derive(secret: bytes, context: bytes, info: bytes, size: int = KEY_SIZE) -> bytes:
-    """Key material from a shared secret, bound to the round (`context`) and to what it is for (`info`)."""
+    """Key material from a shared secret, bound to the round (`context`) and to what it is for
+    (`info`).
+    """
     return HKDF(_SHA256, size, context, info).derive(secret)
 
 
 class Channel:
     """An authenticated, encrypted line between two parties of one round.
 
-    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s. `source` is for test
-    vectors only.
+    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s.
+    `source` is for test vectors only.
     """
 
     def __init__(
@@ -76,8 +83,13 @@ class Channel:
     def open(self, front: bytes, sealed: bytes) -> bytes:
         """The content that the other end sealed under the same `front`."""
         if len(sealed) < NONCE_SIZE + TAG_SIZE:
-            raise Refusal(f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has {len(sealed)}")
+            raise Refusal(
+                f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has "
+                f"{len(sealed)}"
+            )
         try:
             return self._inward.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], front)
         except InvalidTag:
-            raise Refusal("the message is not authentic: it was altered, or sealed with another key") from None
+            raise Refusal(
+                "the message is not authentic: it was altered, or sealed with another key"
+            ) from None

@@ -1,7 +1,7 @@
 """Whole rounds in one process, through the same bytes that a live service would carry.
 
-These functions play every role of a round over a list of reports and return the view. They are for tests and
-simulations: in life each role runs on its own machine.
+These functions play every role of a round over a list of reports and return the view. They are for
+tests and simulations: in life each role runs on its own machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
 from tacit.intermediaries.mixing import Analyzer, MixingKeys, MixingRound, MixView, Shuffler, wrap
 from tacit.intermediaries.sealing import Sealing
-from tacit.intermediaries.splitting import Collector, ServerKeys, SplittingRound, SplittingServer, split
+from tacit.intermediaries.splitting import (
+    Collector,
+    ServerKeys,
+    SplittingRound,
+    SplittingServer,
+    split,
+)
 
 Report = int | Sequence[int]
 
@@ -56,19 +62,24 @@ class MaskingSession:
 
     def mask(self, without: Collection[int] = ()) -> None:
         """Those who shared send their masked numbers."""
-        self._step(lambda client, place, message: client.mask(message, self.reports[place]), without)
+        self._step(
+            lambda client, place, message: client.mask(message, self.reports[place]), without
+        )
 
     def reveal(self, without: Collection[int] = ()) -> None:
         """Those who sent numbers reveal what the server asks for, and it opens the sum."""
         self._step(lambda client, _, message: client.reveal(message), without)
 
-    def _step(self, answer: Callable[[MaskingClient, int, bytes], bytes], without: Collection[int]) -> None:
+    def _step(
+        self, answer: Callable[[MaskingClient, int, bytes], bytes], without: Collection[int]
+    ) -> None:
         for place, client in enumerate(self.clients):
             if place not in without and client.address in self.outgoing:
                 try:
                     message = answer(client, place, self.outgoing[client.address])
                 except Refusal:
-                    continue  # the client found too few neighbours left and leaves the round by itself
+                    # the client found too few neighbours left and leaves the round by itself
+                    continue
                 self.server.take(message)
         self.outgoing = self.server.close()
 
@@ -87,7 +98,9 @@ def run_masking(
     """
     gone = dropouts or Dropouts()
     length = len(_lists(reports[:1])[0])
-    session = MaskingSession(MaskingServer.open(len(reports), minimum, modulus, length, among), reports)
+    session = MaskingSession(
+        MaskingServer.open(len(reports), minimum, modulus, length, among), reports
+    )
     session.join(gone.join)
     session.share(gone.share)
     session.mask(gone.mask)
@@ -102,7 +115,8 @@ def run_splitting(
     sealing: Sealing = Sealing.X25519,
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
 ) -> SumView:
-    """The sum of all reports of which both halves arrived; `lost` says whose half does not reach server 0 and server 1.
+    """The sum of all reports of which both halves arrived; `lost` says whose half does not reach
+    server 0 and server 1.
 
     >>> run_splitting([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
     SumView(numbers=(4,), reports=2)
@@ -111,7 +125,9 @@ def run_splitting(
     keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     collecting = new_key()
     publics = (keys[0].public(), keys[1].public())
-    opened = SplittingRound.open(len(values), minimum, modulus, publics, public_bytes(collecting), len(values[0]), sealing)
+    opened = SplittingRound.open(
+        len(values), minimum, modulus, publics, public_bytes(collecting), len(values[0]), sealing
+    )
     announced = SplittingRound.decode(opened.encode())
     servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
@@ -142,7 +158,9 @@ def run_mixing(
     _check_any(reports)
     keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
     size, messages = len(reports[0][0]), len(reports[0])
-    opened = MixingRound.open(len(reports), minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
+    opened = MixingRound.open(
+        len(reports), minimum, size, keys[0].public(), keys[1].public(), messages, sealing
+    )
     announced = MixingRound.decode(opened.encode())
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     for place, report in enumerate(reports):

@@ -1,8 +1,10 @@
-"""Who masks with whom: a random k-regular graph, and how large k and the threshold t must be (Bell et al. 2020).
+"""Who masks with whom: a random k-regular graph, and how large k and the threshold t must be (Bell
+et al. 2020).
 
-The graph is a ring whose places are dealt at random; each client is joined to the k nearest on the ring. So the
-neighbours of a client are a uniformly random k-set of the others, and how many of them drop out or are corrupt has a
-hypergeometric law. `neighbourhood` sums that law's tails with exact integers; it uses no asymptotic constant.
+The graph is a ring whose places are dealt at random; each client is joined to the k nearest on the
+ring. So the neighbours of a client are a uniformly random k-set of the others, and how many of them
+drop out or are corrupt has a hypergeometric law. `neighbourhood` sums that law's tails with exact
+integers; it uses no asymptotic constant.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ Shuffle = Callable[[list[int]], None]
 class Neighbourhood:
     """Each client has `degree` neighbours, `threshold` of which can open what it shared with them.
 
-    More than half of the neighbours are needed, so that no two disjoint groups of them can be told different things
-    about the client and each open one of its two secrets.
+    More than half of the neighbours are needed, so that no two disjoint groups of them can be told
+    different things about the client and each open one of its two secrets.
     """
 
     degree: int
@@ -39,13 +41,16 @@ class Neighbourhood:
         if self.degree >= 1 << 16:
             raise TacitError(f"degree is {self.degree}; it must be below 65536")
         if not self.degree < 2 * self.threshold <= 2 * self.degree:
-            raise TacitError(f"threshold is {self.threshold} of {self.degree} neighbours; it must be over half of them, at most all")
+            raise TacitError(
+                f"threshold is {self.threshold} of {self.degree} neighbours; it must be over half "
+                "of them, at most all"
+            )
 
     def fit(self, clients: int) -> Neighbourhood:
         """The same neighbourhood among those who came, never with weaker secrecy.
 
-        Too few clients for the degree: all are neighbours. A regular graph of odd degree needs an even number of
-        clients: otherwise degree and threshold grow by one.
+        Too few clients for the degree: all are neighbours. A regular graph of odd degree needs an
+        even number of clients: otherwise degree and threshold grow by one.
 
         >>> Neighbourhood(21, 11).fit(999)
         Neighbourhood(degree=22, threshold=12)
@@ -57,7 +62,8 @@ class Neighbourhood:
             degree, threshold = degree + 1, threshold + 1
         if threshold > degree:
             raise Refusal(
-                f"{clients} clients came, so each has {degree} neighbours, fewer than the threshold of {threshold}; "
+                f"{clients} clients came, so each has {degree} neighbours, fewer than the "
+                f"threshold of {threshold}; "
                 f"nothing was opened. Wait for more, or open a new round."
             )
         return Neighbourhood(degree, threshold)
@@ -66,13 +72,16 @@ class Neighbourhood:
 def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> list[list[int]]:
     """The sorted neighbours of each client in a random regular graph.
 
-    `shuffle` deals the places on the ring; without one it is the operating system's generator that does.
+    `shuffle` deals the places on the ring; without one it is the operating system's generator that
+    does.
 
     >>> regular_graph(5, 2, shuffle=lambda _: None)
     [[1, 4], [0, 2], [1, 3], [2, 4], [0, 3]]
     """
     if not 1 <= degree < clients or (degree % 2 and clients % 2):
-        raise TacitError(f"there is no {degree}-regular graph on {clients} clients; see Neighbourhood.fit")
+        raise TacitError(
+            f"there is no {degree}-regular graph on {clients} clients; see Neighbourhood.fit"
+        )
     ring = list(range(clients))
     (shuffle or secrets.SystemRandom().shuffle)(ring)
     steps = [*range(1, degree // 2 + 1), *range(-(degree // 2), 0)]
@@ -84,13 +93,20 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
     return neighbours
 
 
-def neighbourhood(clients: int, dropout: Number = 0.1, corrupt: Number = 0.1, security: int = 40, completion: int = 30) -> Neighbourhood:
-    """The smallest neighbourhood that keeps its promises while floor(dropout·n) leave and floor(corrupt·n) are corrupt.
+def neighbourhood(
+    clients: int,
+    dropout: Number = 0.1,
+    corrupt: Number = 0.1,
+    security: int = 40,
+    completion: int = 30,
+) -> Neighbourhood:
+    """The smallest neighbourhood that keeps its promises while floor(dropout·n) leave and
+    floor(corrupt·n) are corrupt.
 
-    Except with probability 2^-security over the graph: no client has so many corrupt neighbours that they and a
-    server which splits the honest ones could open both of its secrets (2t > k + corrupt neighbours), and the honest
-    clients that stay are connected, so that only their sum is revealed. Except with probability 2^-completion: every
-    client keeps t neighbours.
+    Except with probability 2^-security over the graph: no client has so many corrupt neighbours
+    that they and a server which splits the honest ones could open both of its secrets (2t > k +
+    corrupt neighbours), and the honest clients that stay are connected, so that only their sum is
+    revealed. Except with probability 2^-completion: every client keeps t neighbours.
 
     >>> neighbourhood(1000)
     Neighbourhood(degree=115, threshold=79)
@@ -100,7 +116,13 @@ def neighbourhood(clients: int, dropout: Number = 0.1, corrupt: Number = 0.1, se
     n = integer("clients", clients, at_least=2)
     gone = math.floor(probability("dropout", dropout, zero=True) * n)
     bad = math.floor(probability("corrupt", corrupt, zero=True) * n)
-    return _neighbourhood(n, gone, bad, integer("security", security, at_least=1), integer("completion", completion, at_least=1))
+    return _neighbourhood(
+        n,
+        gone,
+        bad,
+        integer("security", security, at_least=1),
+        integer("completion", completion, at_least=1),
+    )
 
 
 @lru_cache(maxsize=256)
@@ -116,12 +138,15 @@ def _neighbourhood(n: int, gone: int, bad: int, security: int, completion: int) 
         threshold = degree - missing
         if 2 * threshold <= degree:
             continue
-        pool = max(n - 1 - gone, degree)  # the others, when all who leave do so before the graph is dealt
+        pool = max(
+            n - 1 - gone, degree
+        )  # the others, when all who leave do so before the graph is dealt
         if n * tail(pool, min(bad, pool), degree, 2 * threshold - degree) + split <= leak:
             return Neighbourhood(degree, threshold)
     raise TacitError(
         f"no neighbourhood among {n} clients tolerates {gone} dropouts and {bad} corrupt clients; "
-        f"twice the dropouts plus the corrupt must stay well below the clients: tolerate fewer, or take more clients"
+        "twice the dropouts plus the corrupt must stay well below the clients: tolerate fewer, or "
+        "take more clients"
     )
 
 
@@ -131,7 +156,10 @@ def tail(population: int, marked: int, draws: int, least: int) -> Fraction:
     >>> tail(population=10, marked=3, draws=2, least=2)
     Fraction(1, 15)
     """
-    ways = sum(math.comb(marked, hit) * math.comb(population - marked, draws - hit) for hit in range(max(least, 0), min(marked, draws) + 1))
+    ways = sum(
+        math.comb(marked, hit) * math.comb(population - marked, draws - hit)
+        for hit in range(max(least, 0), min(marked, draws) + 1)
+    )
     return Fraction(ways, math.comb(population, draws))
 
 
@@ -147,12 +175,13 @@ def quantile(population: int, marked: int, draws: int, level: Fraction) -> int:
 
 
 def disconnection(clients: int, degree: int, removed: int) -> Fraction:
-    """A bound on P[the ring falls apart] when a set of `removed` clients, chosen apart from the graph, goes.
+    """A bound on P[the ring falls apart] when a set of `removed` clients, chosen apart from the
+    graph, goes.
 
-    Two that stay and follow each other on the ring are neighbours unless h = floor(degree/2) or more between them
-    went. So the ring falls apart only where at least two disjoint runs of h went, and each of the at most n(n-1)/2
-    pairs of runs has the hypergeometric probability that 2h given places all went. A complete graph does not fall
-    apart.
+    Two that stay and follow each other on the ring are neighbours unless h = floor(degree/2) or
+    more between them went. So the ring falls apart only where at least two disjoint runs of h went,
+    and each of the at most n(n-1)/2 pairs of runs has the hypergeometric probability that 2h given
+    places all went. A complete graph does not fall apart.
     """
     half = degree // 2
     if degree >= clients - 1:
@@ -160,11 +189,14 @@ def disconnection(clients: int, degree: int, removed: int) -> Fraction:
     if half == 0:
         return Fraction(1)
     pairs = clients * (clients - 1) // 2
-    return min(Fraction(1), pairs * Fraction(math.perm(removed, 2 * half), math.perm(clients, 2 * half)))
+    return min(
+        Fraction(1), pairs * Fraction(math.perm(removed, 2 * half), math.perm(clients, 2 * half))
+    )
 
 
 def connected(neighbours: Sequence[Sequence[int]], staying: AbstractSet[int]) -> bool:
-    """Whether those who stay hang together in the graph: then their masks cancel only in the sum of all of them.
+    """Whether those who stay hang together in the graph: then their masks cancel only in the sum of
+    all of them.
 
     >>> ring = regular_graph(6, 2, shuffle=lambda _: None)
     >>> connected(ring, {0, 1, 2}), connected(ring, {0, 1, 3, 4})
@@ -180,5 +212,8 @@ def connected(neighbours: Sequence[Sequence[int]], staying: AbstractSet[int]) ->
 
 
 def seeded_shuffle(seed: int) -> Shuffle:
-    """A deal that can be repeated. For test vectors only: never for a round that people take part in."""
+    """A deal that can be repeated.
+
+    For test vectors only: never for a round that people take part in.
+    """
     return random.Random(seed).shuffle

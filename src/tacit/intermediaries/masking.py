@@ -1,13 +1,14 @@
 """Masking: secure aggregation with one server, after Bell et al. 2020 (Algorithm 2).
 
-Each client adds to its numbers one mask for every neighbour, which cancels in the sum, and one mask of its own, whose
-seed it shares among its neighbours. The server learns the sum of those who stayed and nothing else, as long as it
-follows the protocol and not too many clients lend it their secrets. Here is what both sides agree on: the round, the
-keys of a pair of neighbours and the layout of the bodies; `masking_client` and `masking_server` are the two sides.
+Each client adds to its numbers one mask for every neighbour, which cancels in the sum, and one mask
+of its own, whose seed it shares among its neighbours. The server learns the sum of those who stayed
+and nothing else, as long as it follows the protocol and not too many clients lend it their secrets.
+Here is what both sides agree on: the round, the keys of a pair of neighbours and the layout of the
+bodies; `masking_client` and `masking_server` are the two sides.
 
-A round has four stages: join (keys), share (encrypted shares for the neighbours), mask (the masked numbers) and
-reveal (for each neighbour that stayed, the share of its own mask; for each that left, the share of its masking key;
-never both).
+A round has four stages: join (keys), share (encrypted shares for the neighbours), mask (the masked
+numbers) and reveal (for each neighbour that stayed, the share of its own mask; for each that left,
+the share of its masking key; never both).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ ADDRESS_SIZE = KEY_SIZE
 """A client is addressed by its public key for encryption."""
 
 FRONT_SIZE = HEADER_SIZE + ADDRESS_SIZE
-"""What a message between client and server carries in the clear: the header and the client's address."""
+"""What a message between client and server carries in the clear: the header and the client's
+address.
+"""
 
 PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 """What one neighbour sends to another through the server: two shares, sealed."""
@@ -50,8 +53,12 @@ PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, neighbours that follow
 SETUP_ENTRY = struct.Struct(f">I{KEY_SIZE}s{KEY_SIZE}s")  # number, encryption key, masking key
 INBOX_ENTRY = struct.Struct(f">I{PARCEL_SIZE}s")  # number of the sender, parcel
-REQUEST_HEAD = struct.Struct(">III")  # survivors in all, neighbours that stayed, neighbours that left
-REVEAL_ENTRY = struct.Struct(f">IB{SHARE_SIZE}s")  # number of the owner, 1 if the share is there, share
+REQUEST_HEAD = struct.Struct(
+    ">III"
+)  # survivors in all, neighbours that stayed, neighbours that left
+REVEAL_ENTRY = struct.Struct(
+    f">IB{SHARE_SIZE}s"
+)  # number of the owner, 1 if the share is there, share
 
 _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 
@@ -60,8 +67,8 @@ _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 class MaskingRound:
     """What everyone knows about a round: made by the server, checked and obeyed by every client.
 
-    `length` numbers per report are added up modulo `modulus`; nothing is opened for fewer than `minimum` of at most
-    `reports` clients.
+    `length` numbers per report are added up modulo `modulus`; nothing is opened for fewer than
+    `minimum` of at most `reports` clients.
     """
 
     identity: bytes
@@ -77,9 +84,13 @@ class MaskingRound:
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
         if self.neighbourhood.degree == 1 and self.reports > 2:
-            raise TacitError("one neighbour each makes pairs, whose separate sums would show; take at least 2")
+            raise TacitError(
+                "one neighbour each makes pairs, whose separate sums would show; take at least 2"
+            )
         if len(self.identity) != IDENTITY_SIZE or len(self.server) != KEY_SIZE:
-            raise TacitError(f"a round has an identity of {IDENTITY_SIZE} bytes and a server key of {KEY_SIZE}")
+            raise TacitError(
+                f"a round has an identity of {IDENTITY_SIZE} bytes and a server key of {KEY_SIZE}"
+            )
 
     def encode(self) -> bytes:
         """The message that announces the round."""
@@ -97,7 +108,9 @@ class MaskingRound:
     def decode(cls, message: bytes) -> MaskingRound:
         """The round that a message announces."""
         data = body(message, Kind.MASKING_ROUND)
-        reports, minimum, length, degree, threshold, server = _HEAD.unpack(front(data, _HEAD.size, "the description"))
+        reports, minimum, length, degree, threshold, server = _HEAD.unpack(
+            front(data, _HEAD.size, "the description")
+        )
         modulus, rest = take_modulus(data[_HEAD.size :])
         if rest:
             raise Refusal(f"the round's description has {len(rest)} bytes too many")
@@ -107,28 +120,45 @@ class MaskingRound:
 
     @cached_property
     def context(self) -> bytes:
-        """A digest of everything above. It goes into every key, so two sides that differ in anything share no key."""
+        """A digest of everything above.
+
+        It goes into every key, so two sides that differ in anything share no key.
+        """
         return hashlib.sha256(self.encode()).digest()
 
 
-def route_key(own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes) -> bytes:
-    """The key under which two neighbours seal parcels for each other; each is named by number and encryption key."""
+def route_key(
+    own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes
+) -> bytes:
+    """The key under which two neighbours seal parcels for each other; each is named by number and
+    encryption key.
+    """
     return derive(agree(own, other[1]), context, _pair(b"tacit masking route v1", me, other))
 
 
-def mask_seed(own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes) -> bytes:
-    """The seed of the mask that two neighbours share; each is named by its number and masking key."""
+def mask_seed(
+    own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes
+) -> bytes:
+    """The seed of the mask that two neighbours share; each is named by its number and masking
+    key.
+    """
     return derive(agree(own, other[1]), context, _pair(b"tacit masking mask v1", me, other))
 
 
 def parcel_nonce(sender: int, receiver: int) -> bytes:
-    """One parcel goes each way under a pair's key, so the direction is all that the nonce has to say."""
+    """One parcel goes each way under a pair's key, so the direction is all that the nonce has to
+    say.
+    """
     return bytes(11) + bytes((sender > receiver,))
 
 
 def commitment(context: bytes, number: int, seed: bytes) -> bytes:
-    """What binds a client to the seed of its own mask, so that wrong shares are noticed and give no wrong sum."""
-    return hashlib.sha256(b"tacit masking seed v1" + context + number.to_bytes(4, "big") + seed).digest()
+    """What binds a client to the seed of its own mask, so that wrong shares are noticed and give no
+    wrong sum.
+    """
+    return hashlib.sha256(
+        b"tacit masking seed v1" + context + number.to_bytes(4, "big") + seed
+    ).digest()
 
 
 def _pair(label: bytes, me: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:

@@ -1,8 +1,9 @@
-"""The client's side of masking: what one person's device computes, and what it refuses to do for the server.
+"""The client's side of masking: what one person's device computes, and what it refuses to do for
+the server.
 
-The device never sends anything that depends on its numbers except under masks, and it reveals for each neighbour at
-most one of the two shares that it holds. It answers each stage once; a repeated request gets the same bytes, a
-different one a refusal.
+The device never sends anything that depends on its numbers except under masks, and it reveals for
+each neighbour at most one of the two shares that it holds. It answers each stage once; a repeated
+request gets the same bytes, a different one a refusal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ from tacit.intermediaries.masking import (
     route_key,
 )
 from tacit.intermediaries.shamir import SHARE_SIZE
-from tacit.intermediaries.wire import HEADER_SIZE, Kind, body, check_numbers, front, header, pack_numbers, records
+from tacit.intermediaries.wire import (
+    HEADER_SIZE,
+    Kind,
+    body,
+    check_numbers,
+    front,
+    header,
+    pack_numbers,
+    records,
+)
 
 
 class MaskingClient:
@@ -46,7 +56,9 @@ class MaskingClient:
         self._masking_key = new_key(source)
         self.address = public_bytes(self._key)
         self._masking_public = public_bytes(self._masking_key)
-        self._channel = Channel(self._key, self.address, announced.server, announced.context, starts=True, source=source)
+        self._channel = Channel(
+            self._key, self.address, announced.server, announced.context, starts=True, source=source
+        )
         self._answers: dict[Kind, tuple[bytes, bytes]] = {}
         self._number = 0
         self._neighbours: dict[int, tuple[bytes, bytes]] = {}
@@ -56,7 +68,9 @@ class MaskingClient:
         self._parcels: dict[int, bytes] = {}
 
     def __repr__(self) -> str:
-        return f"MaskingClient(round={self.round.identity.hex()}, address={self.address.hex()[:16]}…)"
+        return (
+            f"MaskingClient(round={self.round.identity.hex()}, address={self.address.hex()[:16]}…)"
+        )
 
     def join(self) -> bytes:
         """The first message: this device's two public keys."""
@@ -64,7 +78,9 @@ class MaskingClient:
         return known or self._answer(Kind.JOIN, b"", self._masking_public)
 
     def share(self, setup: bytes) -> bytes:
-        """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two secrets for them."""
+        """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two
+        secrets for them.
+        """
         known = self._known(Kind.SHARES, setup)
         if known:
             return known
@@ -73,18 +89,25 @@ class MaskingClient:
         degree, context = len(self._neighbours), self.round.context
         self._seed = self._source(masks.SEED_SIZE)
         own = shamir.split(self._seed, self._threshold, degree, self._source)
-        masking = shamir.split(self._masking_key.private_bytes_raw(), self._threshold, degree, self._source)
+        masking = shamir.split(
+            self._masking_key.private_bytes_raw(), self._threshold, degree, self._source
+        )
         me = (self._number, self.address)
         parcels = []
         for place, (number, (key, _)) in enumerate(self._neighbours.items()):
             cipher = ChaCha20Poly1305(route_key(self._key, me, (number, key), context))
             self._ciphers[number] = cipher
-            parcels.append(cipher.encrypt(parcel_nonce(self._number, number), own[place] + masking[place], None))
+            parcels.append(
+                cipher.encrypt(
+                    parcel_nonce(self._number, number), own[place] + masking[place], None
+                )
+            )
         pledge = commitment(context, self._number, self._seed)
         return self._answer(Kind.SHARES, setup, pledge + b"".join(parcels))
 
     def mask(self, inbox: bytes, values: Sequence[int]) -> bytes:
-        """Take the neighbours' parcels from the server's INBOX; returns the numbers under all masks.
+        """Take the neighbours' parcels from the server's INBOX; returns the numbers under all
+        masks.
 
         A repeated INBOX gets the message that was made from the numbers of the first time.
         """
@@ -107,7 +130,9 @@ class MaskingClient:
         return self._answer(Kind.MASKED, inbox, pack_numbers(masked, modulus))
 
     def reveal(self, request: bytes) -> bytes:
-        """Answer the server's REQUEST: one share per neighbour, of the kind that its fate allows."""
+        """Answer the server's REQUEST: one share per neighbour, of the kind that its fate
+        allows.
+        """
         known = self._known(Kind.REVEAL, request)
         if known:
             return known
@@ -116,7 +141,9 @@ class MaskingClient:
         entries = []
         for number in sorted(self._parcels):
             try:
-                pair = self._ciphers[number].decrypt(parcel_nonce(number, self._number), self._parcels[number], None)
+                pair = self._ciphers[number].decrypt(
+                    parcel_nonce(number, self._number), self._parcels[number], None
+                )
             except InvalidTag:
                 pair = b""
             share = pair[:SHARE_SIZE] if number in stayed else pair[SHARE_SIZE:]
@@ -128,16 +155,31 @@ class MaskingClient:
     def _learn_neighbours(self, data: bytes) -> None:
         number, joined, degree = SETUP_HEAD.unpack(front(data, SETUP_HEAD.size, "the SETUP"))
         if not self.round.minimum <= joined <= self.round.reports:
-            raise Refusal(f"{joined} clients are said to have joined; expected are {self.round.minimum} to {self.round.reports}")
+            raise Refusal(
+                f"{joined} clients are said to have joined; expected are {self.round.minimum} to "
+                f"{self.round.reports}"
+            )
         fitted = self.round.neighbourhood.fit(joined)
         if degree != fitted.degree or number >= joined:
-            raise Refusal(f"client {number} was given {degree} neighbours; {fitted.degree} of {joined} were announced")
-        listed = records(data[SETUP_HEAD.size :], SETUP_ENTRY.size, degree, "the list of neighbours")
-        neighbours = {other: (key, masking) for other, key, masking in map(SETUP_ENTRY.unpack, listed)}
+            raise Refusal(
+                f"client {number} was given {degree} neighbours; {fitted.degree} of {joined} were "
+                "announced"
+            )
+        listed = records(
+            data[SETUP_HEAD.size :], SETUP_ENTRY.size, degree, "the list of neighbours"
+        )
+        neighbours = {
+            other: (key, masking) for other, key, masking in map(SETUP_ENTRY.unpack, listed)
+        }
         _check_ascending(neighbours, joined, number)
-        keys = {key for pair in neighbours.values() for key in pair} | {self.address, self._masking_public}
+        keys = {key for pair in neighbours.values() for key in pair} | {
+            self.address,
+            self._masking_public,
+        }
         if len(neighbours) != degree or len(keys) != 2 * degree + 2:
-            raise Refusal("two neighbours in the SETUP have the same number or key; each client has its own")
+            raise Refusal(
+                "two neighbours in the SETUP have the same number or key; each client has its own"
+            )
         self._number, self._neighbours, self._threshold = number, neighbours, fitted.threshold
 
     def _read_inbox(self, data: bytes) -> dict[int, bytes]:
@@ -146,25 +188,38 @@ class MaskingClient:
         self._check_neighbours([number for number, _ in parcels])
         if len(parcels) < self._threshold:
             raise Refusal(
-                f"only {len(parcels)} neighbours shared their secrets; {self._threshold} are needed. Nothing was sent: leave this round."
+                f"only {len(parcels)} neighbours shared their secrets; {self._threshold} are "
+                "needed. Nothing was sent: leave this round."
             )
         return dict(parcels)
 
     def _read_request(self, data: bytes) -> set[int]:
-        survivors, staying, leaving = REQUEST_HEAD.unpack(front(data, REQUEST_HEAD.size, "the REQUEST"))
-        entries = records(data[REQUEST_HEAD.size :], 4, staying + leaving, "the list of neighbours to reveal")
+        survivors, staying, leaving = REQUEST_HEAD.unpack(
+            front(data, REQUEST_HEAD.size, "the REQUEST")
+        )
+        entries = records(
+            data[REQUEST_HEAD.size :], 4, staying + leaving, "the list of neighbours to reveal"
+        )
         listed = [int.from_bytes(entry, "big") for entry in entries]
         stayed, left = listed[:staying], listed[staying:]
         self._check_neighbours(stayed)
         self._check_neighbours(left)
         both = sorted(set(stayed) & set(left))
         if both:
-            raise Refusal(f"neighbour {both[0]} is listed both as there and as gone; revealing both would unmask it")
+            raise Refusal(
+                f"neighbour {both[0]} is listed both as there and as gone; revealing both would "
+                "unmask it"
+            )
         if set(listed) != set(self._parcels):
-            raise Refusal("the REQUEST is about other neighbours than those whose shares this device holds")
+            raise Refusal(
+                "the REQUEST is about other neighbours than those whose shares this device holds"
+            )
         check_minimum(survivors, self.round.minimum)
         if len(stayed) < self._threshold:
-            raise Refusal(f"only {len(stayed)} neighbours stayed; {self._threshold} are needed. Nothing was revealed.")
+            raise Refusal(
+                f"only {len(stayed)} neighbours stayed; {self._threshold} are needed. Nothing was "
+                "revealed."
+            )
         return set(stayed)
 
     def _check_neighbours(self, numbers: list[int]) -> None:
@@ -176,17 +231,23 @@ class MaskingClient:
         _check_ascending(numbers, self.round.reports, self._number)
 
     def _known(self, kind: Kind, asked: bytes) -> bytes | None:
-        """The answer already given, if the same was asked before; a different question is refused."""
+        """The answer already given, if the same was asked before; a different question is
+        refused.
+        """
         if kind not in self._answers:
             return None
         before, answer = self._answers[kind]
         if before != asked:
-            raise Refusal(f"the {kind.name} of this round was already sent in answer to another message")
+            raise Refusal(
+                f"the {kind.name} of this round was already sent in answer to another message"
+            )
         return answer
 
     def _after(self, previous: Kind, kind: Kind) -> None:
         if previous not in self._answers:
-            raise TacitError(f"a {kind.name} follows a {previous.name}, which this device has not sent yet")
+            raise TacitError(
+                f"a {kind.name} follows a {previous.name}, which this device has not sent yet"
+            )
 
     def _open(self, kind: Kind, message: bytes) -> bytes:
         data = body(message, kind, self.round.identity)
@@ -200,7 +261,9 @@ class MaskingClient:
         return answer
 
     def _forget(self) -> None:
-        """After the last answer nothing secret is needed any more; the answers stay, for repeated requests."""
+        """After the last answer nothing secret is needed any more; the answers stay, for repeated
+        requests.
+        """
         self._seed = b""
         self._ciphers.clear()
         self._parcels.clear()
@@ -211,5 +274,8 @@ def _check_ascending(numbers: Iterable[int], limit: int, own: int) -> None:
     last = -1
     for number in numbers:
         if not last < number < limit or number == own:
-            raise Refusal("a list of neighbours is not in ascending order, or names someone who cannot be in it")
+            raise Refusal(
+                "a list of neighbours is not in ascending order, or names someone who cannot be in "
+                "it"
+            )
         last = number

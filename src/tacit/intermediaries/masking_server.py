@@ -1,7 +1,9 @@
-"""The server's side of masking: it deals the graph, carries parcels, and opens the sum of those who stayed, or nothing.
+"""The server's side of masking: it deals the graph, carries parcels, and opens the sum of those who
+stayed, or nothing.
 
-The server holds public keys, sealed parcels and masked numbers. Only in the last stage do shares reach it, and only
-when every secret that the sum needs can be put together does it put together any.
+The server holds public keys, sealed parcels and masked numbers. Only in the last stage do shares
+reach it, and only when every secret that the sum needs can be put together does it put together
+any.
 """
 
 from __future__ import annotations
@@ -14,8 +16,21 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import KEY_SIZE, Channel, agree, new_key, public_bytes
-from tacit.intermediaries.graph import Neighbourhood, Shuffle, connected, neighbourhood, regular_graph
-from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, check_minimum, new_identity
+from tacit.intermediaries.graph import (
+    Neighbourhood,
+    Shuffle,
+    connected,
+    neighbourhood,
+    regular_graph,
+)
+from tacit.intermediaries.interface import (
+    SYSTEM,
+    Refusal,
+    Source,
+    SumView,
+    check_minimum,
+    new_identity,
+)
 from tacit.intermediaries.masking import (
     ADDRESS_SIZE,
     FRONT_SIZE,
@@ -47,7 +62,9 @@ class Stage(Enum):
 
 @dataclass(repr=False)
 class _Client:
-    """What the server knows about one client; left out of every repr, because shares pass through here."""
+    """What the server knows about one client; left out of every repr, because shares pass through
+    here.
+    """
 
     number: int
     address: bytes
@@ -71,7 +88,13 @@ class MaskingServer:
     ('JOINING', Neighbourhood(degree=19, threshold=13))
     """
 
-    def __init__(self, announced: MaskingRound, key: X25519PrivateKey, source: Source = SYSTEM, shuffle: Shuffle | None = None) -> None:
+    def __init__(
+        self,
+        announced: MaskingRound,
+        key: X25519PrivateKey,
+        source: Source = SYSTEM,
+        shuffle: Shuffle | None = None,
+    ) -> None:
         self.round = announced
         self.stage = Stage.JOINING
         self._key = key
@@ -94,17 +117,21 @@ class MaskingServer:
         source: Source = SYSTEM,
         shuffle: Shuffle | None = None,
     ) -> MaskingServer:
-        """Open a round; without `among`, the neighbourhood is computed for a tenth dropping out and a tenth corrupt.
+        """Open a round; without `among`, the neighbourhood is computed for a tenth dropping out and
+        a tenth corrupt.
 
         `source` and `shuffle` are for test vectors only.
         """
         chosen = among or neighbourhood(reports)
         key = new_key(source)
-        announced = MaskingRound(new_identity(source), reports, minimum, modulus, length, chosen, public_bytes(key))
+        announced = MaskingRound(
+            new_identity(source), reports, minimum, modulus, length, chosen, public_bytes(key)
+        )
         return cls(announced, key, source, shuffle)
 
     def __repr__(self) -> str:
-        return f"MaskingServer(round={self.round.identity.hex()}, stage={self.stage.name}, clients={len(self._clients)})"
+        where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
+        return f"MaskingServer({where}, clients={len(self._clients)})"
 
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage from one client."""
@@ -121,7 +148,9 @@ class MaskingServer:
                 raise Refusal(f"this round is {self.stage.value}; it takes no more messages")
 
     def close(self) -> Mapping[bytes, bytes]:
-        """End the current stage; returns one message for each client that is still there, by address."""
+        """End the current stage; returns one message for each client that is still there, by
+        address.
+        """
         try:
             match self.stage:
                 case Stage.JOINING:
@@ -154,15 +183,28 @@ class MaskingServer:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
         if len(address) != ADDRESS_SIZE or address in self._by_address:
             raise Refusal("this client has joined already, or its JOIN is too short")
-        channel = Channel(self._key, address, self.round.server, self.round.context, starts=False, source=self._source)
+        channel = Channel(
+            self._key,
+            address,
+            self.round.server,
+            self.round.context,
+            starts=False,
+            source=self._source,
+        )
         masking = channel.open(bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
         if len(masking) != KEY_SIZE:
-            raise Refusal(f"the JOIN holds a masking key of {len(masking)} bytes; expected are {KEY_SIZE}")
+            raise Refusal(
+                f"the JOIN holds a masking key of {len(masking)} bytes; expected are {KEY_SIZE}"
+            )
         if masking == address or not self._known_keys.isdisjoint((address, masking)):
-            raise Refusal("a key of this client is also another's, or used twice; every key must be fresh")
+            raise Refusal(
+                "a key of this client is also another's, or used twice; every key must be fresh"
+            )
         agree(self._key, masking)  # a key of small order would make every neighbour leave
         number = len(self._clients)
-        client = _Client(number, address, masking, channel, SETUP_ENTRY.pack(number, address, masking))
+        client = _Client(
+            number, address, masking, channel, SETUP_ENTRY.pack(number, address, masking)
+        )
         self._clients.append(client)
         self._by_address[address] = client
         self._known_keys |= {address, masking}
@@ -171,7 +213,9 @@ class MaskingServer:
         client, content = self._open(Kind.SHARES, message)
         if client.parcels:
             raise Refusal(f"client {client.number} has sent its shares already")
-        parcels = records(content[_COMMITMENT_SIZE:], PARCEL_SIZE, len(client.neighbours), "the SHARES")
+        parcels = records(
+            content[_COMMITMENT_SIZE:], PARCEL_SIZE, len(client.neighbours), "the SHARES"
+        )
         client.pledge = content[:_COMMITMENT_SIZE]
         client.parcels = dict(zip(client.neighbours, parcels, strict=True))
 
@@ -180,7 +224,9 @@ class MaskingServer:
         if client.masked:
             raise Refusal(f"client {client.number} has sent its masked numbers already")
         if not client.parcels:
-            raise Refusal(f"client {client.number} has not shared its secrets; it is no longer in this round")
+            raise Refusal(
+                f"client {client.number} has not shared its secrets; it is no longer in this round"
+            )
         client.masked = unpack_numbers(content, self.round.modulus, self.round.length, "the MASKED")
 
     def _take_reveal(self, message: bytes) -> None:
@@ -188,12 +234,21 @@ class MaskingServer:
         if client.answered:
             raise Refusal(f"client {client.number} has revealed its shares already")
         if not client.masked:
-            raise Refusal(f"client {client.number} sent no masked numbers; it is no longer in this round")
+            raise Refusal(
+                f"client {client.number} sent no masked numbers; it is no longer in this round"
+            )
         owners = [number for number in client.neighbours if self._clients[number].parcels]
-        entries = [REVEAL_ENTRY.unpack(entry) for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")]
+        entries = [
+            REVEAL_ENTRY.unpack(entry)
+            for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")
+        ]
         for owner, (number, there, share) in zip(owners, entries, strict=True):
-            if number != owner or not (shamir.is_share(share) if there == 1 else there == 0 and not any(share)):
-                raise Refusal(f"the REVEAL of client {client.number} does not answer what was asked")
+            if number != owner or not (
+                shamir.is_share(share) if there == 1 else there == 0 and not any(share)
+            ):
+                raise Refusal(
+                    f"the REVEAL of client {client.number} does not answer what was asked"
+                )
         for number, there, share in entries:
             if there:
                 owner_of = self._clients[number]
@@ -204,7 +259,11 @@ class MaskingServer:
         check_minimum(len(self._clients), self.round.minimum, "clients joined")
         fitted = self.round.neighbourhood.fit(len(self._clients))
         self._threshold = fitted.threshold
-        for client, neighbours in zip(self._clients, regular_graph(len(self._clients), fitted.degree, self._shuffle), strict=True):
+        for client, neighbours in zip(
+            self._clients,
+            regular_graph(len(self._clients), fitted.degree, self._shuffle),
+            strict=True,
+        ):
             client.neighbours = neighbours
             client.place_of = {number: place for place, number in enumerate(neighbours, start=1)}
         self.stage = Stage.SHARING
@@ -222,36 +281,56 @@ class MaskingServer:
         outgoing = {}
         for client in sharing:
             senders = [self._clients[number] for number in client.neighbours]
-            content = b"".join([INBOX_ENTRY.pack(sender.number, sender.parcels[client.number]) for sender in senders if sender.parcels])
+            content = b"".join(
+                [
+                    INBOX_ENTRY.pack(sender.number, sender.parcels[client.number])
+                    for sender in senders
+                    if sender.parcels
+                ]
+            )
             outgoing[client.address] = self._seal(client, Kind.INBOX, content)
         return outgoing
 
     def _request_shares(self) -> dict[bytes, bytes]:
         staying = [client for client in self._clients if client.masked]
         check_minimum(len(staying), self.round.minimum)
-        if not connected([client.neighbours for client in self._clients], {client.number for client in staying}):
+        if not connected(
+            [client.neighbours for client in self._clients], {client.number for client in staying}
+        ):
             raise Refusal(
-                "those who stayed fall apart into groups without common masks, whose separate sums would show; "
+                "those who stayed fall apart into groups without common masks, whose separate sums "
+                "would show; "
                 "nothing was opened. Open a new round, with more neighbours."
             )
         self.stage = Stage.REVEALING
         outgoing = {}
         for client in staying:
-            sharers = [self._clients[number] for number in client.neighbours if self._clients[number].parcels]
+            sharers = [
+                self._clients[number]
+                for number in client.neighbours
+                if self._clients[number].parcels
+            ]
             stayed = [other.number.to_bytes(4, "big") for other in sharers if other.masked]
             left = [other.number.to_bytes(4, "big") for other in sharers if not other.masked]
-            content = REQUEST_HEAD.pack(len(staying), len(stayed), len(left)) + b"".join(stayed + left)
+            content = REQUEST_HEAD.pack(len(staying), len(stayed), len(left)) + b"".join(
+                stayed + left
+            )
             outgoing[client.address] = self._seal(client, Kind.REQUEST, content)
         return outgoing
 
     def _unmask(self) -> SumView:
         stayed = [client for client in self._clients if client.masked]
         present = {client.number for client in stayed}
-        left = [client for client in self._clients if client.parcels and not client.masked and not present.isdisjoint(client.neighbours)]
+        left = [
+            client
+            for client in self._clients
+            if client.parcels and not client.masked and not present.isdisjoint(client.neighbours)
+        ]
         for client in stayed + left:
             if len(client.held) < self._threshold:
                 raise Refusal(
-                    f"only {len(client.held)} neighbours revealed their shares of client {client.number}; "
+                    f"only {len(client.held)} neighbours revealed their shares of client "
+                    f"{client.number}; "
                     f"{self._threshold} are needed. Nothing was opened: open a new round."
                 )
         seeds = [self._own_seed(client) for client in stayed]
@@ -261,10 +340,15 @@ class MaskingServer:
             for number in client.neighbours:
                 if number in present:
                     other = (number, self._clients[number].masking)
-                    seed = mask_seed(key, (client.number, client.masking), other, self.round.context)
+                    seed = mask_seed(
+                        key, (client.number, client.masking), other, self.round.context
+                    )
                     (seeds if number < client.number else added).append(seed)
         correction = masks.total(added, seeds, self.round.modulus, self.round.length)
-        sums = (sum(column) for column in zip(correction, *[client.masked for client in stayed], strict=True))
+        sums = (
+            sum(column)
+            for column in zip(correction, *[client.masked for client in stayed], strict=True)
+        )
         return SumView(tuple(number % self.round.modulus for number in sums), len(stayed))
 
     def _own_seed(self, client: _Client) -> bytes:
@@ -304,6 +388,7 @@ class MaskingServer:
 
 def _wrong_shares(client: _Client) -> Refusal:
     return Refusal(
-        f"the revealed shares of client {client.number} do not give its secret: someone revealed a wrong share. "
+        f"the revealed shares of client {client.number} do not give its secret: someone revealed a "
+        "wrong share. "
         f"Nothing was opened: open a new round."
     )

@@ -1,8 +1,8 @@
 """Masks: from a 32-byte seed to numbers that are uniform modulo any m, and sums of such masks.
 
-The keystream of ChaCha20 (key: the seed, counter and nonce zero) is read as words of w bytes, w the least multiple of
-8 with m <= 2^(8w). A word at or above the largest multiple of m is skipped, every other is reduced modulo m: exactly
-uniform.
+The keystream of ChaCha20 (key: the seed, counter and nonce zero) is read as words of w bytes, w the
+least multiple of 8 with m <= 2^(8w). A word at or above the largest multiple of m is skipped, every
+other is reduced modulo m: exactly uniform.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def total(added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: i
     return [number % modulus for number in sums]
 
 
-def _total_of_arrays(added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: int) -> list[int]:
+def _total_of_arrays(
+    added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: int
+) -> list[int]:
     sums = np.zeros(count, dtype=np.uint64)
     m = np.uint64(modulus)
     for mask in _arrays(added, modulus, count):

@@ -1,9 +1,9 @@
 """Mixing: a shuffler that sees who sends but not what, and an analyzer that sees what but not who.
 
-Each message is sealed to the analyzer; a person's messages of a round are then wrapped together for the shuffler,
-which unwraps them, drops what it has seen before, waits until the batch is full or closed, deals all messages of all
-people in random order, hands them on and forgets. Every message of a round has the same length and carries nothing
-that ties it to another.
+Each message is sealed to the analyzer; a person's messages of a round are then wrapped together for
+the shuffler, which unwraps them, drops what it has seen before, waits until the batch is full or
+closed, deals all messages of all people in random order, hands them on and forgets. Every message
+of a round has the same length and carries nothing that ties it to another.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ _SEEN_SIZE = 16
 
 @dataclass(frozen=True)
 class MixingKeys:
-    """The private keys of a shuffler or an analyzer: people seal to the first, the two talk with the other."""
+    """The private keys of a shuffler or an analyzer: people seal to the first, the two talk with
+    the other.
+    """
 
     sealing: PrivateKey
     line: X25519PrivateKey
@@ -64,13 +66,17 @@ class MixingKeys:
         return cls(PrivateKey.new(sealing, source), new_key(source))
 
     def public(self) -> bytes:
-        """What everyone may know: the line's public key, then the key that messages are sealed to."""
+        """What everyone may know: the line's public key, then the key that messages are
+        sealed to.
+        """
         return public_bytes(self.line) + self.sealing.public()
 
 
 @dataclass(frozen=True)
 class MixingRound:
-    """What everyone knows about a round: each of `reports` people sends `messages` messages of `size` bytes."""
+    """What everyone knows about a round: each of `reports` people sends `messages` messages of
+    `size` bytes.
+    """
 
     identity: bytes
     reports: int
@@ -86,12 +92,21 @@ class MixingRound:
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
         if self.reports * self.messages * self.sealed_size >= SIZE_LIMIT:
-            raise TacitError(f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports")
+            raise TacitError(
+                f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
+            )
         sizes = {len(self.shuffler), len(self.analyzer)}
         if len(self.identity) != IDENTITY_SIZE or sizes != {KEY_SIZE + self.sealing.key_size}:
-            raise TacitError(f"a round names a shuffler and an analyzer by keys of its suite {self.sealing.name}")
-        if self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE] or self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]:
-            raise TacitError("the shuffler and the analyzer have the same key; each must have its own")
+            raise TacitError(
+                f"a round names a shuffler and an analyzer by keys of its suite {self.sealing.name}"
+            )
+        if (
+            self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]
+            or self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]
+        ):
+            raise TacitError(
+                "the shuffler and the analyzer have the same key; each must have its own"
+            )
 
     @classmethod
     def open(
@@ -105,8 +120,12 @@ class MixingRound:
         sealing: Sealing = Sealing.X25519,
         source: Source = SYSTEM,
     ) -> MixingRound:
-        """A new round between the parties with these public keys; `source` is for test vectors only."""
-        return cls(new_identity(source), reports, minimum, size, messages, sealing, shuffler, analyzer)
+        """A new round between the parties with these public keys; `source` is for test vectors
+        only.
+        """
+        return cls(
+            new_identity(source), reports, minimum, size, messages, sealing, shuffler, analyzer
+        )
 
     def encode(self) -> bytes:
         """The message that announces the round."""
@@ -117,13 +136,22 @@ class MixingRound:
     def decode(cls, message: bytes) -> MixingRound:
         """The round that a message announces."""
         data = body(message, Kind.MIXING_ROUND)
-        reports, minimum, size, messages, suite = _HEAD.unpack(front(data, _HEAD.size, "the description"))
+        reports, minimum, size, messages, suite = _HEAD.unpack(
+            front(data, _HEAD.size, "the description")
+        )
         if suite not in tuple(Sealing):
-            raise Refusal(f"suite {suite} is unknown; known are {', '.join(f'{s.value} ({s.name})' for s in Sealing)}")
+            raise Refusal(
+                f"suite {suite} is unknown; known are "
+                f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
+            )
         sealing = Sealing(suite)
-        shuffler, analyzer = records(data[_HEAD.size :], KEY_SIZE + sealing.key_size, 2, "the list of keys")
+        shuffler, analyzer = records(
+            data[_HEAD.size :], KEY_SIZE + sealing.key_size, 2, "the list of keys"
+        )
         with described():
-            return cls(identity_of(message), reports, minimum, size, messages, sealing, shuffler, analyzer)
+            return cls(
+                identity_of(message), reports, minimum, size, messages, sealing, shuffler, analyzer
+            )
 
     @cached_property
     def context(self) -> bytes:
@@ -133,7 +161,10 @@ class MixingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The shuffler and the analyzer, as people seal to them."""
-        first, second = (Recipient.parse(self.sealing, public[KEY_SIZE:]) for public in (self.shuffler, self.analyzer))
+        first, second = (
+            Recipient.parse(self.sealing, public[KEY_SIZE:])
+            for public in (self.shuffler, self.analyzer)
+        )
         return first, second
 
     @property
@@ -148,21 +179,31 @@ class MixingRound:
 
 
 def wrap(announced: MixingRound, messages: Sequence[bytes], source: Source = SYSTEM) -> bytes:
-    """One person's report: every message sealed to the analyzer by itself, all together wrapped for the shuffler.
+    """One person's report: every message sealed to the analyzer by itself, all together wrapped for
+    the shuffler.
 
-    Each message carries a fresh random id, so that the analyzer counts it once whatever a shuffler does. `source` is
-    for test vectors only.
+    Each message carries a fresh random id, so that the analyzer counts it once whatever a shuffler
+    does. `source` is for test vectors only.
     """
-    if len(messages) != announced.messages or any(len(message) != announced.size for message in messages):
-        raise TacitError(f"a report of this round is {announced.messages} messages of {announced.size} bytes each: pad shorter ones")
+    if len(messages) != announced.messages or any(
+        len(message) != announced.size for message in messages
+    ):
+        raise TacitError(
+            f"a report of this round is {announced.messages} messages of {announced.size} bytes "
+            "each: pad shorter ones"
+        )
     shuffler, analyzer = announced.recipients
     info = _inner_info(announced.context)
     inner = b"".join([analyzer.seal(source(ID_SIZE) + message, info) for message in messages])
-    return header(Kind.WRAPPED, announced.identity) + shuffler.seal(inner, _outer_info(announced.context))
+    return header(Kind.WRAPPED, announced.identity) + shuffler.seal(
+        inner, _outer_info(announced.context)
+    )
 
 
 class Shuffler:
-    """The shuffler in one round: takes reports until it is full or closed, then hands everything on in random order."""
+    """The shuffler in one round: takes reports until it is full or closed, then hands everything on
+    in random order.
+    """
 
     def __init__(self, announced: MixingRound, keys: MixingKeys) -> None:
         if announced.shuffler != keys.public():
@@ -191,7 +232,10 @@ class Shuffler:
         if self.full:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
         if len(data) + HEADER_SIZE != self.round.report_size:
-            raise Refusal(f"a report has {self.round.report_size} bytes here; this has {len(data) + HEADER_SIZE}")
+            raise Refusal(
+                f"a report has {self.round.report_size} bytes here; this has "
+                f"{len(data) + HEADER_SIZE}"
+            )
         inner = self._key.open(data, _outer_info(self.round.context))
         sealed = records(inner, self.round.sealed_size, self.round.messages, "the wrapped report")
         seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in sealed}
@@ -215,9 +259,11 @@ class Shuffler:
 
 @dataclass(frozen=True)
 class MixView:
-    """What the analyzer learns: the messages in random order, how many reports came, and how many messages were spoilt.
+    """What the analyzer learns: the messages in random order, how many reports came, and how many
+    messages were spoilt.
 
-    A message is spoilt when it does not open or repeats another's id. Honest devices and shufflers make none.
+    A message is spoilt when it does not open or repeats another's id. Honest devices and shufflers
+    make none.
     """
 
     messages: tuple[bytes, ...]
@@ -250,8 +296,15 @@ class Analyzer:
         content = self._line.open(bytes(message[:HEADER_SIZE]), data)
         (reports,) = _BATCH_HEAD.unpack(front(content, _BATCH_HEAD.size, "the batch"))
         if reports > self.round.reports:
-            raise Refusal(f"the batch has {reports} reports; the round was opened for {self.round.reports}")
-        sealed = records(content[_BATCH_HEAD.size :], self.round.sealed_size, reports * self.round.messages, "the batch")
+            raise Refusal(
+                f"the batch has {reports} reports; the round was opened for {self.round.reports}"
+            )
+        sealed = records(
+            content[_BATCH_HEAD.size :],
+            self.round.sealed_size,
+            reports * self.round.messages,
+            "the batch",
+        )
         self._batch = (reports, sealed)
 
     def close(self) -> Mapping[bytes, bytes]:

@@ -1,8 +1,8 @@
 """Sealing a message to one recipient with HPKE (RFC 9180), and the recipients' keys.
 
-Two suites: X25519, and X25519 joined with ML-KEM-768, which stays closed to whoever records today and owns a quantum
-computer tomorrow. Both use HKDF-SHA256 and ChaCha20-Poly1305. HPKE says nothing about who sealed a message, only who
-can open it.
+Two suites: X25519, and X25519 joined with ML-KEM-768, which stays closed to whoever records today
+and owns a quantum computer tomorrow. Both use HKDF-SHA256 and ChaCha20-Poly1305. HPKE says nothing
+about who sealed a message, only who can open it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Sealing(IntEnum):
 
 
 _KEMS = {Sealing.X25519: KEM.X25519, Sealing.HYBRID: KEM.MLKEM768_X25519}
-_SUITES = {sealing: Suite(kem, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305) for sealing, kem in _KEMS.items()}
+_SUITES = {
+    sealing: Suite(kem, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305) for sealing, kem in _KEMS.items()
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,17 +80,26 @@ class PrivateKey:
         return cls(sealing, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
 
     def public(self) -> bytes:
-        """The bytes that anyone may seal to: the ML-KEM key if there is one, then the X25519 key."""
+        """The bytes that anyone may seal to: the ML-KEM key if there is one, then the X25519
+        key.
+        """
         lattice = self.lattice.public_key().public_bytes_raw() if self.lattice else b""
         return lattice + public_bytes(self.classical)
 
     def open(self, sealed: bytes, info: bytes) -> bytes:
         """What was sealed to this key under the same `info`."""
-        key = MLKEM768X25519PrivateKey(self.lattice, self.classical) if self.lattice else self.classical
+        key = (
+            MLKEM768X25519PrivateKey(self.lattice, self.classical)
+            if self.lattice
+            else self.classical
+        )
         try:
             return _SUITES[self.sealing].decrypt(sealed, key, info)
         except (InvalidTag, ValueError):
-            raise Refusal("a sealed message does not open: it was altered, or sealed to another key or for another round") from None
+            raise Refusal(
+                "a sealed message does not open: it was altered, or sealed to another key or for "
+                "another round"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -102,12 +113,20 @@ class Recipient:
     def parse(cls, sealing: Sealing, public: bytes) -> Recipient:
         """The recipient with these public bytes."""
         if len(public) != sealing.key_size:
-            raise Refusal(f"a public key has {len(public)} bytes; the suite {sealing.name} has {sealing.key_size}")
+            raise Refusal(
+                f"a public key has {len(public)} bytes; the suite {sealing.name} has "
+                f"{sealing.key_size}"
+            )
         classical = X25519PublicKey.from_public_bytes(public[-KEY_SIZE:])
         if sealing is Sealing.X25519:
             return cls(sealing, classical)
         try:
-            return cls(sealing, MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(public[:-KEY_SIZE]), classical))
+            return cls(
+                sealing,
+                MLKEM768X25519PublicKey(
+                    MLKEM768PublicKey.from_public_bytes(public[:-KEY_SIZE]), classical
+                ),
+            )
         except ValueError:
             raise Refusal("a public key is malformed") from None
 

@@ -1,7 +1,9 @@
-"""A 32-byte secret in shares, any `threshold` of which give it back and fewer say nothing (Shamir 1979).
+"""A 32-byte secret in shares, any `threshold` of which give it back and fewer say nothing (Shamir
+1979).
 
-The field is the integers modulo 2^256 + 297, the first prime above 2^256, so that every 32-byte secret is a field
-element and no secret has to be drawn with bias to fit. Share number x is the polynomial's value at x, for x = 1, 2,
+The field is the integers modulo 2^256 + 297, the first prime above 2^256, so that every 32-byte
+secret is a field element and no secret has to be drawn with bias to fit. Share number x is the
+polynomial's value at x, for x = 1, 2,
 ...
 """
 
@@ -53,7 +55,8 @@ def is_share(share: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def lagrange(positions: tuple[int, ...]) -> tuple[int, ...]:
-    """Weights that turn values at `positions` into the value at 0; kept, because sets of positions recur.
+    """Weights that turn values at `positions` into the value at 0; kept, because sets of positions
+    recur.
 
     >>> lagrange((1, 2)) == (2, PRIME - 1)
     True

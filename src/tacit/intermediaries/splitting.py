@@ -1,9 +1,10 @@
 """Splitting: each report in two halves for two servers that do not talk behind people's backs.
 
-A device splits its numbers into two parts that add up to them modulo m, each part alone uniformly random, and seals
-one to each server. One message per person and no second round: dropping out is simply not being there. The servers
-compare which reports both have, each adds up its halves of those, and a collector adds the two sums. A report counts
-only if both halves arrived, and nothing is added up for fewer than `minimum` of them.
+A device splits its numbers into two parts that add up to them modulo m, each part alone uniformly
+random, and seals one to each server. One message per person and no second round: dropping out is
+simply not being there. The servers compare which reports both have, each adds up its halves of
+those, and a collector adds the two sums. A report counts only if both halves arrived, and nothing
+is added up for fewer than `minimum` of them.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ _PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """One server's private keys: people seal to the first, the other server and the collector know the second."""
+    """One server's private keys: people seal to the first, the other server and the collector know
+    the second.
+    """
 
     sealing: PrivateKey
     line: X25519PrivateKey
@@ -82,7 +85,9 @@ class ServerKeys:
 
 @dataclass(frozen=True)
 class SplittingRound:
-    """What everyone knows about a round: the counts, the modulus, and who the two servers and the collector are."""
+    """What everyone knows about a round: the counts, the modulus, and who the two servers and the
+    collector are.
+    """
 
     identity: bytes
     reports: int
@@ -98,8 +103,15 @@ class SplittingRound:
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
         sizes = {len(public) for public in self.servers}
-        if len(self.identity) != IDENTITY_SIZE or len(self.collector) != KEY_SIZE or sizes != {self._public_size}:
-            raise TacitError(f"a round names two servers and a collector by keys of its suite {self.sealing.name}")
+        if (
+            len(self.identity) != IDENTITY_SIZE
+            or len(self.collector) != KEY_SIZE
+            or sizes != {self._public_size}
+        ):
+            raise TacitError(
+                "a round names two servers and a collector by keys of its suite "
+                f"{self.sealing.name}"
+            )
         lines = {*(public[:KEY_SIZE] for public in self.servers), self.collector}
         if len(lines) != 3 or self.servers[0][KEY_SIZE:] == self.servers[1][KEY_SIZE:]:
             raise TacitError("two of the three parties have the same key; each must have its own")
@@ -116,29 +128,54 @@ class SplittingRound:
         sealing: Sealing = Sealing.X25519,
         source: Source = SYSTEM,
     ) -> SplittingRound:
-        """A new round between the parties with these public keys; `source` is for test vectors only."""
-        return cls(new_identity(source), reports, minimum, modulus, length, sealing, servers, collector)
+        """A new round between the parties with these public keys; `source` is for test vectors
+        only.
+        """
+        return cls(
+            new_identity(source), reports, minimum, modulus, length, sealing, servers, collector
+        )
 
     def encode(self) -> bytes:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.length, self.sealing, self.collector)
-        return header(Kind.SPLITTING_ROUND, self.identity) + fields + b"".join(self.servers) + pack_modulus(self.modulus)
+        return (
+            header(Kind.SPLITTING_ROUND, self.identity)
+            + fields
+            + b"".join(self.servers)
+            + pack_modulus(self.modulus)
+        )
 
     @classmethod
     def decode(cls, message: bytes) -> SplittingRound:
         """The round that a message announces."""
         data = body(message, Kind.SPLITTING_ROUND)
-        reports, minimum, length, suite, collector = _HEAD.unpack(front(data, _HEAD.size, "the description"))
+        reports, minimum, length, suite, collector = _HEAD.unpack(
+            front(data, _HEAD.size, "the description")
+        )
         if suite not in tuple(Sealing):
-            raise Refusal(f"suite {suite} is unknown; known are {', '.join(f'{s.value} ({s.name})' for s in Sealing)}")
+            raise Refusal(
+                f"suite {suite} is unknown; known are "
+                f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
+            )
         sealing = Sealing(suite)
         size, rest = KEY_SIZE + sealing.key_size, data[_HEAD.size :]
-        first, second = records(front(rest, 2 * size, "the list of servers"), size, 2, "the list of servers")
+        first, second = records(
+            front(rest, 2 * size, "the list of servers"), size, 2, "the list of servers"
+        )
         modulus, rest = take_modulus(rest[2 * size :])
         if rest:
             raise Refusal(f"the round's description has {len(rest)} bytes too many")
         with described():
-            return cls(identity_of(message), reports, minimum, modulus, length, sealing, (first, second), collector)
+            return cls(
+                identity_of(message),
+                reports,
+                minimum,
+                modulus,
+                length,
+                sealing,
+                (first, second),
+                collector,
+            )
 
     @cached_property
     def context(self) -> bytes:
@@ -148,7 +185,9 @@ class SplittingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The two servers, as people seal to them."""
-        first, second = (Recipient.parse(self.sealing, public[KEY_SIZE:]) for public in self.servers)
+        first, second = (
+            Recipient.parse(self.sealing, public[KEY_SIZE:]) for public in self.servers
+        )
         return first, second
 
     @property
@@ -166,19 +205,27 @@ class SplittingRound:
         return KEY_SIZE + self.sealing.key_size
 
 
-def split(announced: SplittingRound, values: Sequence[int], source: Source = SYSTEM) -> tuple[bytes, bytes]:
-    """One person's report: the half for server 0 and the half for server 1. `source` is for test vectors only.
+def split(
+    announced: SplittingRound, values: Sequence[int], source: Source = SYSTEM
+) -> tuple[bytes, bytes]:
+    """One person's report: the half for server 0 and the half for server 1. `source` is for test
+    vectors only.
 
-    The halves carry the same random id in the clear. Inside, each carries a random word of its own and the digest of
-    the other's word: nobody who does not know a half's word, not even the other server, can put another in its place.
+    The halves carry the same random id in the clear. Inside, each carries a random word of its own
+    and the digest of the other's word: nobody who does not know a half's word, not even the other
+    server, can put another in its place.
     """
     numbers = check_numbers(values, announced.modulus, announced.length)
     name, seed = source(ID_SIZE), source(masks.SEED_SIZE)
     words = (source(WORD_SIZE), source(WORD_SIZE))
     first = masks.total([seed], [], announced.modulus, announced.length)
-    second = [(number - part) % announced.modulus for number, part in zip(numbers, first, strict=True)]
+    second = [
+        (number - part) % announced.modulus for number, part in zip(numbers, first, strict=True)
+    ]
     halves = []
-    for role, (recipient, part) in enumerate(zip(announced.recipients, (first, second), strict=True)):
+    for role, (recipient, part) in enumerate(
+        zip(announced.recipients, (first, second), strict=True)
+    ):
         content = words[role] + _digest(words[1 - role]) + pack_numbers(part, announced.modulus)
         sealed = recipient.seal(content, _half_info(announced.context, role, name))
         halves.append(header(Kind.HALF, announced.identity) + bytes((role,)) + name + sealed)
@@ -188,13 +235,15 @@ def split(announced: SplittingRound, values: Sequence[int], source: Source = SYS
 class SplittingServer:
     """One of the two servers in one round.
 
-    One object per round, never a second one for the same round: two sums over different reports would tell them apart.
-    It takes halves until `close`, which returns the list of what it has for the other server; then it takes the
-    other's list, and the second `close` returns its partial sum for the collector and forgets everything. `source` is
-    for test vectors only.
+    One object per round, never a second one for the same round: two sums over different reports
+    would tell them apart. It takes halves until `close`, which returns the list of what it has for
+    the other server; then it takes the other's list, and the second `close` returns its partial sum
+    for the collector and forgets everything. `source` is for test vectors only.
     """
 
-    def __init__(self, announced: SplittingRound, role: int, keys: ServerKeys, source: Source = SYSTEM) -> None:
+    def __init__(
+        self, announced: SplittingRound, role: int, keys: ServerKeys, source: Source = SYSTEM
+    ) -> None:
         if role not in (0, 1) or announced.servers[role] != keys.public():
             raise TacitError(f"these keys are not those of server {role} of the round")
         self.round = announced
@@ -202,13 +251,21 @@ class SplittingServer:
         self._key = keys.sealing
         ends = (announced.line(0), announced.line(1))
         self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0, source=source)
-        self._collector = Channel(keys.line, ends[role], announced.collector, announced.context, starts=True, source=source)
+        self._collector = Channel(
+            keys.line,
+            ends[role],
+            announced.collector,
+            announced.context,
+            starts=True,
+            source=source,
+        )
         self._halves: dict[bytes, list[int]] = {}
         self._common: list[bytes] | None = None
         self._stage: Kind | None = Kind.HALF
 
     def __repr__(self) -> str:
-        return f"SplittingServer(round={self.round.identity.hex()}, role={self.role}, halves={len(self._halves)})"
+        where = f"round={self.round.identity.hex()}, role={self.role}"
+        return f"SplittingServer({where}, halves={len(self._halves)})"
 
     def take(self, message: bytes) -> None:
         """Accept one half of a report or, after the first `close`, the other server's list."""
@@ -220,17 +277,26 @@ class SplittingServer:
             raise Refusal("this round is over; it takes no more messages")
 
     def close(self) -> Mapping[bytes, bytes]:
-        """End the current stage; returns a message for the other server, then one for the collector."""
+        """End the current stage; returns a message for the other server, then one for the
+        collector.
+        """
         try:
             if self._stage is Kind.HALF:
                 check_minimum(len(self._halves), self.round.minimum)
                 self._stage = Kind.PRESENT
-                return {self.round.line(1 - self.role): self._seal(self._peer, Kind.PRESENT, b"".join(sorted(self._halves)))}
+                return {
+                    self.round.line(1 - self.role): self._seal(
+                        self._peer, Kind.PRESENT, b"".join(sorted(self._halves))
+                    )
+                }
             if self._stage is Kind.PRESENT:
                 common = self._common or []
                 check_minimum(len(common), self.round.minimum, "reports at both servers")
                 content = _PARTIAL_HEAD.pack(len(common), hashlib.sha256(b"".join(common)).digest())
-                sums = [sum(column) % self.round.modulus for column in zip(*map(self._halves.__getitem__, common), strict=True)]
+                sums = [
+                    sum(column) % self.round.modulus
+                    for column in zip(*map(self._halves.__getitem__, common), strict=True)
+                ]
                 content += pack_numbers(sums, self.round.modulus)
                 self._end()
                 return {self.round.collector: self._seal(self._collector, Kind.PARTIAL, content)}
@@ -242,12 +308,21 @@ class SplittingServer:
     def _take_half(self, message: bytes) -> None:
         data = body(message, Kind.HALF, self.round.identity)
         if len(data) + HEADER_SIZE != self.round.half_size:
-            raise Refusal(f"a half of a report has {self.round.half_size} bytes here; this has {len(data) + HEADER_SIZE}")
+            raise Refusal(
+                f"a half of a report has {self.round.half_size} bytes here; this has "
+                f"{len(data) + HEADER_SIZE}"
+            )
         if data[0] != self.role:
             raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
         name = data[1 : 1 + ID_SIZE]
-        content = self._key.open(data[1 + ID_SIZE :], _half_info(self.round.context, self.role, name))
-        word, other, numbers = content[:WORD_SIZE], content[WORD_SIZE:_LINK_SIZE], content[_LINK_SIZE:]
+        content = self._key.open(
+            data[1 + ID_SIZE :], _half_info(self.round.context, self.role, name)
+        )
+        word, other, numbers = (
+            content[:WORD_SIZE],
+            content[WORD_SIZE:_LINK_SIZE],
+            content[_LINK_SIZE:],
+        )
         digests = (_digest(word), other) if self.role == 0 else (other, _digest(word))
         tag = _tag(self.round.context, name, digests)
         if tag in self._halves:
@@ -282,7 +357,10 @@ class Collector:
         if announced.collector != public_bytes(key):
             raise TacitError("this key is not the collector's of the round")
         self.round = announced
-        self._channels = [Channel(key, announced.line(role), announced.collector, announced.context, starts=False) for role in (0, 1)]
+        self._channels = [
+            Channel(key, announced.line(role), announced.collector, announced.context, starts=False)
+            for role in (0, 1)
+        ]
         self._partials: dict[int, tuple[bytes, list[int]]] = {}
         self._view: SumView | None = None
         self._over = False
@@ -294,10 +372,14 @@ class Collector:
         """Accept a server's partial sum."""
         role = front(body(message, Kind.PARTIAL, self.round.identity), 1, "the partial sum")[0]
         if self._over or role not in (0, 1) or role in self._partials:
-            raise Refusal(f"the partial sum of server {role} is not expected, or has arrived before")
+            raise Refusal(
+                f"the partial sum of server {role} is not expected, or has arrived before"
+            )
         content = _open(self._channels[role], Kind.PARTIAL, message, self.round.identity)
         head = front(content, _PARTIAL_HEAD.size, "the partial sum")
-        sums = unpack_numbers(content[_PARTIAL_HEAD.size :], self.round.modulus, self.round.length, "the partial sum")
+        sums = unpack_numbers(
+            content[_PARTIAL_HEAD.size :], self.round.modulus, self.round.length, "the partial sum"
+        )
         self._partials[role] = (head, sums)
 
     def close(self) -> Mapping[bytes, bytes]:
@@ -307,7 +389,9 @@ class Collector:
             raise Refusal(f"{len(partials)} of 2 partial sums arrived; nothing was opened")
         (head, first), (other, second) = partials[0], partials[1]
         if head != other:
-            raise Refusal("the two servers added up different reports; nothing was opened. Open a new round.")
+            raise Refusal(
+                "the two servers added up different reports; nothing was opened. Open a new round."
+            )
         reports, _ = _PARTIAL_HEAD.unpack(head)
         check_minimum(reports, self.round.minimum, "reports at both servers")
         sums = ((a + b) % self.round.modulus for a, b in zip(first, second, strict=True))
@@ -330,8 +414,12 @@ def _digest(word: bytes) -> bytes:
 
 
 def _tag(context: bytes, name: bytes, digests: tuple[bytes, bytes]) -> bytes:
-    """What both servers call the same report; only who knows a half's word can make a half with the same tag."""
-    return hashlib.sha256(b"tacit splitting tag v1" + context + name + b"".join(digests)).digest()[:TAG_SIZE]
+    """What both servers call the same report; only who knows a half's word can make a half with the
+    same tag.
+    """
+    return hashlib.sha256(b"tacit splitting tag v1" + context + name + b"".join(digests)).digest()[
+        :TAG_SIZE
+    ]
 
 
 def _open(channel: Channel, kind: Kind, message: bytes, identity: bytes) -> bytes:

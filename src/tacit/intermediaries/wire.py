@@ -1,8 +1,10 @@
-"""The bytes on the wire: one header for every message, and readers that accept exactly one spelling.
+"""The bytes on the wire: one header for every message, and readers that accept exactly one
+spelling.
 
-A message is `header | body`; the header is the magic `ta`, the version, the kind of the message and the identity of
-its round. Integers are big-endian. A body has the length that its kind and its round prescribe, never one byte more
-or less; anything else raises `Refusal`. The layout of every body is in docs/wire-formats.md.
+A message is `header | body`; the header is the magic `ta`, the version, the kind of the message and
+the identity of its round. Integers are big-endian. A body has the length that its kind and its
+round prescribe, never one byte more or less; anything else raises `Refusal`. The layout of every
+body is in docs/wire-formats.md.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class Kind(IntEnum):
 
 @contextmanager
 def described() -> Iterator[None]:
-    """Inside, a value that makes no sense came in a message: a `Refusal`, not a mistake of the caller."""
+    """Inside, a value that makes no sense came in a message: a `Refusal`, not a mistake of the
+    caller.
+    """
     try:
         yield
     except Refusal:
@@ -66,16 +70,23 @@ def header(kind: Kind, identity: bytes) -> bytes:
 
 
 def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
-    """The body of a message of this kind (and round, when given), or a `Refusal` that says what it is instead."""
+    """The body of a message of this kind (and round, when given), or a `Refusal` that says what it
+    is instead.
+    """
     if not isinstance(message, bytes | bytearray | memoryview):
         raise Refusal(f"a message is bytes; this is {type(message).__name__}")
     data = bytes(message)
     if len(data) < HEADER_SIZE or data[:2] != MAGIC:
         raise Refusal(f"not a message of tacit: {len(data)} bytes without its header")
     if data[2] != VERSION:
-        raise Refusal(f"the message is of version {data[2]}; this side speaks version {VERSION}: update the older side")
+        raise Refusal(
+            f"the message is of version {data[2]}; this side speaks version {VERSION}: update the "
+            "older side"
+        )
     if data[3] != kind:
-        raise Refusal(f"the message is of kind 0x{data[3]:02x}; expected here is {kind.name} (0x{kind:02x})")
+        raise Refusal(
+            f"the message is of kind 0x{data[3]:02x}; expected here is {kind.name} (0x{kind:02x})"
+        )
     if identity is not None and data[4:HEADER_SIZE] != identity:
         raise Refusal("the message belongs to another round")
     return data[HEADER_SIZE:]
@@ -113,10 +124,14 @@ def check_modulus(modulus: object) -> int:
 
 
 def check_length(length: object, modulus: int) -> int:
-    """How many numbers a report holds: at least one, and together less than 1 GiB, so that one message carries them."""
+    """How many numbers a report holds: at least one, and together less than 1 GiB, so that one
+    message carries them.
+    """
     number = integer("length", length, at_least=1)
     if number * number_size(modulus) >= SIZE_LIMIT:
-        raise TacitError(f"length is {number}; a report must stay below {SIZE_LIMIT} bytes: use several rounds")
+        raise TacitError(
+            f"length is {number}; a report must stay below {SIZE_LIMIT} bytes: use several rounds"
+        )
     return number
 
 
@@ -131,7 +146,10 @@ def take_modulus(data: bytes) -> tuple[int, bytes]:
     size = data[0] if data else 0
     digits = data[1 : 1 + size]
     if not size or len(digits) != size or digits[0] == 0:
-        raise Refusal("the modulus is not spelt as one byte of length and that many bytes without a leading zero")
+        raise Refusal(
+            "the modulus is not spelt as one byte of length and that many bytes without a leading "
+            "zero"
+        )
     modulus = int.from_bytes(digits, "big")
     if modulus < 2:
         raise Refusal("the modulus is 1; it must be at least 2")
@@ -155,16 +173,22 @@ def pack_numbers(numbers: Sequence[int], modulus: int) -> bytes:
 
 def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int]:
     """Exactly `count` numbers in 0..modulus-1."""
-    numbers = [int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)]
+    numbers = [
+        int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)
+    ]
     if any(number >= modulus for number in numbers):
         raise Refusal(f"{what} holds a number that is not below the modulus")
     return numbers
 
 
 def check_numbers(values: Sequence[int], modulus: int, count: int) -> list[int]:
-    """What a person reports, reduced modulo `modulus`; anything that is not `count` whole numbers is an error."""
+    """What a person reports, reduced modulo `modulus`; anything that is not `count` whole numbers
+    is an error.
+    """
     if len(values) != count:
-        raise TacitError(f"the report has {len(values)} numbers; this round takes {count} per report")
+        raise TacitError(
+            f"the report has {len(values)} numbers; this round takes {count} per report"
+        )
     return [_whole(value) % modulus for value in values]
 
 
@@ -172,4 +196,7 @@ def _whole(value: object) -> int:
     try:
         return value.__index__()  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
-        raise TacitError(f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the value first") from None
+        raise TacitError(
+            f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the "
+            "value first"
+        ) from None

@@ -1,7 +1,8 @@
 """Integer noise that many hands can add together.
 
-A law in this package can be split into shares: n people each add one share, and the total has the law. That is what
-lets a server learn a noisy sum without anyone being trusted to add the noise. See CZ23, Fact 1 and Definition 5.
+A law in this package can be split into shares: n people each add one share, and the total has the
+law. That is what lets a server learn a noisy sum without anyone being trusted to add the noise. See
+CZ23, Fact 1 and Definition 5.
 """
 
 from tacit.noise.binomial import Binomial

@@ -1,7 +1,8 @@
 """Binomial noise: what the shuffle protocols add, one bit at a time.
 
-Users send noise bits next to their data bits; the shuffler leaves only the number of ones. Fair bits come from one
-population count of operating-system randomness; biased ones are counted by inverting the exact distribution function.
+Users send noise bits next to their data bits; the shuffler leaves only the number of ones. Fair
+bits come from one population count of operating-system randomness; biased ones are counted by
+inverting the exact distribution function.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ class Binomial(NoiseLaw):
     p: Number = Fraction(1, 2)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", integer("n", self.n, at_least=1, remedy="a binomial law needs at least one bit"))
+        object.__setattr__(
+            self,
+            "n",
+            integer("n", self.n, at_least=1, remedy="a binomial law needs at least one bit"),
+        )
         probability("p", self.p, "fair bits have p = 1/2")
         object.__setattr__(self, "p", plain(self.p))
 
@@ -87,7 +92,9 @@ class Binomial(NoiseLaw):
         s = np.asarray(s, dtype=float)
         p = float(self.p)
         falling = np.expm1(-np.abs(s))
-        result: Floats = self.n * np.where(s <= 0, np.log1p(p * falling), s + np.log1p((1 - p) * falling))
+        result: Floats = self.n * np.where(
+            s <= 0, np.log1p(p * falling), s + np.log1p((1 - p) * falling)
+        )
         return result
 
     def power(self, times: Number) -> Binomial:
@@ -97,7 +104,8 @@ class Binomial(NoiseLaw):
             raise refuse_power(
                 self,
                 times,
-                f"{self.n} bits do not divide that way; give everyone {math.ceil(bits)} or change the number of bits",
+                f"{self.n} bits do not divide that way; give everyone {math.ceil(bits)} or change "
+                "the number of bits",
             )
         return Binomial(int(bits), self.p)
 
@@ -117,7 +125,9 @@ class Binomial(NoiseLaw):
 
     @cached_property
     def _parts(self) -> list[Inversion]:
-        """The bits in groups whose sums have a standard deviation of at most 4,096, so that tables stay small."""
+        """The bits in groups whose sums have a standard deviation of at most 4,096, so that tables
+        stay small.
+        """
         p = Fraction(self.p)
         groups = -(-(self.n * p * (1 - p)) // (1 << 24))
         size, larger = divmod(self.n, groups)
@@ -133,7 +143,9 @@ class Binomial(NoiseLaw):
         for start in range(0, size, step):
             part = result[start : start + step]
             if words:
-                bits = np.frombuffer(os.urandom(8 * words * len(part)), dtype=np.uint64).reshape(len(part), words)
+                bits = np.frombuffer(os.urandom(8 * words * len(part)), dtype=np.uint64).reshape(
+                    len(part), words
+                )
                 part += np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
             if spare:
                 bits = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)

@@ -1,7 +1,8 @@
 """Tail bounds from the moment generating function, for laws too wide to sum.
 
-P[|X - mean| > t] is at most 2 e^{K(s) - st} for every s > 0, K the larger of the two centred log moment generating functions. The best s
-is searched for; whatever s is found, the bound holds. Use the exact `tail` and `bound` of a law where they are affordable.
+P[|X - mean| > t] is at most 2 e^{K(s) - st} for every s > 0, K the larger of the two centred log
+moment generating functions. The best s is searched for; whatever s is found, the bound holds. Use
+the exact `tail` and `bound` of a law where they are affordable.
 """
 
 from __future__ import annotations
@@ -41,5 +42,10 @@ def tail_bound(law: _Law, t: float) -> float:
         worse = max(float(law.log_mgf(s)) - s * law.mean, float(law.log_mgf(-s)) + s * law.mean)
         return min(worse - s * t, 1e9)
 
-    found = minimize_scalar(exponent, bounds=(math.log(guess) - 12, math.log(guess) + 0.5), method="bounded", options={"xatol": 1e-6})
+    found = minimize_scalar(
+        exponent,
+        bounds=(math.log(guess) - 12, math.log(guess) + 0.5),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
     return min(1.0, 2 * math.exp(min(0.0, float(found.fun))))

@@ -1,10 +1,11 @@
 """Exact coins from the operating system's randomness: integers only, no floating point anywhere.
 
-A coin with an irrational bias such as e^{-1/3} is flipped by revealing the binary digits of a uniform number until they
-differ from the digits of the bias. The digits of the bias come from rational bounds on the exponential, refined as far
-as a flip needs (which is past 64 bits once in 2^63 flips), so the coin's law is exact, not rounded. The rejection
-samplers built on these coins follow Canonne, Kamath & Steinke 2020 (CKS20). Running time depends on what is drawn: draw
-noise before the reward is known.
+A coin with an irrational bias such as e^{-1/3} is flipped by revealing the binary digits of a
+uniform number until they differ from the digits of the bias. The digits of the bias come from
+rational bounds on the exponential, refined as far as a flip needs (which is past 64 bits once in
+2^63 flips), so the coin's law is exact, not rounded. The rejection samplers built on these coins
+follow Canonne, Kamath & Steinke 2020 (CKS20). Running time depends on what is drawn: draw noise
+before the reward is known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ os.register_at_fork(after_in_child=_pool.clear)
 
 
 def word() -> int:
-    """64 fresh uniform bits. The pool is filled from `os.urandom`; a used word leaves it at once."""
+    """64 fresh uniform bits.
+
+    The pool is filled from `os.urandom`; a used word leaves it at once.
+    """
     while True:
         try:
             return _pool.pop()
@@ -52,7 +56,8 @@ def random_bits(count: int) -> int:
 
 @dataclass(frozen=True)
 class Chance:
-    """The probability `factor` · e^{-`rate`} as an exact value: what a device can flip without rounding.
+    """The probability `factor` · e^{-`rate`} as an exact value: what a device can flip without
+    rounding.
 
     >>> float(Chance(Fraction(1), Fraction(1, 10)))
     0.9048374180359596
@@ -68,7 +73,8 @@ class Chance:
         object.__setattr__(self, "rate", as_fraction("rate", self.rate))
         if not 0 <= self.factor <= 1 or self.rate < 0:
             raise TacitError(
-                f"factor is {self.factor} and rate is {self.rate}; a chance of factor times e^-rate needs a factor "
+                f"factor is {self.factor} and rate is {self.rate}; a chance of factor times "
+                "e^-rate needs a factor "
                 "between 0 and 1 and a rate of at least 0"
             )
 
@@ -102,7 +108,9 @@ class Chance:
         return self.settle(u)
 
     def settle(self, digits: int) -> bool:
-        """Whether the uniform number that starts with these 64 binary digits lies below the probability."""
+        """Whether the uniform number that starts with these 64 binary digits lies below the
+        probability.
+        """
         bits = WORD
         while True:
             low, high = self.bounds(bits)
@@ -121,8 +129,9 @@ ONE_OVER_E = Chance(Fraction(1), Fraction(1))
 def exp_bounds(rate: Fraction, bits: int) -> tuple[int, int]:
     """Integers with low <= e^{-rate} · 2^bits <= high and high - low at most 2, for rate >= 0.
 
-    With rate = y · 2^k and y <= 1, the series of e^{-y} alternates with falling terms, so two neighbouring partial sums
-    enclose it; the enclosure is then squared k times. Every rounding is outward.
+    With rate = y · 2^k and y <= 1, the series of e^{-y} alternates with falling terms, so two
+    neighbouring partial sums enclose it; the enclosure is then squared k times. Every rounding is
+    outward.
 
     >>> low, high = exp_bounds(Fraction(1), 30)
     >>> low <= 0.36787944117144233 * 2**30 <= high <= low + 2
@@ -142,7 +151,10 @@ def exp_bounds(rate: Fraction, bits: int) -> tuple[int, int]:
             low, high = low - term_high, high - term_low
         else:
             low, high = low + term_low, high + term_high
-    low, high = low - 1, high + 1  # the rest of the series is below its first omitted term, which is at most 1
+    low, high = (
+        low - 1,
+        high + 1,
+    )  # the rest of the series is below its first omitted term, which is at most 1
     for _ in range(halvings):
         low, high = low * low >> guard, -(-high * high >> guard)
     excess = guard - bits

@@ -1,8 +1,10 @@
-"""Cumulant functions of noise laws for tight loops: K(s) = ln E[e^{s(X - mean)}] and two derivatives, one s at a time.
+"""Cumulant functions of noise laws for tight loops: K(s) = ln E[e^{s(X - mean)}] and two
+derivatives, one s at a time.
 
-Learners take Chernoff bounds of an arm's estimate hundreds of times in a run; arrays of length one would cost more
-than the arithmetic. Closed forms where there are some; for other laws `log_mgf`, differentiated numerically (the
-derivatives only steer an optimisation, the bound itself rests on K). Nothing here samples or sums tails.
+Learners take Chernoff bounds of an arm's estimate hundreds of times in a run; arrays of length one
+would cost more than the arithmetic. Closed forms where there are some; for other laws `log_mgf`,
+differentiated numerically (the derivatives only steer an optimisation, the bound itself rests on
+K). Nothing here samples or sums tails.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def no_noise(_: float) -> tuple[float, float, float]:
 
 @lru_cache(maxsize=4096)
 def cumulants(law: Any) -> Cumulants:
-    """The function s -> (K(s), K'(s), K''(s)) of a law, or of no noise for None; infinite where K does not exist.
+    """The function s -> (K(s), K'(s), K''(s)) of a law, or of no noise for None; infinite where K
+    does not exist.
 
     >>> K, slope, curvature = cumulants(DiscreteLaplace(2))(0.0)
     >>> K, slope, round(curvature / DiscreteLaplace(2).variance, 12)
@@ -51,7 +54,9 @@ def cumulants(law: Any) -> Cumulants:
 
 
 def _polya_difference(r: float, rate: float) -> Cumulants:
-    """-r ln(1 - h) with h = sinh²(s/2) / sinh²(rate/2): the same as r ln((1-β)² / ((1-βe^s)(1-βe^-s)))."""
+    """-r ln(1 - h) with h = sinh²(s/2) / sinh²(rate/2): the same as r ln((1-β)² /
+    ((1-βe^s)(1-βe^-s))).
+    """
     inverse = 1 / math.sinh(rate / 2) ** 2 if rate < WIDEST_RATE else 0.0
     sinh, cosh, log1p = math.sinh, math.cosh, math.log1p
 
@@ -71,7 +76,11 @@ def _skellam(variance: float) -> Cumulants:
     def function(s: float) -> tuple[float, float, float]:
         if not -700 < s < 700:
             return OUTSIDE
-        return 2 * variance * math.sinh(s / 2) ** 2, variance * math.sinh(s), variance * math.cosh(s)
+        return (
+            2 * variance * math.sinh(s / 2) ** 2,
+            variance * math.sinh(s),
+            variance * math.cosh(s),
+        )
 
     return function
 
@@ -88,7 +97,9 @@ def _binomial(n: float, p: float) -> Cumulants:
 
 
 def _gaussian(square: float) -> Cumulants:
-    """s²σ²/2: an upper bound, because the normaliser of a shifted discrete Gaussian is largest at no shift."""
+    """s²σ²/2: an upper bound, because the normaliser of a shifted discrete Gaussian is largest at
+    no shift.
+    """
 
     def function(s: float) -> tuple[float, float, float]:
         return s * s * square / 2, s * square, square

@@ -1,8 +1,9 @@
 """Discrete Gaussian noise, and what a sum of its shares looks like.
 
-P[X = k] proportional to e^{-k²/(2σ²)}. The law is not divisible: a sum of n discrete Gaussians is not quite a discrete
-Gaussian. How close it is, Kairouz, Liu & Steinke 2021 bound (`sum_divergence`); for moderate sizes `power` gives the
-exact law of the sum. See CZ23 Theorem 4 and CORRECTIONS 11.
+P[X = k] proportional to e^{-k²/(2σ²)}. The law is not divisible: a sum of n discrete Gaussians is
+not quite a discrete Gaussian. How close it is, Kairouz, Liu & Steinke 2021 bound
+(`sum_divergence`); for moderate sizes `power` gives the exact law of the sum. See CZ23 Theorem 4
+and CORRECTIONS 11.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from tacit.noise.laplace import DiscreteLaplace, draw_laplace
 from tacit.noise.law import Floats, NoiseLaw, plain, refuse_power
 from tacit.noise.table import Table, convolution_power
 
-LARGEST_INVERTED = 256  # sigma up to which a draw looks up a table, which takes about 20 sigma entries
+LARGEST_INVERTED = (
+    256  # sigma up to which a draw looks up a table, which takes about 20 sigma entries
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,9 @@ class DiscreteGaussian(NoiseLaw):
 
     @cached_property
     def _sums(self) -> tuple[float, float]:
-        """Σ e^{-k²/2σ²} and Σ k² e^{-k²/2σ²}: directly, or by Poisson summation where that converges faster."""
+        """Σ e^{-k²/2σ²} and Σ k² e^{-k²/2σ²}: directly, or by Poisson summation where that
+        converges faster.
+        """
         s = float(self.sigma)
         j = np.arange(1, 13, dtype=float)
         if s < 1.0:
@@ -58,7 +63,11 @@ class DiscreteGaussian(NoiseLaw):
             return 1 + 2 * float(terms.sum()), 2 * float((j * j * terms).sum())
         dual = np.exp(-2 * (math.pi * s * j) ** 2)
         total = math.sqrt(2 * math.pi) * s * (1 + 2 * float(dual.sum()))
-        second = math.sqrt(2 * math.pi) * s**3 * (1 + 2 * float(((1 - (2 * math.pi * s * j) ** 2) * dual).sum()))
+        second = (
+            math.sqrt(2 * math.pi)
+            * s**3
+            * (1 + 2 * float(((1 - (2 * math.pi * s * j) ** 2) * dual).sum()))
+        )
         return total, second
 
     @property
@@ -69,7 +78,9 @@ class DiscreteGaussian(NoiseLaw):
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
         """-k²/(2σ²) - ln of the normaliser."""
-        return -((np.asarray(k, dtype=float) / float(self.sigma)) ** 2) / 2 - math.log(self._sums[0])
+        return -((np.asarray(k, dtype=float) / float(self.sigma)) ** 2) / 2 - math.log(
+            self._sums[0]
+        )
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """ln E[e^{sX}] = s²σ²/2 + ln(ϑ(sσ²) / ϑ(0)): the normaliser of the law shifted by sσ²."""
@@ -83,8 +94,12 @@ class DiscreteGaussian(NoiseLaw):
             peak = exponents.max(axis=-1)
             log_shifted = peak + np.log(np.exp(exponents - peak[..., None]).sum(axis=-1))
         else:
-            waves = np.cos(2 * math.pi * centre[..., None] * j) * np.exp(-2 * (math.pi * sigma * j) ** 2)
-            log_shifted = math.log(math.sqrt(2 * math.pi) * sigma) + np.log1p(2 * waves.sum(axis=-1))
+            waves = np.cos(2 * math.pi * centre[..., None] * j) * np.exp(
+                -2 * (math.pi * sigma * j) ** 2
+            )
+            log_shifted = math.log(math.sqrt(2 * math.pi) * sigma) + np.log1p(
+                2 * waves.sum(axis=-1)
+            )
         result: Floats = s * centre / 2 + log_shifted - math.log(self._sums[0])
         return result
 
@@ -94,13 +109,18 @@ class DiscreteGaussian(NoiseLaw):
         return gaussian(square) if square <= LARGEST_INVERTED**2 else None
 
     def power(self, times: Number) -> NoiseLaw:
-        """The exact law of a sum of whole copies, as a table. A discrete Gaussian does not divide."""
+        """The exact law of a sum of whole copies, as a table.
+
+        A discrete Gaussian does not divide.
+        """
         if Fraction(positive("share fraction", times)).denominator != 1:
             raise refuse_power(
                 self,
                 times,
-                "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma / sqrt(n)) and "
-                "account for the sum with calibrate('discrete-gaussian', shares=n), or use Skellam noise, which "
+                "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma "
+                "/ sqrt(n)) and "
+                "account for the sum with calibrate('discrete-gaussian', shares=n), or use Skellam "
+                "noise, which "
                 "divides exactly",
             )
         count = integer("copies", times, at_least=1)
@@ -124,8 +144,8 @@ class DiscreteGaussian(NoiseLaw):
         return values.reshape(size) if size is not None else values[0]
 
     def _draw_one(self) -> int:
-        """By inversion; for a large sigma by CKS20 Algorithm 3: a discrete Laplace proposal of scale t, accepted with
-        probability e^{-(|y| - σ²/t)² / (2σ²)}.
+        """By inversion; for a large sigma by CKS20 Algorithm 3: a discrete Laplace proposal of
+        scale t, accepted with probability e^{-(|y| - σ²/t)² / (2σ²)}.
         """
         if self._inverted:
             return self._inverted.draw()
@@ -139,7 +159,9 @@ class DiscreteGaussian(NoiseLaw):
 
 @lru_cache(maxsize=64)
 def gaussian(square: Fraction) -> Inversion:
-    """Exact draws for this sigma²: the weight at ±j is e^{-(2j-1)/(2σ²)} times that of the neighbour towards zero."""
+    """Exact draws for this sigma²: the weight at ±j is e^{-(2j-1)/(2σ²)} times that of the
+    neighbour towards zero.
+    """
 
     def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
         one = low = high = 1 << guard
@@ -147,19 +169,27 @@ def gaussian(square: Fraction) -> Inversion:
         factor_low, factor_high = exp_bounds(1 / square, guard)
         while True:
             low, high = low * ratio_low >> guard, -(-high * ratio_high >> guard)
-            ratio_low, ratio_high = ratio_low * factor_low >> guard, -(-ratio_high * factor_high >> guard)
-            yield low, high, -(-high * ratio_high // (one - ratio_high)) if ratio_high < one else None
+            ratio_low, ratio_high = (
+                ratio_low * factor_low >> guard,
+                -(-ratio_high * factor_high >> guard),
+            )
+            yield (
+                low,
+                high,
+                -(-high * ratio_high // (one - ratio_high)) if ratio_high < one else None,
+            )
 
     return Inversion(0, left=side, right=side)
 
 
 def sum_divergence(sigma: float, n: int) -> float:
-    """How far a sum of n discrete Gaussians of this sigma is from DiscreteGaussian(√n sigma): a bound on |ln ratio| at
-    every point.
+    """How far a sum of n discrete Gaussians of this sigma is from DiscreteGaussian(√n sigma): a
+    bound on |ln ratio| at every point.
 
-    10 Σ_{k=1}^{n-1} e^{-2π² σ² k/(k+1)}, for sigma >= 1/2 (Kairouz, Liu & Steinke 2021, Corollary 12). It grows with n:
-    at sigma = 1 and n = 10^9 it says nothing, from sigma = 2 on it is negligible. Cost is constant: past k = 10,000 the
-    terms are bounded by the value at infinity times a factor.
+    10 Σ_{k=1}^{n-1} e^{-2π² σ² k/(k+1)}, for sigma >= 1/2 (Kairouz, Liu & Steinke 2021, Corollary
+    12). It grows with n: at sigma = 1 and n = 10^9 it says nothing, from sigma = 2 on it is
+    negligible. Cost is constant: past k = 10,000 the terms are bounded by the value at infinity
+    times a factor.
 
     >>> sum_divergence(2.0, 1000) < 1e-16
     True
@@ -170,5 +200,9 @@ def sum_divergence(sigma: float, n: int) -> float:
         return math.inf
     k = np.arange(1, min(count, 10_001), dtype=float)
     first = float(np.exp(-2 * (math.pi * width) ** 2 * k / (k + 1)).sum())
-    rest = (count - 10_001) * math.exp(-2 * (math.pi * width) ** 2 * 10_001 / 10_002) if count > 10_001 else 0.0
+    rest = (
+        (count - 10_001) * math.exp(-2 * (math.pi * width) ** 2 * 10_001 / 10_002)
+        if count > 10_001
+        else 0.0
+    )
     return 10 * (first + rest)

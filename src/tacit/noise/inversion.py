@@ -1,9 +1,10 @@
-"""Exact draws by inverting a distribution function, digit by digit: one random word and one search for most draws.
+"""Exact draws by inverting a distribution function, digit by digit: one random word and one search
+for most draws.
 
-A law with a single peak is given by the ratios of neighbouring weights, outward from the peak; nothing else is needed,
-as the weights are normalised by their sum. All of it is integer arithmetic with outward rounding: F(k) is enclosed
-between integers over 2^bits, a uniform number's first digits pick k unless they touch an enclosure, and then both get
-more digits.
+A law with a single peak is given by the ratios of neighbouring weights, outward from the peak;
+nothing else is needed, as the weights are normalised by their sum. All of it is integer arithmetic
+with outward rounding: F(k) is enclosed between integers over 2^bits, a uniform number's first
+digits pick k unless they touch an enclosure, and then both get more digits.
 """
 
 from __future__ import annotations
@@ -13,26 +14,29 @@ from collections.abc import Callable, Iterator
 
 from tacit.noise.coins import WORD, word
 
-# Bounds on the weights at distance 1, 2, ... from the peak, in units of (the peak's weight) / 2^guard, each with a
-# bound on the sum of all later weights; None where that is not known yet. Ends where the support ends.
+# Bounds on the weights at distance 1, 2, ... from the peak, in units of (the peak's weight) /
+# 2^guard, each with a bound on the sum of all later weights; None where that is not known yet. Ends
+# where the support ends.
 Side = Callable[[int], Iterator[tuple[int, int, int | None]]]
 
 _GUARD = 64
 
 
 class Inversion:
-    """P[X = mode + j] is proportional to the weights on the `right`, P[X = mode - j] to those on the `left`."""
+    """P[X = mode + j] is proportional to the weights on the `right`, P[X = mode - j] to those on
+    the `left`.
+    """
 
     def __init__(self, mode: int, left: Side, right: Side) -> None:
         self._mode, self._left, self._right = mode, left, right
         self._first, self._lows, self._highs = self._enclose(WORD)
 
     def _enclose(self, bits: int) -> tuple[int, list[int], list[int]]:
-        """A point k, and bounds on F(k) · 2^bits, F(k+1) · 2^bits, ..., until 1 - F is below 2^-bits; the last is
-        2^bits.
+        """A point k, and bounds on F(k) · 2^bits, F(k+1) · 2^bits, ..., until 1 - F is below
+        2^-bits; the last is 2^bits.
 
-        F(k) itself is below 2^-bits, or k lies just below the support; its lower bound is given as 0, so k is never
-        picked.
+        F(k) itself is below 2^-bits, or k lies just below the support; its lower bound is given as
+        0, so k is never picked.
         """
         guard = bits + _GUARD
         left, left_rest = _weights(self._left, guard, 1 << (_GUARD - 2))
@@ -71,7 +75,9 @@ class Inversion:
 
 
 def rational_side(ratio: Callable[[int], tuple[int, int]]) -> Side:
-    """Weights with weight(j) / weight(j-1) = `ratio(j)`: at most 1, falling in j, 0 where the support ends."""
+    """Weights with weight(j) / weight(j-1) = `ratio(j)`: at most 1, falling in j, 0 where the
+    support ends.
+    """
 
     def side(guard: int) -> Iterator[tuple[int, int, int | None]]:
         low = high = 1 << guard

@@ -1,8 +1,9 @@
 """Discrete Laplace noise and the Pólya shares that it divides into.
 
-A discrete Laplace variable is a difference of two geometric ones; a geometric variable is infinitely divisible into
-Pólya (negative binomial) shares. So n people who each add a difference of two Pólya(1/n) variables add discrete Laplace
-noise together, and nobody is trusted with all of it. See CZ23 Fact 1; Goryczka & Xiong 2015, Theorem 5.1.
+A discrete Laplace variable is a difference of two geometric ones; a geometric variable is
+infinitely divisible into Pólya (negative binomial) shares. So n people who each add a difference of
+two Pólya(1/n) variables add discrete Laplace noise together, and nobody is trusted with all of it.
+See CZ23 Fact 1; Goryczka & Xiong 2015, Theorem 5.1.
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ class DiscreteLaplace(NoiseLaw):
     scale: Number
 
     def __post_init__(self) -> None:
-        positive("scale", self.scale, "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon")
+        positive(
+            "scale",
+            self.scale,
+            "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon",
+        )
         object.__setattr__(self, "scale", plain(self.scale))
 
     @property
@@ -59,7 +64,9 @@ class DiscreteLaplace(NoiseLaw):
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
         """ln tanh(1/(2 scale)) - |k| / scale."""
         scale = float(self.scale)
-        result: Floats = math.log(math.tanh(0.5 / scale)) - np.abs(np.asarray(k, dtype=float)) / scale
+        result: Floats = (
+            math.log(math.tanh(0.5 / scale)) - np.abs(np.asarray(k, dtype=float)) / scale
+        )
         return result
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
@@ -69,7 +76,9 @@ class DiscreteLaplace(NoiseLaw):
     def tail(self, t: int) -> float:
         """P[X > t]: the geometric series, summed in closed form."""
         p = math.exp(-1 / float(self.scale))
-        return math.exp(-(t + 1) / float(self.scale)) / (1 + p) if t >= 0 else 1.0 - self.tail(-t - 1)
+        return (
+            math.exp(-(t + 1) / float(self.scale)) / (1 + p) if t >= 0 else 1.0 - self.tail(-t - 1)
+        )
 
     def cdf(self, t: int) -> float:
         """P[X <= t]."""
@@ -95,8 +104,8 @@ class DiscreteLaplace(NoiseLaw):
 
 
 def draw_laplace(numerator: int, denominator: int) -> int:
-    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2): a geometric magnitude in units of the
-    numerator, divided down, with a sign; minus zero is thrown away.
+    """One exact draw of scale numerator/denominator (CKS20 Algorithm 2): a geometric magnitude in
+    units of the numerator, divided down, with a sign; minus zero is thrown away.
     """
     while True:
         remainder = below(numerator)
@@ -115,7 +124,8 @@ def draw_laplace(numerator: int, denominator: int) -> int:
 class Polya(NoiseLaw):
     """P[X = x] = Γ(x+r) / (x! Γ(r)) · β^x (1-β)^r, on the non-negative integers.
 
-    `beta` is a number in (0, 1), or a `Chance` when it is e^{-a/b} and a device is to draw from it exactly.
+    `beta` is a number in (0, 1), or a `Chance` when it is e^{-a/b} and a device is to draw from it
+    exactly.
 
     >>> float(Polya(1, 0.5).pmf(3))  # r = 1 is the geometric law
     0.0625
@@ -131,7 +141,10 @@ class Polya(NoiseLaw):
             probability("beta", self.beta, "for discrete Laplace noise of scale b it is e^(-1/b)")
             object.__setattr__(self, "beta", plain(self.beta))
         elif self.beta.factor == 0 or (self.beta.factor == 1 and self.beta.rate == 0):
-            raise TacitError(f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it is e^(-1/b)")
+            raise TacitError(
+                f"beta is {self.beta.factor}; it must lie strictly between 0 and 1: for scale b it "
+                "is e^(-1/b)"
+            )
 
     @property
     def log_concave(self) -> bool:  # type: ignore[override]
@@ -151,7 +164,11 @@ class Polya(NoiseLaw):
     @cached_property
     def _rate(self) -> float:
         """-ln β."""
-        factor, rate = (self.beta.factor, self.beta.rate) if isinstance(self.beta, Chance) else (Fraction(self.beta), 0)
+        factor, rate = (
+            (self.beta.factor, self.beta.rate)
+            if isinstance(self.beta, Chance)
+            else (Fraction(self.beta), 0)
+        )
         if factor > Fraction(1, 2):
             return float(rate) - math.log1p(float(factor - 1))
         return float(rate) + math.log(factor.denominator) - math.log(factor.numerator)
@@ -167,7 +184,9 @@ class Polya(NoiseLaw):
         return float(self.r) * math.exp(-self._rate) / math.expm1(-self._rate) ** 2
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which does not cancel."""
+        """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which does not
+        cancel.
+        """
         x = np.asarray(k, dtype=float)
         r = float(self.r)
         beta, rest = math.exp(-self._rate), -math.expm1(-self._rate)
@@ -192,7 +211,9 @@ class Polya(NoiseLaw):
         """r ln((1-β) / (1 - β e^s)), for s < -ln β."""
         s = np.asarray(s, dtype=float)
         with np.errstate(invalid="ignore", divide="ignore"):
-            inside = float(self.r) * (math.log(-math.expm1(-self._rate)) - np.log(-np.expm1(s - self._rate)))
+            inside = float(self.r) * (
+                math.log(-math.expm1(-self._rate)) - np.log(-np.expm1(s - self._rate))
+            )
         return np.where(s < self._rate, inside, np.inf)
 
     def power(self, times: Number) -> Polya:
@@ -201,10 +222,15 @@ class Polya(NoiseLaw):
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Poisson with a gamma mean."""
-        return rng.poisson(rng.gamma(float(self.r), math.exp(-self._rate) / -math.expm1(-self._rate), size))
+        return rng.poisson(
+            rng.gamma(float(self.r), math.exp(-self._rate) / -math.expm1(-self._rate), size)
+        )
 
     def _remaining(self, terms: Floats) -> float:
-        """For r < 1, where the law is log-convex: outward ratios stay below β. Inward nothing is known."""
+        """For r < 1, where the law is log-convex: outward ratios stay below β.
+
+        Inward nothing is known.
+        """
         if self.log_concave:
             return super()._remaining(terms)
         if len(terms) > 1 and terms[-1] > terms[-2]:
@@ -216,15 +242,20 @@ class Polya(NoiseLaw):
 
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return polya_walk(Fraction(self.r), self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)))
+        return polya_walk(
+            Fraction(self.r),
+            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
+        )
 
 
 @dataclass(frozen=True)
 class PolyaDifference(NoiseLaw):
-    """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: what r parts of discrete Laplace noise add up to.
+    """X = γ⁺ - γ⁻ for two independent Pólya(r, β) variables: what r parts of discrete Laplace noise
+    add up to.
 
-    With r = 1/n it is the share of one of n people; with r = 0.8 it is what is left of the noise when a fifth of the
-    shares is missing; with r = n it is what n people add who each add discrete Laplace noise of their own.
+    With r = 1/n it is the share of one of n people; with r = 0.8 it is what is left of the noise
+    when a fifth of the shares is missing; with r = n it is what n people add who each add discrete
+    Laplace noise of their own.
 
     >>> law = DiscreteLaplace(10).share(4).power(4)
     >>> bool(np.isclose(law.log_pmf(3), DiscreteLaplace(10).log_pmf(3)))
@@ -259,10 +290,13 @@ class PolyaDifference(NoiseLaw):
         return 2 * self._half.variance
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
-        """ln P[X = k] from a table of ratios; cost grows with the largest |k| and with 45 times the scale."""
+        """ln P[X = k] from a table of ratios; cost grows with the largest |k| and with 45 times the
+        scale.
+        """
         index = np.abs(np.asarray(k)).astype(np.int64)
         r, rate = float(self.r), self._half._rate
-        # e^-45 is lost in the sum of all terms; 12 standard deviations hold the bulk of a sum of many copies
+        # e^-45 is lost in the sum of all terms; 12 standard deviations hold the bulk of a sum of
+        # many copies
         longest = math.ceil(45 / rate + 12 * self.std)
         while index.size and longest < index.max():
             longest *= 2
@@ -295,25 +329,31 @@ class PolyaDifference(NoiseLaw):
 
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return polya_walk(Fraction(self.r), self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)))
+        return polya_walk(
+            Fraction(self.r),
+            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
+        )
 
 
 @lru_cache(maxsize=8)
 def polya_difference_table(r: float, rate: float, longest: int) -> Floats:
-    """ln P[X = k] for k = 0..longest, X the difference of two Pólya(r, e^{-rate}) variables; `longest` holds all but
-    e^-45.
+    """ln P[X = k] for k = 0..longest, X the difference of two Pólya(r, e^{-rate}) variables;
+    `longest` holds all but e^-45.
 
-    The generating function ((1-β)² / ((1-βz)(1-β/z)))^r obeys a first-order differential equation, so neighbouring
-    probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The law is the solution that vanishes at
-    infinity; its ratios p(k)/p(k-1) come from the backward recursion, which forgets its start by β² a step. They are
-    close to β, so it runs on the defects e(k) = 1 - p(k)/(β p(k-1)), which keeps the digits that a long product needs.
-    The sum of all terms gives p(0).
+    The generating function ((1-β)² / ((1-βz)(1-β/z)))^r obeys a first-order differential equation,
+    so neighbouring probabilities obey β(k+1-r) p(k+1) = (1+β²) k p(k) - β(k-1+r) p(k-1). The law is
+    the solution that vanishes at infinity; its ratios p(k)/p(k-1) come from the backward recursion,
+    which forgets its start by β² a step. They are close to β, so it runs on the defects e(k) = 1 -
+    p(k)/(β p(k-1)), which keeps the digits that a long product needs. The sum of all terms gives
+    p(0).
     """
     start = longest + math.ceil(20 / rate) + 50
     if start > LONGEST_TABLE:
         raise TacitError(
-            f"a Pólya difference with r = {r:g} and scale {1 / rate:g} needs a table of {start:,} terms, over "
-            f"{LONGEST_TABLE:,}: use a smaller precision, or Skellam noise, which has closed forms at any size"
+            f"a Pólya difference with r = {r:g} and scale {1 / rate:g} needs a table of {start:,} "
+            "terms, over "
+            f"{LONGEST_TABLE:,}: use a smaller precision, or Skellam noise, which has closed forms "
+            "at any size"
         )
     square = math.exp(-2 * rate)
     constant = (1 - r) * -math.expm1(-2 * rate)

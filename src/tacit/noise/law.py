@@ -1,9 +1,10 @@
 """What every integer noise law can do.
 
-A law knows its probabilities (stable far into the tails), sums them exactly where a tail or a quantile is asked for,
-splits into shares that add up to it, samples quickly for simulation, and draws exactly for a device. The two ways of
-drawing never mix: `sample` takes the caller's NumPy generator and may round in the last bit of a float; `draw` uses
-integer arithmetic and the operating system's cryptographic source only.
+A law knows its probabilities (stable far into the tails), sums them exactly where a tail or a
+quantile is asked for, splits into shares that add up to it, samples quickly for simulation, and
+draws exactly for a device. The two ways of drawing never mix: `sample` takes the caller's NumPy
+generator and may round in the last bit of a float; `draw` uses integer arithmetic and the operating
+system's cryptographic source only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class NoiseLaw(ABC):
     def mean(self) -> float:
         """The expected value."""
 
-    if TYPE_CHECKING:  # a property of most laws, a field of Skellam, where it may be an exact fraction
+    if (
+        TYPE_CHECKING
+    ):  # a property of most laws, a field of Skellam, where it may be an exact fraction
 
         @property
         def variance(self) -> float:
@@ -54,7 +57,9 @@ class NoiseLaw(ABC):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The least and the largest value with positive probability; infinite where there is none."""
+        """The least and the largest value with positive probability; infinite where there is
+        none.
+        """
         return -math.inf, math.inf
 
     @abstractmethod
@@ -78,7 +83,9 @@ class NoiseLaw(ABC):
         """One exact draw."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """The parameters alone: what a law has worked out for itself it works out again where it is unpickled."""
+        """The parameters alone: what a law has worked out for itself it works out again where it is
+        unpickled.
+        """
         return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
     def pmf(self, k: npt.ArrayLike) -> Floats:
@@ -97,7 +104,9 @@ class NoiseLaw(ABC):
     def draw(self, size: int) -> Integers: ...
 
     def draw(self, size: int | None = None) -> int | Integers:
-        """One exact value, or `size` of them, from the operating system's cryptographic source; no floats."""
+        """One exact value, or `size` of them, from the operating system's cryptographic source; no
+        floats.
+        """
         if size is None:
             return self._draw_one()
         return self._draw_many(integer("size", size, at_least=0))
@@ -135,18 +144,28 @@ class NoiseLaw(ABC):
         centre = round(self.mean)
         if self.symmetric and self.mean == centre:
             return self._least(lambda t: t >= 0 and self._at_most(centre + t, 1, level / 2), 0)
-        return self._least(lambda t: t >= 0 and self.tail(centre + t) + self.cdf(centre - t - 1) <= level, 0)
+        return self._least(
+            lambda t: t >= 0 and self.tail(centre + t) + self.cdf(centre - t - 1) <= level, 0
+        )
 
     def window(self, log_floor: float = LOG_TINY) -> tuple[int, int]:
-        """The least interval about the mean outside which every ln P[X = k] is below `log_floor`."""
+        """The least interval about the mean outside which every ln P[X = k] is below
+        `log_floor`.
+        """
         low, high = self.support
         centre = int(min(max(round(self.mean), low), high))
         right = self._edge(centre, 1, high, log_floor)
-        left = 2 * centre - right if self.symmetric and self.mean == centre else self._edge(centre, -1, low, log_floor)
+        left = (
+            2 * centre - right
+            if self.symmetric and self.mean == centre
+            else self._edge(centre, -1, low, log_floor)
+        )
         return left, right
 
     def _edge(self, centre: int, sign: int, end: float, log_floor: float) -> int:
-        """The outermost point in one direction that reaches `log_floor`: a search by 32 points at a time."""
+        """The outermost point in one direction that reaches `log_floor`: a search by 32 points at a
+        time.
+        """
         furthest = sign * (end - centre)
         low, high = 0, max(1, math.ceil(self.std)) << 5
         while high < furthest and self.log_pmf(centre + sign * high) >= log_floor:
@@ -155,7 +174,10 @@ class NoiseLaw(ABC):
         while high - low > 1:
             probes = np.unique(np.linspace(low, high, 34).astype(np.int64))[1:-1]
             reached = int(np.count_nonzero(self.log_pmf(centre + sign * probes) >= log_floor))
-            low, high = (int(probes[reached - 1]) if reached else low), (int(probes[reached]) if reached < len(probes) else high)
+            low, high = (
+                (int(probes[reached - 1]) if reached else low),
+                (int(probes[reached]) if reached < len(probes) else high),
+            )
         return centre + sign * low
 
     def _beyond(self, t: int, sign: int) -> float:
@@ -173,7 +195,9 @@ class NoiseLaw(ABC):
         return min(total, 1.0)
 
     def _remaining(self, terms: Floats) -> float:
-        """A bound on (all after the last term) / (the last term): ratios fall outward, as the law is log-concave."""
+        """A bound on (all after the last term) / (the last term): ratios fall outward, as the law
+        is log-concave.
+        """
         if len(terms) < 2 or terms[-2] == 0:
             return 0.0
         ratio = float(terms[-1] / terms[-2])
@@ -193,7 +217,9 @@ class NoiseLaw(ABC):
         return high
 
     def _at_most(self, t: int, sign: int, level: float) -> bool:
-        """Whether the sum of P[X = sign · j] over j > t is at most `level`: by quick bounds where they tell."""
+        """Whether the sum of P[X = sign · j] over j > t is at most `level`: by quick bounds where
+        they tell.
+        """
         if self.log_concave and self.std > COARSE and t > sign * self.mean:
             low, high = tail_bounds(self, t, sign)
             if high <= level or low > level:
@@ -202,19 +228,27 @@ class NoiseLaw(ABC):
 
 
 def plain(value: Number) -> Number:
-    """A checked parameter as a Python number: NumPy's integers would wrap around in exact arithmetic."""
+    """A checked parameter as a Python number: NumPy's integers would wrap around in exact
+    arithmetic.
+    """
     if type(value) in (int, float, Fraction):
         return value
     if isinstance(value, Integral):
         return int(value)
-    return Fraction(int(value.numerator), int(value.denominator)) if isinstance(value, Rational) else float(value)
+    return (
+        Fraction(int(value.numerator), int(value.denominator))
+        if isinstance(value, Rational)
+        else float(value)
+    )
 
 
 def _level(name: str, p: float) -> float:
     """A probability that is still one as a double."""
     level = float(probability(name, p))
     if level in (0.0, 1.0):
-        raise TacitError(f"{name} is {level:g} in double precision; it must stay between 5e-324 and 1 - 1e-16")
+        raise TacitError(
+            f"{name} is {level:g} in double precision; it must stay between 5e-324 and 1 - 1e-16"
+        )
     return level
 
 
@@ -222,10 +256,11 @@ COARSE = 4096.0  # standard deviation from which tails are bounded on a grid bef
 
 
 def tail_bounds(law: NoiseLaw, t: int, sign: int) -> tuple[float, float]:
-    """Lower and upper bounds on the sum of P[X = sign · j] over j > t, for a log-concave law and t beyond its mean.
+    """Lower and upper bounds on the sum of P[X = sign · j] over j > t, for a log-concave law and t
+    beyond its mean.
 
-    On a grid of 2,000 points per standard deviation, see `chord_sums`; relative distance about 10^-7. Cost does not
-    grow.
+    On a grid of 2,000 points per standard deviation, see `chord_sums`; relative distance about
+    10^-7. Cost does not grow.
     """
     step = max(1, int(law.std // 2000))
     end = sign * law.support[(sign + 1) // 2]
@@ -240,24 +275,30 @@ def tail_bounds(law: NoiseLaw, t: int, sign: int) -> tuple[float, float]:
 
 
 def grid(first: int, last: int, step: int) -> Integers:
-    """Points from `first` to `last`, `step` apart (the last block may be shorter), and one outside each end."""
+    """Points from `first` to `last`, `step` apart (the last block may be shorter), and one outside
+    each end.
+    """
     inner = np.arange(first, last + step, step, dtype=np.int64).clip(max=max(last, first + 1))
     return np.concatenate([[first - step], inner, [inner[-1] + step]])
 
 
 def chord_sums(points: Integers, log_p: Floats) -> tuple[Floats, Floats]:
-    """Bounds on the sum of e^{f(k)} over each (points[i], points[i+1]], for a concave f known at the points.
+    """Bounds on the sum of e^{f(k)} over each (points[i], points[i+1]], for a concave f known at
+    the points.
 
-    The first and the last block only serve their neighbours and are not summed. Between two points a concave f lies
-    above its chord and below the chords of the neighbouring blocks, extended. The first gives the lower bound, a
-    geometric series. The second exceeds it at most by the factor e^gap, where with chord slopes a >= b >= c of three
-    neighbouring blocks and h the length of the middle one, gap = h (a-b)(b-c) / (a-c): the height at which the outer
-    chords meet.
+    The first and the last block only serve their neighbours and are not summed. Between two points
+    a concave f lies above its chord and below the chords of the neighbouring blocks, extended. The
+    first gives the lower bound, a geometric series. The second exceeds it at most by the factor
+    e^gap, where with chord slopes a >= b >= c of three neighbouring blocks and h the length of the
+    middle one, gap = h (a-b)(b-c) / (a-c): the height at which the outer chords meet.
     """
     lengths = np.diff(points)
     with np.errstate(invalid="ignore"):
         slopes = np.diff(log_p) / lengths
-    before, after = (slopes[:-2] - slopes[1:-1]).clip(min=0.0), (slopes[1:-1] - slopes[2:]).clip(min=0.0)
+    before, after = (
+        (slopes[:-2] - slopes[1:-1]).clip(min=0.0),
+        (slopes[1:-1] - slopes[2:]).clip(min=0.0),
+    )
     slope, length = slopes[1:-1], lengths[1:-1]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         series = np.where(

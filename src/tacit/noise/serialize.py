@@ -1,7 +1,9 @@
-"""Noise laws as plain data, so that a learner's state can be stored as JSON and read back without losing a bit.
+"""Noise laws as plain data, so that a learner's state can be stored as JSON and read back without
+losing a bit.
 
-A law is a frozen dataclass; its dictionary holds its name and its fields. Fractions become strings such as "1/3",
-floats stay floats (JSON keeps every digit of them). A law that lives elsewhere joins in with `register`.
+A law is a frozen dataclass; its dictionary holds its name and its fields. Fractions become strings
+such as "1/3", floats stay floats (JSON keeps every digit of them). A law that lives elsewhere joins
+in with `register`.
 """
 
 from __future__ import annotations
@@ -43,8 +45,13 @@ def law_to_dict(law: Any) -> dict[str, Any]:
     """
     name = type(law).__name__
     if _LAWS.get(name) is not type(law) or not dataclasses.is_dataclass(law):
-        raise TacitError(f"{law!r} is not a law that can be stored; known are {', '.join(sorted(_LAWS))}: use `register` first")
-    return {"law": name} | {field.name: _plain(getattr(law, field.name)) for field in dataclasses.fields(law)}
+        raise TacitError(
+            f"{law!r} is not a law that can be stored; known are {', '.join(sorted(_LAWS))}: use "
+            "`register` first"
+        )
+    return {"law": name} | {
+        field.name: _plain(getattr(law, field.name)) for field in dataclasses.fields(law)
+    }
 
 
 def law_from_dict(data: Mapping[str, Any]) -> Any:

@@ -1,7 +1,9 @@
-"""Skellam noise: the difference of two Poisson variables, closed under sums and divisible without end.
+"""Skellam noise: the difference of two Poisson variables, closed under sums and divisible without
+end.
 
-Its variance can be any positive number and a share of n is a Skellam law of variance / n, which makes it the natural
-noise for secure aggregation under Rényi privacy. See CZ23 Definition 5 and Theorem 2; Agarwal, Kairouz & Liu 2021.
+Its variance can be any positive number and a share of n is a Skellam law of variance / n, which
+makes it the natural noise for secure aggregation under Rényi privacy. See CZ23 Definition 5 and
+Theorem 2; Agarwal, Kairouz & Liu 2021.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Skellam(NoiseLaw):
 
     @cached_property
     def _poisson(self) -> tuple[int, Inversion]:
-        """A Poisson variable of half the variance, in equal parts whose tables are small; up to 2^31, at most 64."""
+        """A Poisson variable of half the variance, in equal parts whose tables are small; up to
+        2^31, at most 64.
+        """
         half = Fraction(self.variance) / 2
         largest = min(max(1 << 16, int(half // 64)), 1 << 24)
         parts = -(-half // largest)

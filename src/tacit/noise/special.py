@@ -1,7 +1,8 @@
 """Logarithms of special functions, accurate where differences of large ln Γ values would cancel.
 
-Everything here is elementwise and vectorised; the relative error of e^{result} is a few units in the last place as long
-as the result itself is moderate, and grows with its size as any logarithm in double precision must.
+Everything here is elementwise and vectorised; the relative error of e^{result} is a few units in
+the last place as long as the result itself is moderate, and grows with its size as any logarithm in
+double precision must.
 """
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ def stirling_error(z: Floats) -> Floats:
         series = series / (safe * safe) + coefficient
     series /= safe
     small = np.clip(z, np.finfo(float).tiny, _STIRLING_FROM)
-    direct = gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * math.log(2 * math.pi)
+    direct = (
+        gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * math.log(2 * math.pi)
+    )
     return np.where(z >= _STIRLING_FROM, series, direct)
 
 
 def deviance(x: Floats, mean: Floats | float, excess: Floats | None = None) -> Floats:
-    """x ln(x / mean) + mean - x, without cancellation near x = mean (Loader's bd0); `excess` is a better x - mean."""
+    """x ln(x / mean) + mean - x, without cancellation near x = mean (Loader's bd0); `excess` is a
+    better x - mean.
+    """
     x, mean = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(mean, dtype=float))
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = x - mean if excess is None else excess
@@ -57,19 +62,27 @@ def log_gamma_ratio(x: Floats, r: float) -> Floats:
     shift = r - 1
     far = shift * np.log(big) + (big + shift + 0.5) * np.log1p(shift / big) - shift
     far += stirling_error(big + shift) - stirling_error(big)
-    near = gammaln(np.minimum(np.maximum(x, 0.0), _STIRLING_FROM) + r) - gammaln(np.clip(x, 0.0, _STIRLING_FROM) + 1)
+    near = gammaln(np.minimum(np.maximum(x, 0.0), _STIRLING_FROM) + r) - gammaln(
+        np.clip(x, 0.0, _STIRLING_FROM) + 1
+    )
     return np.where(x >= _STIRLING_FROM, far, near)
 
 
 @cache
 def _debye(order: int) -> tuple[float, ...]:
-    """Coefficients, in powers of t², of u_order(t) / t^order, where u are Debye's polynomials (DLMF 10.41.10)."""
+    """Coefficients, in powers of t², of u_order(t) / t^order, where u are Debye's polynomials (DLMF
+    10.41.10).
+    """
     poly = {0: Fraction(1)}
     for _ in range(order):
         new: dict[int, Fraction] = {}
         for power, c in poly.items():
-            new[power + 1] = new.get(power + 1, Fraction(0)) + c * Fraction(power, 2) + c / (8 * (power + 1))
-            new[power + 3] = new.get(power + 3, Fraction(0)) - c * Fraction(power, 2) - 5 * c / (8 * (power + 3))
+            new[power + 1] = (
+                new.get(power + 1, Fraction(0)) + c * Fraction(power, 2) + c / (8 * (power + 1))
+            )
+            new[power + 3] = (
+                new.get(power + 3, Fraction(0)) - c * Fraction(power, 2) - 5 * c / (8 * (power + 3))
+            )
         poly = new
     return tuple(float(poly.get(order + 2 * j, Fraction(0))) for j in range(order + 1))
 
@@ -81,8 +94,8 @@ _DEBYE_FROM = 64.0
 def log_scaled_bessel(k: npt.ArrayLike, v: float) -> Floats:
     """ln(e^{-v} I_k(v)) for integers k and v > 0, also where the value itself underflows.
 
-    With w = √(k² + v²): Debye's uniform expansion in 1/w when w >= 64 (its first omitted term is below 10^-17), else
-    the power series, whose terms are all positive.
+    With w = √(k² + v²): Debye's uniform expansion in 1/w when w >= 64 (its first omitted term is
+    below 10^-17), else the power series, whose terms are all positive.
     """
     nu = np.abs(np.asarray(k, dtype=float))
     w = np.hypot(nu, v)
@@ -95,7 +108,12 @@ def log_scaled_bessel(k: npt.ArrayLike, v: float) -> Floats:
         for c in reversed(coefficients):
             value = value * t2 + c
         tail = (tail + value) / far_w
-    far: Floats = nu * nu / (w + v) - nu * np.arcsinh(nu / v) - 0.5 * np.log(2 * math.pi * far_w) + np.log1p(tail)
+    far: Floats = (
+        nu * nu / (w + v)
+        - nu * np.arcsinh(nu / v)
+        - 0.5 * np.log(2 * math.pi * far_w)
+        + np.log1p(tail)
+    )
     if not np.any(w < _DEBYE_FROM):
         return far
     near_nu = np.where(w < _DEBYE_FROM, nu, 0.0)

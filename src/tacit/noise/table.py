@@ -1,8 +1,9 @@
 """Laws given by a table of probabilities, sums of independent laws, and sums modulo m.
 
-Tables are cut where a probability falls below the smallest positive double, so nothing that can be represented is lost.
-Sums are formed term by term while that is affordable: then every entry keeps its relative precision. Longer ones go
-through the fast Fourier transform, with an absolute error of about 10^-16 per entry.
+Tables are cut where a probability falls below the smallest positive double, so nothing that can be
+represented is lost. Sums are formed term by term while that is affordable: then every entry keeps
+its relative precision. Longer ones go through the fast Fourier transform, with an absolute error of
+about 10^-16 per entry.
 """
 
 from __future__ import annotations
@@ -43,10 +44,18 @@ class Table(NoiseLaw):
             values = np.array(probabilities, dtype=float)
             first = operator.index(start)
         except (TypeError, ValueError):
-            raise TacitError("a table needs a whole number to start at and a list of numbers that sum to 1") from None
-        if values.ndim != 1 or not len(values) or np.any(values < 0) or not abs(values.sum() - 1) < 1e-9:
             raise TacitError(
-                f"the probabilities sum to {float(values.sum())!r}; a law needs a non-empty list of non-negative numbers that sum to 1"
+                "a table needs a whole number to start at and a list of numbers that sum to 1"
+            ) from None
+        if (
+            values.ndim != 1
+            or not len(values)
+            or np.any(values < 0)
+            or not abs(values.sum() - 1) < 1e-9
+        ):
+            raise TacitError(
+                f"the probabilities sum to {float(values.sum())!r}; a law needs a non-empty list "
+                "of non-negative numbers that sum to 1"
             )
         values.flags.writeable = False
         gapless = bool(np.all(np.diff(np.flatnonzero(values > 0)) == 1))
@@ -65,7 +74,9 @@ class Table(NoiseLaw):
     @property
     def symmetric(self) -> bool:
         """Whether the table reads the same in both directions."""
-        return bool(np.allclose(self.probabilities, self.probabilities[::-1], rtol=1e-9, atol=PRECISE_FROM))
+        return bool(
+            np.allclose(self.probabilities, self.probabilities[::-1], rtol=1e-9, atol=PRECISE_FROM)
+        )
 
     @property
     def support(self) -> tuple[float, float]:
@@ -103,33 +114,52 @@ class Table(NoiseLaw):
     def tail(self, t: int) -> float:
         """P[X > t]: a table may have gaps, so all of it is summed."""
         cut = max(0, t + 1 - self.start)
-        return float(self.probabilities[cut:].sum()) if t >= self.mean else 1.0 - float(self.probabilities[:cut].sum())
+        return (
+            float(self.probabilities[cut:].sum())
+            if t >= self.mean
+            else 1.0 - float(self.probabilities[:cut].sum())
+        )
 
     def cdf(self, t: int) -> float:
         """P[X <= t]."""
         cut = max(0, t + 1 - self.start)
-        return float(self.probabilities[:cut].sum()) if t < self.mean else 1.0 - float(self.probabilities[cut:].sum())
+        return (
+            float(self.probabilities[:cut].sum())
+            if t < self.mean
+            else 1.0 - float(self.probabilities[cut:].sum())
+        )
 
     def window(self, log_floor: float = LOG_TINY) -> tuple[int, int]:
         """From the first to the last entry that is not below e^`log_floor`."""
         with np.errstate(divide="ignore"):
             kept = np.flatnonzero(np.log(self.probabilities) >= log_floor)
-        return (self.start + int(kept[0]), self.start + int(kept[-1])) if len(kept) else (round(self.mean), round(self.mean))
+        return (
+            (self.start + int(kept[0]), self.start + int(kept[-1]))
+            if len(kept)
+            else (round(self.mean), round(self.mean))
+        )
 
     def power(self, times: Number) -> NoiseLaw:
         """The sum of whole copies."""
         if positive("share fraction", times).denominator != 1:
-            raise refuse_power(self, times, "a table is summed in whole copies; use a law that divides, such as Skellam")
+            raise refuse_power(
+                self,
+                times,
+                "a table is summed in whole copies; use a law that divides, such as Skellam",
+            )
         return Table.of(*convolution_power(self, integer("copies", times, at_least=1)))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Inverts the cumulative sum."""
         cumulative = np.cumsum(self.probabilities)
-        return self.start + np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+        return self.start + np.searchsorted(
+            cumulative, rng.random(size) * cumulative[-1], side="right"
+        )
 
     def _draw_one(self) -> int:
         raise TacitError(
-            "a table of rounded probabilities cannot be drawn from exactly: draw the laws that it was summed from, and add them"
+            "a table of rounded probabilities cannot be drawn from exactly: draw the laws that it "
+            "was summed from, and add them"
         )
 
 
@@ -140,7 +170,8 @@ def entries(law: NoiseLaw) -> tuple[int, Floats]:
     first, last = law.window()
     if last - first > LARGEST_WINDOW:
         raise TacitError(
-            f"{law!r} spreads over {last - first:,} integers, more than a table of {LARGEST_WINDOW:,}: use a "
+            f"{law!r} spreads over {last - first:,} integers, more than a table of "
+            f"{LARGEST_WINDOW:,}: use a "
             "smaller precision, or a family that is closed under sums (Skellam, binomial)"
         )
     return first, law.pmf(np.arange(first, last + 1))
@@ -153,7 +184,9 @@ def convolve(one: NoiseLaw, other: NoiseLaw) -> Table:
 
 
 def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
-    """The law of the sum of `copies` independent variables, by repeated squaring: first point and probabilities."""
+    """The law of the sum of `copies` independent variables, by repeated squaring: first point and
+    probabilities.
+    """
     start, base = entries(law)
     result_start, result = 0, np.ones(1)
     while True:
@@ -178,12 +211,13 @@ def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
 
 
 def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
-    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly after opening it
-    modulo m.
+    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly
+    after opening it modulo m.
 
-    Of the m - largest_sum - 1 spare residues, τ = (m - largest_sum - 1) // 2 on either side are read rightly: a sum s
-    is misread if the noise exceeds largest_sum + τ - s or falls below -τ - s. For a law with one peak, within τ of 0,
-    that is likeliest at an end; for a peak further out P[|noise| > τ] is returned, which is never too small.
+    Of the m - largest_sum - 1 spare residues, τ = (m - largest_sum - 1) // 2 on either side are
+    read rightly: a sum s is misread if the noise exceeds largest_sum + τ - s or falls below -τ - s.
+    For a law with one peak, within τ of 0, that is likeliest at an end; for a peak further out
+    P[|noise| > τ] is returned, which is never too small.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> round(wrap_probability(DiscreteLaplace(1), 10, 31), 6)
@@ -193,7 +227,8 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
     m = integer("modulus", modulus, at_least=1)
     if m <= top:
         raise TacitError(
-            f"modulus {m} is too small for sums up to {top}: use at least {top + 2 * _reach(law, 1e-9) + 1}, "
+            f"modulus {m} is too small for sums up to {top}: use at least "
+            f"{top + 2 * _reach(law, 1e-9) + 1}, "
             "which also holds the noise but for a chance of 1e-9"
         )
     spare = (m - top - 1) // 2
@@ -204,19 +239,29 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
 
 
 def check_modulus(law: NoiseLaw, largest_sum: int, modulus: int, failure: float) -> float:
-    """The wrap-around probability, refused if it exceeds `failure`; the error names a modulus that will do."""
-    accepted = float(probability("failure", failure, "it is the chance of a misread sum that you accept, such as 1e-9"))
+    """The wrap-around probability, refused if it exceeds `failure`; the error names a modulus that
+    will do.
+    """
+    accepted = float(
+        probability(
+            "failure", failure, "it is the chance of a misread sum that you accept, such as 1e-9"
+        )
+    )
     chance = wrap_probability(law, largest_sum, modulus)
     if chance > accepted:
         raise TacitError(
-            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread with probability "
-            f"{chance:.2g}, more than {accepted:g}; use at least {largest_sum + 2 * _reach(law, accepted) + 1}"
+            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread "
+            "with probability "
+            f"{chance:.2g}, more than {accepted:g}; use at least "
+            f"{largest_sum + 2 * _reach(law, accepted) + 1}"
         )
     return chance
 
 
 def _reach(law: NoiseLaw, failure: float) -> int:
-    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the mean."""
+    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the
+    mean.
+    """
     if law.symmetric and law.mean == 0:
         return law.bound(failure)
     return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)
@@ -228,7 +273,8 @@ def product(p: Floats, q: Floats) -> Floats:
         return np.convolve(p, q)
     if len(p) + len(q) > LARGEST_WINDOW:
         raise TacitError(
-            f"a sum over {len(p) + len(q):,} integers exceeds the largest table of {LARGEST_WINDOW:,}: use a smaller "
+            f"a sum over {len(p) + len(q):,} integers exceeds the largest table of "
+            f"{LARGEST_WINDOW:,}: use a smaller "
             "precision, or a family that is closed under sums (Skellam, binomial)"
         )
     result: Floats = fftconvolve(p, q).clip(min=0.0)

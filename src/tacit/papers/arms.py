@@ -1,7 +1,8 @@
-"""Multi-armed bandits put together: a learner, a protocol for every batch, a guarantee, under one name.
+"""Multi-armed bandits put together: a learner, a protocol for every batch, a guarantee, under one
+name.
 
-A `Problem` says what is asked; `assemble` finds the named composition; `simulate` runs it over seeds. The compositions themselves live in
-the papers' modules (`cz23`, `tkms21`) and in `ours`.
+A `Problem` says what is asked; `assemble` finds the named composition; `simulate` runs it over
+seeds. The compositions themselves live in the papers' modules (`cz23`, `tkms21`) and in `ours`.
 """
 
 from __future__ import annotations
@@ -52,26 +53,44 @@ class Problem:
         integer("arms", self.arms, at_least=2, remedy="a bandit chooses among two or more")
         integer("horizon", self.horizon, at_least=1)
         if self.horizon < self.arms:
-            raise TacitError(f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or recruit more users")
+            raise TacitError(
+                f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or "
+                "recruit more users"
+            )
         positive(
-            "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use ucb1, klucb, thompson or successive-elimination"
+            "epsilon",
+            self.epsilon,
+            "a guarantee needs epsilon > 0; for no privacy use ucb1, klucb, thompson or "
+            "successive-elimination",
         )
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
-        probability("confidence", self.confidence, "the probability with which the best arm may be dropped, such as 0.1")
+        probability(
+            "confidence",
+            self.confidence,
+            "the probability with which the best arm may be dropped, such as 0.1",
+        )
         integer("scale", self.scale, at_least=1)
-        probability("dropout", self.dropout, "the part of a batch that may fail to report, such as 0.1", zero=True)
+        probability(
+            "dropout",
+            self.dropout,
+            "the part of a batch that may fail to report, such as 0.1",
+            zero=True,
+        )
         if self.setting not in ("paper", "tight"):
             raise TacitError(f"setting is {self.setting!r}; it must be paper or tight")
         if self.trust not in ("secagg", "shuffle", "central", "local"):
-            raise TacitError(f"trust is {self.trust!r}; it must be secagg, shuffle, central or local")
+            raise TacitError(
+                f"trust is {self.trust!r}; it must be secagg, shuffle, central or local"
+            )
 
     @property
     def delta_or_default(self) -> float:
         """δ, or 10^-5 for algorithms that cannot do without."""
         if self.delta == 0:
             raise TacitError(
-                "delta is 0; this algorithm has no guarantee without exceptions: leave delta out for 1e-05, or use dist-dp-se, "
+                "delta is 0; this algorithm has no guarantee without exceptions: leave delta out "
+                "for 1e-05, or use dist-dp-se, "
                 "shuffle-dp-se or private-klucb, which are pure"
             )
         return DEFAULT_DELTA if self.delta is None else self.delta
@@ -79,12 +98,17 @@ class Problem:
     def refuse_dropout(self, reason: str) -> None:
         """For algorithms whose batches are only opened when everyone reports."""
         if self.dropout:
-            raise TacitError(f"dropout is {self.dropout:g}; {reason}: use dist-dp-se, vb-sdp-ae or private-klucb in the tight setting")
+            raise TacitError(
+                f"dropout is {self.dropout:g}; {reason}: use dist-dp-se, vb-sdp-ae or "
+                "private-klucb in the tight setting"
+            )
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """A learner, the protocol of a batch of n users, and what the whole run promises to each user (who is in one batch)."""
+    """A learner, the protocol of a batch of n users, and what the whole run promises to each user
+    (who is in one batch).
+    """
 
     learner: Learner
     protocols: Callable[[int], SumProtocol]
@@ -99,16 +123,26 @@ def assemble(name: str, problem: Problem) -> Assembly:
     """The named algorithm for a problem."""
     load_all()
     if name not in BUILDERS:
-        raise TacitError(f"algorithm is {name!r}; known multi-armed bandits are {', '.join(sorted(BUILDERS))} (see: tacit algorithms)")
+        raise TacitError(
+            f"algorithm is {name!r}; known multi-armed bandits are {', '.join(sorted(BUILDERS))} "
+            "(see: tacit algorithms)"
+        )
     assembly = BUILDERS[name](problem)
     if problem.dropout and assembly.guarantee is not None:
-        assembly = replace(assembly, guarantee=replace(assembly.guarantee, condition=reporting_condition(problem.dropout)))
+        assembly = replace(
+            assembly,
+            guarantee=replace(assembly.guarantee, condition=reporting_condition(problem.dropout)),
+        )
     return replace(assembly, learner=_anytime(assembly.learner)) if problem.anytime else assembly
 
 
 def _anytime(learner: Learner) -> Learner:
     """The same learner, started anew over periods that double, without knowing the horizon."""
-    options = {name: value for name, value in learner.arguments().items() if name not in ("arms", "horizon")}
+    options = {
+        name: value
+        for name, value in learner.arguments().items()
+        if name not in ("arms", "horizon")
+    }
     return Doubling(learner.arms, learner.horizon, type(learner).__name__, options)
 
 
@@ -119,7 +153,10 @@ def load_all() -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """One run as a picklable function of its seed. Instances are drawn anew for every seed, unless means are given."""
+    """One run as a picklable function of its seed.
+
+    Instances are drawn anew for every seed, unless means are given.
+    """
 
     name: str
     problem: Problem
@@ -146,13 +183,25 @@ class Task:
     def __call__(self, seed: int) -> dict[str, Any]:
         """A flat record of the run."""
         world = self.world(seed)
-        assembly = assemble(self.name, replace(self.problem, binary=world.binary, learner_seed=seed))
+        assembly = assemble(
+            self.name, replace(self.problem, binary=world.binary, learner_seed=seed)
+        )
         rng = np.random.default_rng([seed, 0x7AC17])
         marks = checkpoints_for(self.problem.horizon)
-        result = run(assembly.learner, world, assembly.protocols, rng, checkpoints=marks, user_by_user=self.user_by_user)
+        result = run(
+            assembly.learner,
+            world,
+            assembly.protocols,
+            rng,
+            checkpoints=marks,
+            user_by_user=self.user_by_user,
+        )
         return {
             "seed": seed,
-            **{name: list(value) if isinstance(value, tuple) else value for name, value in vars(result).items()},
+            **{
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in vars(result).items()
+            },
             "final_realised_regret": result.realised[-1],
             "bits_per_user": result.bits / result.users,
             "best_mean_gap": float(world.gaps[result.best]),
@@ -160,13 +209,30 @@ class Task:
 
 
 def simulate(
-    task: Task, *, runs: int, seed: int = 0, progress: bool = False, workers: int | None = None, log: Path | None = None
+    task: Task,
+    *,
+    runs: int,
+    seed: int = 0,
+    progress: bool = False,
+    workers: int | None = None,
+    log: Path | None = None,
 ) -> Result:
     """Runs a task for `runs` seeds from `seed` on."""
     count = integer("runs", runs, at_least=1)
     assembly = assemble(task.name, replace(task.problem, binary=task.world(seed).binary))
-    done = sweep(task, range(seed, seed + count), label=task.name, progress=progress, workers=workers, path=log)
-    problem = {name: value for name, value in asdict(task.problem).items() if name not in ("binary", "learner_seed")}
+    done = sweep(
+        task,
+        range(seed, seed + count),
+        label=task.name,
+        progress=progress,
+        workers=workers,
+        path=log,
+    )
+    problem = {
+        name: value
+        for name, value in asdict(task.problem).items()
+        if name not in ("binary", "learner_seed")
+    }
     configuration = {
         **problem,
         "rewards": task.rewards,
@@ -175,6 +241,10 @@ def simulate(
         "first_seed": seed,
         "environment": type(task.world(seed)).__name__,
     }
-    promise = str(assembly.guarantee) if assembly.guarantee is not None else "none: the server sees every sum as it is"
+    promise = (
+        str(assembly.guarantee)
+        if assembly.guarantee is not None
+        else "none: the server sees every sum as it is"
+    )
     extras = ("bits_per_user", "batches", "active", "wrapped", "final_realised_regret")
     return Result(task.name, task.problem.horizon, configuration, promise, done, extras)

@@ -1,7 +1,9 @@
-"""Protocols for batches of any size, by name of the noise: what the named algorithms are composed from.
+"""Protocols for batches of any size, by name of the noise: what the named algorithms are composed
+from.
 
-Each function returns the protocol of a batch of n users and remembers it, because a run asks for the same sizes again and again. `paper`
-settings copy the printed precision and modulus, `tight` ones choose what costs least at the same guarantee.
+Each function returns the protocol of a batch of n users and remembers it, because a run asks for
+the same sizes again and again. `paper` settings copy the printed precision and modulus, `tight`
+ones choose what costs least at the same guarantee.
 """
 
 from __future__ import annotations
@@ -11,7 +13,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam, sum_divergence
-from tacit.privacy import ApproximateDP, ConcentratedDP, Guarantee, PureDP, RenyiDP, View, calibrate, guaranteed_reports, skellam_renyi
+from tacit.privacy import (
+    ApproximateDP,
+    ConcentratedDP,
+    Guarantee,
+    PureDP,
+    RenyiDP,
+    View,
+    calibrate,
+    guaranteed_reports,
+    skellam_renyi,
+)
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
@@ -20,7 +32,12 @@ from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.splitting import SplitAndMix
 
 CACHE = 1 << 14
-COARSEST, FINEST = 16, 1024  # levels for real rewards: fewer would cost more than the noise, more would gain nothing over sampling
+COARSEST, FINEST = (
+    16,
+    1024,
+    # levels for real rewards: fewer would cost more than the noise, more would gain nothing over
+    # sampling
+)
 
 
 def printed_precision(users: int, epsilon: float, scale: float = 1.0) -> int:
@@ -29,9 +46,11 @@ def printed_precision(users: int, epsilon: float, scale: float = 1.0) -> int:
 
 
 def tight_precision(users: int, epsilon: float, binary: bool) -> int:
-    """One level for bits, which need no rounding; else the papers' ⌈ε √n⌉, but no fewer than 16 and no more than 1,024.
+    """One level for bits, which need no rounding; else the papers' ⌈ε √n⌉, but no fewer than 16 and
+    no more than 1,024.
 
-    Rounding adds at most n/(4g²) to the variance of a sum: past 1,024 levels less than a part in 10^6 of what a coin's sampling does.
+    Rounding adds at most n/(4g²) to the variance of a sum: past 1,024 levels less than a part in
+    10^6 of what a coin's sampling does.
     """
     return 1 if binary else min(FINEST, max(COARSEST, printed_precision(users, epsilon)))
 
@@ -45,22 +64,42 @@ def polya_paper(users: int, epsilon: float, confidence: float) -> SumProtocol:
     """CZ23 Theorem 1 as its figures run it: τ = ⌈(g/ε) ln(2/p)⌉."""
     g = printed_precision(users, epsilon)
     modulus = paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
-    return SecureSum(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus)
+    return SecureSum(
+        users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus
+    )
 
 
 @lru_cache(maxsize=CACHE)
 def polya_tight(users: int, epsilon: float, binary: bool, dropout: float) -> SumProtocol:
     """Secure aggregation of Pólya shares."""
     g = tight_precision(users, epsilon, binary)
-    return SecureSum(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), dropout=dropout)
+    return SecureSum(
+        users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), dropout=dropout
+    )
 
 
 @lru_cache(maxsize=CACHE)
-def central_laplace(users: int, epsilon: float, binary: bool, confidence: float | None) -> SumProtocol:
+def central_laplace(
+    users: int, epsilon: float, binary: bool, confidence: float | None
+) -> SumProtocol:
     """CZ23 Theorem 5; with a confidence, at the printed precision and modulus."""
-    g = tight_precision(users, epsilon, binary) if confidence is None else printed_precision(users, epsilon)
-    modulus = None if confidence is None else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
-    return Central(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon, view=View.SERVER_OUTPUT), modulus=modulus)
+    g = (
+        tight_precision(users, epsilon, binary)
+        if confidence is None
+        else printed_precision(users, epsilon)
+    )
+    modulus = (
+        None
+        if confidence is None
+        else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+    )
+    return Central(
+        users,
+        g,
+        DiscreteLaplace(_scale(g, epsilon)),
+        PureDP(epsilon, view=View.SERVER_OUTPUT),
+        modulus=modulus,
+    )
 
 
 @lru_cache(maxsize=CACHE)
@@ -68,7 +107,13 @@ def local_laplace(users: int, epsilon: float, binary: bool, paper: bool) -> SumP
     """CZ23 Theorem 6. The precision only has to keep rounding below each user's own noise."""
     g = printed_precision(users, epsilon) if paper else 1 if binary else COARSEST
     tau = 12 * math.sqrt(2 * users) * g / epsilon + 40 * g / epsilon
-    return Local(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon, view=View.MESSAGE), modulus=paper_modulus(users, g, tau))
+    return Local(
+        users,
+        g,
+        DiscreteLaplace(_scale(g, epsilon)),
+        PureDP(epsilon, view=View.MESSAGE),
+        modulus=paper_modulus(users, g, tau),
+    )
 
 
 @lru_cache(maxsize=CACHE)
@@ -83,9 +128,13 @@ def skellam_paper(users: int, epsilon: float, scale: int, confidence: float) -> 
 
 @lru_cache(maxsize=64)
 def skellam_promise(epsilon: float, precision: int) -> RenyiDP:
-    """The Rényi curve of Skellam noise of variance g²/ε² at sensitivity g; coarser batches are less private."""
+    """The Rényi curve of Skellam noise of variance g²/ε² at sensitivity g; coarser batches are less
+    private.
+    """
     variance = precision**2 / epsilon**2
-    return RenyiDP.of(lambda order: skellam_renyi(variance, precision, 1, int(order)), range(2, 257))
+    return RenyiDP.of(
+        lambda order: skellam_renyi(variance, precision, 1, int(order)), range(2, 257)
+    )
 
 
 @lru_cache(maxsize=CACHE)
@@ -111,9 +160,11 @@ def gaussian_paper(users: int, epsilon: float, scale: int, confidence: float) ->
 
 
 def gaussian_promise(users: int, epsilon: float, scale: int) -> ConcentratedDP:
-    """½ε̂²-zCDP, ε̂ = min(√(ε² + ξ/2), ε + ξ), of batches of up to `users`: ξ bounds how far a sum of shares is from one draw.
+    """½ε̂²-zCDP, ε̂ = min(√(ε² + ξ/2), ε + ξ), of batches of up to `users`: ξ bounds how far a sum
+    of shares is from one draw.
 
-    CZ23 Theorem 4. ξ grows with the batch (CORRECTIONS 11): at s = 1 and 10^9 users it promises next to nothing, from s = 2 on ξ is nil.
+    CZ23 Theorem 4. ξ grows with the batch (CORRECTIONS 11): at s = 1 and 10^9 users it promises
+    next to nothing, from s = 2 on ξ is nil.
     """
     distance = sum_divergence(scale, users)  # shares are at least s wide
     return ConcentratedDP(min(epsilon**2 + distance / 2, (epsilon + distance) ** 2) / 2)
@@ -122,23 +173,46 @@ def gaussian_promise(users: int, epsilon: float, scale: int) -> ConcentratedDP:
 @lru_cache(maxsize=CACHE)
 def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtocol:
     """Discrete Gaussian shares whose sum is accounted for exactly (Kairouz, Liu & Steinke 2021)."""
-    g = max(tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2))
+    g = max(
+        tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
+    )
     law = calibrate("discrete-gaussian", g, target, users=users).law
     return _gaussian_sum(users, g, law.std, target, None)
 
 
-def _gaussian_sum(users: int, precision: int, sigma: float, guarantee: Guarantee, modulus: int | None) -> SumProtocol:
+def _gaussian_sum(
+    users: int, precision: int, sigma: float, guarantee: Guarantee, modulus: int | None
+) -> SumProtocol:
     return SecureSum(
-        users, precision, DiscreteGaussian(sigma), guarantee, share=DiscreteGaussian(sigma / math.sqrt(users)), modulus=modulus
+        users,
+        precision,
+        DiscreteGaussian(sigma),
+        guarantee,
+        share=DiscreteGaussian(sigma / math.sqrt(users)),
+        modulus=modulus,
     )
 
 
 @lru_cache(maxsize=CACHE)
-def split_and_mix(users: int, epsilon: float, binary: bool, confidence: float | None) -> SumProtocol:
-    """Pólya shares split for a shuffler; with a confidence, at the printed precision and modulus."""
-    g = tight_precision(users, epsilon, binary) if confidence is None else printed_precision(users, epsilon)
-    modulus = None if confidence is None else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
-    return SplitAndMix(users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus)
+def split_and_mix(
+    users: int, epsilon: float, binary: bool, confidence: float | None
+) -> SumProtocol:
+    """Pólya shares split for a shuffler; with a confidence, at the printed precision and
+    modulus.
+    """
+    g = (
+        tight_precision(users, epsilon, binary)
+        if confidence is None
+        else printed_precision(users, epsilon)
+    )
+    modulus = (
+        None
+        if confidence is None
+        else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+    )
+    return SplitAndMix(
+        users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus
+    )
 
 
 @lru_cache(maxsize=CACHE)
@@ -146,7 +220,9 @@ def shuffled_tight(users: int, target: ApproximateDP, binary: bool, dropout: flo
     """Shuffled bits with the least noise for (ε, δ)."""
     g = tight_precision(users, target.epsilon, binary)
     bits, bias = shuffle_noise(guaranteed_reports(users, dropout), g, target, exact=False)
-    return ShuffledBits(users, g, bits, bias, guarantee=target.at(view=View.SHUFFLED), dropout=dropout)
+    return ShuffledBits(
+        users, g, bits, bias, guarantee=target.at(view=View.SHUFFLED), dropout=dropout
+    )
 
 
 @lru_cache(maxsize=CACHE)

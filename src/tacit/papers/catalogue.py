@@ -38,5 +38,8 @@ def register(*entries: Entry) -> None:
 def lookup(name: str) -> Entry:
     """The entry of a name, or an error that lists the names."""
     if name not in CATALOGUE:
-        raise TacitError(f"algorithm is {name!r}; known are {', '.join(sorted(CATALOGUE))} (see: tacit algorithms)")
+        raise TacitError(
+            f"algorithm is {name!r}; known are {', '.join(sorted(CATALOGUE))} (see: tacit "
+            "algorithms)"
+        )
     return CATALOGUE[name]

@@ -1,8 +1,9 @@
 """The figures of CZ23 and TKMS21, drawn from scratch: a picture and a tidy table each.
 
-Settings are those of the authors' runs: K = 10, confidence 0.1, 20 instances (seeds 0 to 19), batches 4^b (2^b in Figure 4), clipped
-Gaussian rewards with σ = 0.1, T = 10^6 on easy and 10^7 on hard instances, s = 10. `axis="paper"` labels algorithms by the papers' ε;
-`axis="equal"` gives every algorithm the same (ε, δ) guarantee, exactly calibrated (CORRECTIONS 10).
+Settings are those of the authors' runs: K = 10, confidence 0.1, 20 instances (seeds 0 to 19),
+batches 4^b (2^b in Figure 4), clipped Gaussian rewards with σ = 0.1, T = 10^6 on easy and 10^7 on
+hard instances, s = 10. `axis="paper"` labels algorithms by the papers' ε; `axis="equal"` gives
+every algorithm the same (ε, δ) guarantee, exactly calibrated (CORRECTIONS 10).
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Setup:
 
 
 def cz23_fig1(options: Options) -> list[Panel]:
-    """Easy instances at two privacy levels, hard ones at one; below them MSLR-WEB10K, if the data is given."""
+    """Easy instances at two privacy levels, hard ones at one; below them MSLR-WEB10K, if the data
+    is given.
+    """
     setups = [
         Setup("easy, ε = 0.1", MAIN, 0.1),
         Setup("easy, ε = 0.5", MAIN, 0.5),
@@ -80,25 +83,32 @@ def cz23_fig2(options: Options) -> list[Panel]:
 
 def cz23_fig3(options: Options) -> list[Panel]:
     """Hard instances, ε = 0.1, 0.5, 1."""
-    return [_panel(Setup(f"hard, ε = {e:g}", MAIN, e, "hard", HARD), options) for e in (0.1, 0.5, 1.0)]
+    return [
+        _panel(Setup(f"hard, ε = {e:g}", MAIN, e, "hard", HARD), options) for e in (0.1, 0.5, 1.0)
+    ]
 
 
 def cz23_fig4(options: Options) -> list[Panel]:
     """All trust models on easy instances, batches 2^b."""
-    return [_panel(Setup(f"easy, ε = {e:g}", MODELS, e, growth=2.0), options) for e in (0.1, 0.5, 1.0)]
+    return [
+        _panel(Setup(f"easy, ε = {e:g}", MODELS, e, growth=2.0), options) for e in (0.1, 0.5, 1.0)
+    ]
 
 
 def cz23_fig5(options: Options) -> list[Panel]:
     """MSLR-WEB10K, ε = 1, 5, 10."""
     if options.data is None:
         raise TacitError(
-            "this figure needs the MSLR-WEB10K data: give the path of a fold file with --data (docs/data.md says where to get it)"
+            "this figure needs the MSLR-WEB10K data: give the path of a fold file with --data "
+            "(docs/data.md says where to get it)"
         )
     return _mslr(options)
 
 
 def tkms21(options: Options) -> list[Panel]:
-    """SDP-AE and VB-SDP-AE with the printed noise and with the least noise of the same guarantee."""
+    """SDP-AE and VB-SDP-AE with the printed noise and with the least noise of the same
+    guarantee.
+    """
     panels = []
     for epsilon in (0.1, 0.5):
         problem = Problem(10, EASY, epsilon=epsilon, delta=1e-5)
@@ -123,7 +133,9 @@ FIGURES: dict[str, Callable[[Options], list[Panel]]] = {
 
 
 def reproduce(name: str, out: Path, options: Options) -> list[Path]:
-    """Draws a figure into a directory: `name.png`, `name.csv` (every run) and `name-means.csv` (means and standard errors)."""
+    """Draws a figure into a directory: `name.png`, `name.csv` (every run) and `name-means.csv`
+    (means and standard errors).
+    """
     panels = FIGURES[name](options)
     picture = out / f"{name}.png"
     tables = write_panels(panels, out, name)
@@ -134,8 +146,12 @@ def reproduce(name: str, out: Path, options: Options) -> list[Path]:
 def _panel(setup: Setup, options: Options) -> Panel:
     results = {}
     for name in setup.algorithms:
-        problem = Problem(10, setup.horizon, epsilon=setup.epsilon, growth=setup.growth, setting=options.setting)
-        results[LABELS[name]] = _run(Task(name, problem, rewards="gaussian", instance=setup.instance), options)
+        problem = Problem(
+            10, setup.horizon, epsilon=setup.epsilon, growth=setup.growth, setting=options.setting
+        )
+        results[LABELS[name]] = _run(
+            Task(name, problem, rewards="gaussian", instance=setup.instance), options
+        )
     return Panel(setup.title, results)
 
 
@@ -145,13 +161,20 @@ def _mslr(options: Options) -> list[Panel]:
     world = read_mslr(options.data)
     panels = []
     for epsilon in (1.0, 5.0, 10.0):
-        results = {LABELS[name]: _run(_replayed(name, world, epsilon, options), options) for name in MAIN}
+        results = {
+            LABELS[name]: _run(_replayed(name, world, epsilon, options), options) for name in MAIN
+        }
         panels.append(Panel(f"MSLR-WEB10K, {world.arms} arms, ε = {epsilon:g}", results))
     return panels
 
 
 def _replayed(name: str, world: Environment, epsilon: float, options: Options) -> Task:
-    return Task(name, Problem(world.arms, HARD, epsilon=epsilon, setting=options.setting), environment=world, rewards="replay")
+    return Task(
+        name,
+        Problem(world.arms, HARD, epsilon=epsilon, setting=options.setting),
+        environment=world,
+        rewards="replay",
+    )
 
 
 def _run(task: Task, options: Options) -> Result:

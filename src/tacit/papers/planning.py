@@ -1,7 +1,8 @@
 """What an experiment would cost under each trust model, before anyone is asked anything.
 
-The best learner is simulated on a problem of the size and the gap that the planner expects; the table says what each trust model costs in
-regret, users and bits, and one sentence says which to take.
+The best learner is simulated on a problem of the size and the gap that the planner expects; the
+table says what each trust model costs in regret, users and bits, and one sentence says which to
+take.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ SETTLED = 0.1  # a run has settled when a user loses less than this part of the 
 WHAT_IS_TRUSTED: dict[Trust, str] = {
     "central": "the server sees every answer and is trusted to publish noisy sums only",
     "secagg": "nobody sees an answer; secure aggregation opens noisy sums only",
-    "shuffle": "nobody sees an answer; a shuffler that does not collude with the server hides who sent what",
+    "shuffle": "nobody sees an answer; a shuffler that does not collude with the server hides "
+    "who sent what",
     "local": "nobody is trusted with anything: every message is private by itself",
 }
 
@@ -46,10 +48,25 @@ class Plan:
     recommendation: str
 
 
-def plan(options: int, horizon: int, gap: float, epsilon: float, delta: float | None = None, *, runs: int = 10, seed: int = 0) -> Plan:
-    """Simulates every trust model on one option that is better than the others by `gap` (around one half)."""
+def plan(
+    options: int,
+    horizon: int,
+    gap: float,
+    epsilon: float,
+    delta: float | None = None,
+    *,
+    runs: int = 10,
+    seed: int = 0,
+) -> Plan:
+    """Simulates every trust model on one option that is better than the others by `gap` (around one
+    half).
+    """
     arms = integer("options", options, at_least=2)
-    difference = float(probability("gap", gap, "how much better the best option is, in success probability, such as 0.05"))
+    difference = float(
+        probability(
+            "gap", gap, "how much better the best option is, in success probability, such as 0.05"
+        )
+    )
     means = (0.5 + difference / 2, *[0.5 - difference / 2] * (arms - 1))
     costs = []
     trusts: tuple[Trust, ...] = ("central", "secagg", "shuffle", "local")
@@ -73,7 +90,9 @@ def plan(options: int, horizon: int, gap: float, epsilon: float, delta: float | 
 
 
 def _settles(rounds: np.ndarray, regret: np.ndarray, gap: float) -> int | None:
-    """The first checkpoint from which on the mean regret per user stays below a tenth of the gap."""
+    """The first checkpoint from which on the mean regret per user stays below a tenth of the
+    gap.
+    """
     slopes = np.diff(regret) / np.maximum(np.diff(rounds), 1)
     late = np.flatnonzero(slopes >= SETTLED * gap)
     last = int(late[-1]) + 1 if len(late) else 0
@@ -81,12 +100,18 @@ def _settles(rounds: np.ndarray, regret: np.ndarray, gap: float) -> int | None:
 
 
 def _recommend(costs: dict[Trust, Cost], gap: float, horizon: int) -> str:
-    secure, central, local, shuffle = (costs[name] for name in ("secagg", "central", "local", "shuffle"))
+    secure, central, local, shuffle = (
+        costs[name] for name in ("secagg", "central", "local", "shuffle")
+    )
     lost = secure.regret / gap
-    head = f"Use secure aggregation: nobody has to be trusted with answers, and about {lost:,.0f} of {horizon:,} users get a worse option"
+    head = (
+        "Use secure aggregation: nobody has to be trusted with answers, and about "
+        f"{lost:,.0f} of {horizon:,} users get a worse option"
+    )
     if secure.users_to_settle is None:
         return (
-            f"{horizon:,} users are too few to tell options {gap:g} apart at this guarantee, whatever the trust model: recruit more, "
+            f"{horizon:,} users are too few to tell options {gap:g} apart at this guarantee, "
+            "whatever the trust model: recruit more, "
             "look for a larger gap, or accept a weaker guarantee."
         )
     against_central = (
@@ -96,9 +121,13 @@ def _recommend(costs: dict[Trust, Cost], gap: float, horizon: int) -> str:
     )
     parts = [f"{head}, {against_central}."]
     if shuffle.regret <= 1.05 * secure.regret and shuffle.bits_per_user <= 4 * secure.bits_per_user:
-        parts.append("A shuffler does as well, if you have one that does not collude with the server.")
+        parts.append(
+            "A shuffler does as well, if you have one that does not collude with the server."
+        )
     if local.regret <= 1.5 * secure.regret:
         parts.append("The local model costs little more here and needs no intermediary at all.")
     else:
-        parts.append(f"Without any intermediary (local model) it would be {local.regret / gap:,.0f}.")
+        parts.append(
+            f"Without any intermediary (local model) it would be {local.regret / gap:,.0f}."
+        )
     return " ".join(parts)

@@ -1,7 +1,8 @@
 """DP multi-armed bandits in the shuffle model (Tenenbaum, Kaplan, Mansour & Stemmer, NeurIPS 2021).
 
-SDP-AE gives every viable arm batches of a fixed size, VB-SDP-AE batches that double; sums accumulate. `paper` sends the printed number of
-noise bits (ε < 1, rewards 0 or 1), `tight` the least that suffice, at any ε and for rewards in [0, 1].
+SDP-AE gives every viable arm batches of a fixed size, VB-SDP-AE batches that double; sums
+accumulate. `paper` sends the printed number of noise bits (ε < 1, rewards 0 or 1), `tight` the
+least that suffice, at any ε and for rewards in [0, 1].
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ def _arm_elimination(problem: Problem, *, fixed: bool) -> Assembly:
     if paper:
         problem.refuse_dropout("the printed noise is set for everyone present")
     if paper and not problem.binary:
-        raise TacitError("TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, which rounds to levels")
+        raise TacitError(
+            "TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, "
+            "which rounds to levels"
+        )
     if paper and problem.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use --setting tight, exact at every epsilon"
+            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
+            "--setting tight, exact at every epsilon"
         )
     variance = _noise_variance(target, problem.setting)
     learner = CumulativeElimination(
@@ -51,7 +56,13 @@ def _arm_elimination(problem: Problem, *, fixed: bool) -> Assembly:
     )
     if paper:
         return Assembly(learner, partial(batches.shuffled_paper, target=target), target)
-    return Assembly(learner, partial(batches.shuffled_tight, target=target, binary=problem.binary, dropout=problem.dropout), target)
+    return Assembly(
+        learner,
+        partial(
+            batches.shuffled_tight, target=target, binary=problem.binary, dropout=problem.dropout
+        ),
+        target,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -1,9 +1,11 @@
-"""Differentially private federated linear contextual bandits (Zhou & Chowdhury, ICLR 2024): silos that learn together.
+"""Differentially private federated linear contextual bandits (Zhou & Chowdhury, ICLR 2024): silos
+that learn together.
 
-Five named algorithms that differ only in how sums over silos are made private, each with a lazy form. λ and β_t are those of Lemma C.4;
-the `tight` setting takes λ from the spectral quantile of the noise that is really there. `secagg-fedlinucb` is ours. Figures 2 and 3 are
-drawn with the paper's settings: M = 100, d = 10, 100 actions, B = 25, α = 0.01, 25 runs, the printed noise; the paper does not give T, 10^4
-is ours. Panels on MSLR-WEB10K need the data.
+Five named algorithms that differ only in how sums over silos are made private, each with a lazy
+form. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
+the noise that is really there. `secagg-fedlinucb` is ours. Figures 2 and 3 are drawn with the
+paper's settings: M = 100, d = 10, 100 actions, B = 25, α = 0.01, 25 runs, the printed noise; the
+paper does not give T, 10^4 is ours. Panels on MSLR-WEB10K need the data.
 """
 
 from __future__ import annotations
@@ -49,10 +51,12 @@ EXTRAS = ("group_regret_per_round", "repairs", "communication", "bits_per_user",
 
 
 def regularizer(mechanism: Mechanism, problem: Problem) -> float:
-    """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else the noise's spectral quantile.
+    """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else the
+    noise's spectral quantile.
 
-    The quantile is that of the largest eigenvalue of the noise in the last, noisiest, released Gram matrix, at level 1 - α: λI plus the
-    noise is then positive definite but for a chance of α, and the rest is repaired and counted.
+    The quantile is that of the largest eigenvalue of the noise in the last, noisiest, released Gram
+    matrix, at level 1 - α: λI plus the noise is then positive definite but for a chance of α, and
+    the rest is repaired and counted.
     """
     if mechanism.guarantee is None:
         return 1.0
@@ -60,7 +64,9 @@ def regularizer(mechanism: Mechanism, problem: Problem) -> float:
         d, chance = problem.dimension, problem.horizon / (problem.sync * problem.confidence)
         return max(1.0, mechanism.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
     spread = math.sqrt(mechanism.protocol.variances.max())
-    return max(1.0, spread * statistics.spectral_quantile(problem.dimension, 1 - problem.confidence))
+    return max(
+        1.0, spread * statistics.spectral_quantile(problem.dimension, 1 - problem.confidence)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +81,9 @@ class Task:
     deviation: float
 
     @classmethod
-    def of(cls, name: str, problem: Problem, recorded: Silos | None = None, deviation: float = 0.25) -> Task:
+    def of(
+        cls, name: str, problem: Problem, recorded: Silos | None = None, deviation: float = 0.25
+    ) -> Task:
         """Calibrates the noise and sets the regularizer, once for all runs."""
         if name not in ALGORITHMS:
             raise TacitError(f"algorithm is {name!r}; federated ones are {', '.join(ALGORITHMS)}")
@@ -94,12 +102,19 @@ class Task:
         return cls(name, problem, mechanism, settings, recorded, deviation)
 
     def __call__(self, seed: int) -> Record:
-        """One run. Users and noise have generators of their own, so all algorithms meet the same users."""
-        users, noise = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+        """One run.
+
+        Users and noise have generators of their own, so all algorithms meet the same users.
+        """
+        users, noise = (
+            np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2)
+        )
         problem, protocol = self.problem, self.mechanism.protocol
         environment = self.recorded
         if environment is None:
-            environment = Synthetic.draw(problem.silos, problem.dimension, problem.actions, users, self.deviation)
+            environment = Synthetic.draw(
+                problem.silos, problem.dimension, problem.actions, users, self.deviation
+            )
         simulator = protocol.simulator(noise)
         run = run_federation(
             self.settings,
@@ -125,22 +140,27 @@ class Task:
     def promise(self) -> str:
         """The guarantee in a sentence, and between whom it holds.
 
-        When actions react to raw data within a batch (not lazy), replacing a user changes what later users of the same silo and batch are
-        given, so up to `sync` pairs (x, y) move at once. ZC24 counts one. Both are stated.
+        When actions react to raw data within a batch (not lazy), replacing a user changes what
+        later users of the same silo and batch are given, so up to `sync` pairs (x, y) move at once.
+        ZC24 counts one. Both are stated.
         """
         guarantee = self.mechanism.guarantee
         if guarantee is None:
             return "none: silos send sums as they are"
-        every = f"{guarantee} In all {self.problem.steps} releases together; {self.mechanism.derivation}."
+        releases = f"In all {self.problem.steps} releases together"
+        every = f"{guarantee} {releases}; {self.mechanism.derivation}."
         if self.problem.visits * self.problem.visits_per_batch > 1:
-            every += f" For a user in up to {self.problem.visits} batches, {self.problem.visits_per_batch} time(s) in each."
+            often = f"{self.problem.visits_per_batch} time(s) in each"
+            every += f" For a user in up to {self.problem.visits} batches, {often}."
         if self.problem.lazy:
             return every
         loss = self.mechanism.protocol.loss(self.problem.visits, self.problem.sync)
         users = loss.epsilon(self.problem.delta)
         return (
-            f"{every} Between streams that differ in one recorded (x, y); a user whose silo acts on raw data within a batch may move up "
-            f"to {self.problem.sync} of them: ({users:.3g}, {self.problem.delta:g})-DP. The lazy form has no such gap."
+            f"{every} Between streams that differ in one recorded (x, y); a user whose silo acts "
+            "on raw data within a batch may move up "
+            f"to {self.problem.sync} of them: ({users:.3g}, {self.problem.delta:g})-DP. The lazy "
+            "form has no such gap."
         )
 
 
@@ -169,23 +189,50 @@ def simulate(
     workers: int | None = None,
     log: Path | None = None,
 ) -> Result:
-    """Runs a federated algorithm over seeds, on ZC24's synthetic instance or on an MSLR-WEB10K file (`data`: sets the dimension).
+    """Runs a federated algorithm over seeds, on ZC24's synthetic instance or on an MSLR-WEB10K file
+    (`data`: sets the dimension).
 
-    `silos` are 100 by default, 10 on recorded data. `communication` is the number of bits that all silos send up in a run,
-    `bits_per_user` the same per user, `clipped` the part of rewards that had to be cut to [0, 1], `repairs` how many released Gram
-    matrices were not positive definite.
+    `silos` are 100 by default, 10 on recorded data. `communication` is the number of bits that all
+    silos send up in a run, `bits_per_user` the same per user, `clipped` the part of rewards that
+    had to be cut to [0, 1], `repairs` how many released Gram matrices were not positive definite.
     """
-    recorded = read_ranking(data, field=field, silos=silos or 10) if isinstance(data, Path) else data
+    recorded = (
+        read_ranking(data, field=field, silos=silos or 10) if isinstance(data, Path) else data
+    )
     if recorded is not None:
         silos, dimension = recorded.silos, recorded.dimension
     count = 100 if silos is None else integer("silos", silos, at_least=1)
     rounds = integer("horizon", horizon, at_least=1)
     returning = (visits, visits_per_batch)
-    problem = Problem(count, dimension, actions, sync, epsilon, delta, rounds, setting, lazy, confidence, *returning, noise)
+    problem = Problem(
+        count,
+        dimension,
+        actions,
+        sync,
+        epsilon,
+        delta,
+        rounds,
+        setting,
+        lazy,
+        confidence,
+        *returning,
+        noise,
+    )
     task = Task.of(name, problem, recorded, deviation)
     first = integer("seed", seed, at_least=0)
-    done = sweep(task, range(first, first + integer("runs", runs, at_least=1)), label=name, progress=progress, workers=workers, path=log)
-    configuration: dict[str, Any] = {**asdict(problem), "regularizer": task.settings.regularizer, "deviation": deviation}
+    done = sweep(
+        task,
+        range(first, first + integer("runs", runs, at_least=1)),
+        label=name,
+        progress=progress,
+        workers=workers,
+        path=log,
+    )
+    configuration: dict[str, Any] = {
+        **asdict(problem),
+        "regularizer": task.settings.regularizer,
+        "deviation": deviation,
+    }
     if recorded is not None:
         configuration["instance"] = "recorded"
     return Result(name, rounds, configuration, task.promise(), done, EXTRAS)
@@ -224,25 +271,56 @@ class Scale:
 
 
 def figure2(
-    out: Path, *, runs: int = 25, horizon: int = 10_000, silos: int = 100, data: Path | None = None, seed: int = 0, progress: bool = False
+    out: Path,
+    *,
+    runs: int = 25,
+    horizon: int = 10_000,
+    silos: int = 100,
+    data: Path | None = None,
+    seed: int = 0,
+    progress: bool = False,
 ) -> list[Path]:
-    """Trust models compared: (a) tiny budgets, (b) moderate ones, (c) the price of privacy on MSLR-WEB10K with title features."""
+    """Trust models compared: (a) tiny budgets, (b) moderate ones, (c) the price of privacy on
+    MSLR-WEB10K with title features.
+    """
     scale = Scale(runs, horizon, silos, seed=seed, progress=progress)
-    tiny = [Curve(name, e, 1e-4) for e in (1e-3, 1e-4) for name in ("ldp-fedlinucb", "sdp-fedlinucb")]
-    moderate = [Curve("ldp-fedlinucb"), Curve("sdp-fedlinucb-vec"), Curve("secagg-fedlinucb", setting="tight"), Curve("fedlinucb")]
+    tiny = [
+        Curve(name, e, 1e-4) for e in (1e-3, 1e-4) for name in ("ldp-fedlinucb", "sdp-fedlinucb")
+    ]
+    moderate = [
+        Curve("ldp-fedlinucb"),
+        Curve("sdp-fedlinucb-vec"),
+        Curve("secagg-fedlinucb", setting="tight"),
+        Curve("fedlinucb"),
+    ]
     panels = [
         _panel("(a) synthetic, δ = 0.0001", tiny, ("epsilon",), scale),
         _panel("(b) synthetic, ε = 0.2, δ = 0.1", moderate, (), scale),
     ]
     if data is not None:
-        panels.append(_panel("(c) MSLR-WEB10K, title, δ = 0.1", _budgets(), ("epsilon",), _recorded(scale, data, "title")))
+        panels.append(
+            _panel(
+                "(c) MSLR-WEB10K, title, δ = 0.1",
+                _budgets(),
+                ("epsilon",),
+                _recorded(scale, data, "title"),
+            )
+        )
     return _write("zc24-fig2", panels, out, runs)
 
 
 def figure3(
-    out: Path, *, runs: int = 25, horizon: int = 10_000, silos: int = 100, data: Path | None = None, seed: int = 0, progress: bool = False
+    out: Path,
+    *,
+    runs: int = 25,
+    horizon: int = 10_000,
+    silos: int = 100,
+    data: Path | None = None,
+    seed: int = 0,
+    progress: bool = False,
 ) -> list[Path]:
-    """LDP-FedLinUCB against no privacy: (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features; (d) tiny budgets.
+    """LDP-FedLinUCB against no privacy: (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features;
+    (d) tiny budgets.
 
     Without the data (c) is left out and (d) is drawn on the synthetic instance.
     """
@@ -301,8 +379,32 @@ def _write(name: str, panels: list[Panel], out: Path, runs: int) -> list[Path]:
 
 register(
     Entry("fedlinucb", "federated", PAPER, "server sees sums of silos", "none"),
-    Entry("ldp-fedlinucb", "federated", PAPER, "nobody outside the silo", "(ε, δ)-DP of all that a silo sends"),
-    Entry("sdp-fedlinucb", "federated", PAPER, "a shuffler of silos' messages", "(ε, δ)-DP of the shuffled messages, tiny ε only"),
-    Entry("sdp-fedlinucb-vec", "federated", PAPER, "a shuffler of bits", "(ε, δ)-DP of the shuffled bits"),
-    Entry("secagg-fedlinucb", "federated", "tacit", "secure aggregation of silos", "(ε, δ)-DP of the opened sums"),
+    Entry(
+        "ldp-fedlinucb",
+        "federated",
+        PAPER,
+        "nobody outside the silo",
+        "(ε, δ)-DP of all that a silo sends",
+    ),
+    Entry(
+        "sdp-fedlinucb",
+        "federated",
+        PAPER,
+        "a shuffler of silos' messages",
+        "(ε, δ)-DP of the shuffled messages, tiny ε only",
+    ),
+    Entry(
+        "sdp-fedlinucb-vec",
+        "federated",
+        PAPER,
+        "a shuffler of bits",
+        "(ε, δ)-DP of the shuffled bits",
+    ),
+    Entry(
+        "secagg-fedlinucb",
+        "federated",
+        "tacit",
+        "secure aggregation of silos",
+        "(ε, δ)-DP of the opened sums",
+    ),
 )

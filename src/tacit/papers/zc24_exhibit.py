@@ -1,8 +1,9 @@
 """An exhibit: how a schedule gives a user away, and how a fixed one does not.
 
-Dubey & Pentland 2020 (ZC24 Algorithm 3) let all silos synchronise when the data of one of them has grown enough: a rule on raw features. A
-silo that did not trigger the synchronisation learns that another did, and so a bound on the norm of that silo's user's features, whatever
-noise is added to the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules.
+Dubey & Pentland 2020 (ZC24 Algorithm 3) let all silos synchronise when the data of one of them has
+grown enough: a rule on raw features. A silo that did not trigger the synchronisation learns that
+another did, and so a bound on the norm of that silo's user's features, whatever noise is added to
+the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules.
 
 Run it with: python -m tacit.papers.zc24_exhibit
 """
@@ -23,13 +24,26 @@ from tacit.papers.zc24_noise import Mechanism, Problem, ldp_fedlinucb
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
-LARGE, SMALL = 1.0, 0.4  # the two values that ‖x‖² may have, for the victim; the attacker's own user has the small one
+LARGE, SMALL = (
+    1.0,
+    0.4,
+)  # the two values that ‖x‖² may have, for the victim; the attacker's own user has the small one
 
 
 class AdaptiveSilos:
-    """ZC24 Algorithm 3, lines 9 to 17: what is sent is private, when it is sent is not. Not to be used for anything but this exhibit."""
+    """ZC24 Algorithm 3, lines 9 to 17: what is sent is private, when it is sent is not.
 
-    def __init__(self, mechanism: Mechanism, regularizer: float, growth: float, dimension: int, rng: np.random.Generator) -> None:
+    Not to be used for anything but this exhibit.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        regularizer: float,
+        growth: float,
+        dimension: int,
+        rng: np.random.Generator,
+    ) -> None:
         self._encoders = [mechanism.protocol.encoder(rng) for _ in range(mechanism.protocol.silos)]
         self._decoder = mechanism.protocol.decoder()
         self._growth = growth
@@ -39,7 +53,10 @@ class AdaptiveSilos:
         self.round = self._last = 0
 
     def _clear(self, silos: int, dimension: int) -> None:
-        self._gram, self._bias = np.zeros((silos, dimension, dimension)), np.zeros((silos, dimension))
+        self._gram, self._bias = (
+            np.zeros((silos, dimension, dimension)),
+            np.zeros((silos, dimension)),
+        )
 
     def step(self, features: Floats, rewards: Floats) -> bool:
         """One round of all silos; whether it ended in a synchronisation, which everyone sees."""
@@ -50,7 +67,9 @@ class AdaptiveSilos:
         if not np.any(grown > self._growth / (self.round - self._last)):
             return False
         packed = statistics.pack(self._bias, self._gram)
-        opened = self._decoder.open([encoder.randomize(row) for encoder, row in zip(self._encoders, packed, strict=True)])
+        opened = self._decoder.open(
+            [encoder.randomize(row) for encoder, row in zip(self._encoders, packed, strict=True)]
+        )
         dimension = features.shape[1]
         self._base = self._regularizer * np.eye(dimension) + statistics.unpack(opened, dimension)[1]
         self._clear(len(self._encoders), dimension)
@@ -60,7 +79,8 @@ class AdaptiveSilos:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How often the attacker guessed the victim's norm right: from the schedule alone, and from everything that was sent.
+    """How often the attacker guessed the victim's norm right: from the schedule alone, and from
+    everything that was sent.
 
     `limit` is the most that the guarantee leaves any attacker: (e^ε + δ) / (1 + e^ε).
     """
@@ -72,16 +92,30 @@ class Outcome:
     limit: float
 
 
-def attack(games: int = 1000, seed: int = 0, *, epsilon: float = 0.2, delta: float = 1e-5, dimension: int = 5) -> Outcome:
-    """Plays the game: a fair coin decides whether the first user of silo 0 has large or small features; silo 1 guesses.
+def attack(
+    games: int = 1000,
+    seed: int = 0,
+    *,
+    epsilon: float = 0.2,
+    delta: float = 1e-5,
+    dimension: int = 5,
+) -> Outcome:
+    """Plays the game: a fair coin decides whether the first user of silo 0 has large or small
+    features; silo 1 guesses.
 
-    Against the adaptive schedule it guesses "large" if and only if round 1 ended in a synchronisation. Against the fixed one (a
-    synchronisation after every round, each silo's messages in the open, the noise of `ldp-fedlinucb`) it tries the same, and then,
-    knowing both candidate messages but for the noise, takes the likelier one given what silo 0 sent: no attack on it is better.
+    Against the adaptive schedule it guesses "large" if and only if round 1 ended in a
+    synchronisation. Against the fixed one (a synchronisation after every round, each silo's
+    messages in the open, the noise of `ldp-fedlinucb`) it tries the same, and then, knowing both
+    candidate messages but for the noise, takes the likelier one given what silo 0 sent: no attack
+    on it is better.
     """
     count = integer("games", games, at_least=1)
     rng = np.random.default_rng(seed)
-    mechanism = ldp_fedlinucb(Problem(silos=2, dimension=dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True))
+    mechanism = ldp_fedlinucb(
+        Problem(
+            silos=2, dimension=dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True
+        )
+    )
     regularizer = 1.0
     growth = math.log1p(THRESHOLD / regularizer)  # ‖x‖² > λ(e^D - 1)
     right = {"adaptive": 0, "schedule": 0, "content": 0}
@@ -97,10 +131,14 @@ def attack(games: int = 1000, seed: int = 0, *, epsilon: float = 0.2, delta: flo
         spoke, message = _fixed(mechanism, candidates[large], rng)
         right["schedule"] += spoke == large
         expected = {key: statistics.pack(x, np.outer(x, x)) for key, x in candidates.items()}
-        likelier = np.sum((message - expected[True]) ** 2) < np.sum((message - expected[False]) ** 2)
+        likelier = np.sum((message - expected[True]) ** 2) < np.sum(
+            (message - expected[False]) ** 2
+        )
         right["content"] += bool(likelier) == large
     limit = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
-    return Outcome(count, right["adaptive"] / count, right["schedule"] / count, right["content"] / count, limit)
+    return Outcome(
+        count, right["adaptive"] / count, right["schedule"] / count, right["content"] / count, limit
+    )
 
 
 def _fixed(mechanism: Mechanism, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:

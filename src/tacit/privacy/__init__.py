@@ -1,7 +1,8 @@
-"""What is promised: guarantees, the exact loss of noise, calibration to a target, composition, amplification, audit.
+"""What is promised: guarantees, the exact loss of noise, calibration to a target, composition,
+amplification, audit.
 
-Everything here is computed from the probabilities of the noise that is actually added, and errs on the safe side where it must round. The
-papers' closed forms are available by name, for comparison.
+Everything here is computed from the probabilities of the noise that is actually added, and errs on
+the safe side where it must round. The papers' closed forms are available by name, for comparison.
 """
 
 from tacit.privacy.audit import Audit, audit
@@ -16,7 +17,13 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.dropout import SharedNoise, dropout_loss, guaranteed_reports, reporting_condition, share_noise
+from tacit.privacy.dropout import (
+    SharedNoise,
+    dropout_loss,
+    guaranteed_reports,
+    reporting_condition,
+    share_noise,
+)
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import (
     ORDERS,

@@ -1,8 +1,9 @@
 """Auditing by attack: a lower confidence bound on ε from samples of a mechanism's output.
 
-The attacker chooses an event on one half of the samples and measures it on the other, so the choice costs no confidence. The bound is never
-above the true ε but for the stated chance of error; a mechanism whose noise is halved is caught when the bound passes its claim.
-A low bound proves nothing: an audit refutes guarantees, it does not give them.
+The attacker chooses an event on one half of the samples and measures it on the other, so the choice
+costs no confidence. The bound is never above the true ε but for the stated chance of error; a
+mechanism whose noise is halved is caught when the bound passes its claim. A low bound proves
+nothing: an audit refutes guarantees, it does not give them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ MOST_SAMPLES = 50_000_000
 
 @dataclass(frozen=True)
 class Audit:
-    """ε is at least `epsilon` with the stated confidence; the event that shows it is {output >= threshold} or {output <= threshold}."""
+    """ε is at least `epsilon` with the stated confidence; the event that shows it is {output >=
+    threshold} or {output <= threshold}.
+    """
 
     epsilon: float
     confidence: float
@@ -47,11 +50,13 @@ def audit(
     delta: float = 0.0,
     confidence: float = 0.999,
 ) -> Audit:
-    """A lower bound on the ε (at this δ) of a mechanism with numeric output, from `samples` outputs on each of two neighbouring inputs.
+    """A lower bound on the ε (at this δ) of a mechanism with numeric output, from `samples` outputs
+    on each of two neighbouring inputs.
 
-    `mechanism(input, count)` returns `count` independent outputs. Half of the samples choose among the events {output >= t} and
-    {output <= t}, in both directions, the one with the best ratio; the other half bound its two probabilities by Clopper-Pearson,
-    each with half of the error. Then P[E] <= e^ε P'[E] + δ gives ε >= ln((P_low - δ) / P'_high).
+    `mechanism(input, count)` returns `count` independent outputs. Half of the samples choose among
+    the events {output >= t} and {output <= t}, in both directions, the one with the best ratio; the
+    other half bound its two probabilities by Clopper-Pearson, each with half of the error. Then
+    P[E] <= e^ε P'[E] + δ gives ε >= ln((P_low - δ) / P'_high).
 
     >>> rng = np.random.default_rng(0)
     >>> noisy = lambda value, count: value + np.floor(rng.laplace(scale=1.0, size=count) + 0.5)
@@ -59,18 +64,28 @@ def audit(
     >>> 0.5 < result.epsilon < 1.0
     True
     """
-    count = integer("samples", samples, at_least=100, remedy="an audit of fewer samples shows nothing")
+    count = integer(
+        "samples", samples, at_least=100, remedy="an audit of fewer samples shows nothing"
+    )
     if count > MOST_SAMPLES:
-        raise TacitError(f"samples is {count:.3g}; an audit keeps them in memory: use at most {MOST_SAMPLES:,}")
+        raise TacitError(
+            f"samples is {count:.3g}; an audit keeps them in memory: use at most {MOST_SAMPLES:,}"
+        )
     error = 1 - float(probability("confidence", confidence))
     failure = float(probability("delta", delta, zero=True))
     one, other = (_outputs(mechanism, value, count) for value in (x, x_prime))
     half = count // 2
     threshold, above, swapped = _choose(one[:half], other[:half], failure)
     first, second = (other[half:], one[half:]) if swapped else (one[half:], other[half:])
-    hits, misses = (int(np.count_nonzero(s >= threshold if above else s <= threshold)) for s in (first, second))
+    hits, misses = (
+        int(np.count_nonzero(s >= threshold if above else s <= threshold)) for s in (first, second)
+    )
     low = float(beta.ppf(error / 2, hits, len(first) - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - error / 2, misses + 1, len(second) - misses)) if misses < len(second) else 1.0
+    high = (
+        float(beta.ppf(1 - error / 2, misses + 1, len(second) - misses))
+        if misses < len(second)
+        else 1.0
+    )
     epsilon = math.log((low - failure) / high) if low > failure else 0.0
     return Audit(max(0.0, epsilon), 1 - error, count, float(threshold), above, swapped)
 
@@ -78,14 +93,22 @@ def audit(
 def _outputs(mechanism: Callable[[Any, int], npt.ArrayLike], value: Any, count: int) -> Floats:
     outputs = np.asarray(mechanism(value, count), dtype=float)
     if outputs.shape != (count,):
-        raise TacitError(f"the mechanism returned outputs of shape {outputs.shape}; an audit needs {count} numbers in one row")
+        raise TacitError(
+            f"the mechanism returned outputs of shape {outputs.shape}; an audit needs {count} "
+            "numbers in one row"
+        )
     if np.isnan(outputs).any():
-        raise TacitError("the mechanism returned outputs that are not numbers (NaN): an audit can only order numbers")
+        raise TacitError(
+            "the mechanism returned outputs that are not numbers (NaN): an audit can only order "
+            "numbers"
+        )
     return outputs
 
 
 def _choose(one: Floats, other: Floats, delta: float) -> tuple[float, bool, bool]:
-    """The threshold, side and direction with the largest estimated ln ratio, less three standard errors, lest rare events win by luck."""
+    """The threshold, side and direction with the largest estimated ln ratio, less three standard
+    errors, lest rare events win by luck.
+    """
     thresholds = np.unique(np.concatenate([one, other]))
     if len(thresholds) > 4096:
         thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, 4096), method="nearest"))

@@ -1,7 +1,8 @@
 """The papers' closed forms for noise, by name, for comparison and for reproducing figures.
 
-None of them is used by default. Some are loose (the binomial ones, by 4 to 6 in standard deviation), one is wrong outside its range
-(the Gaussian one beyond ε = 1): `calibrate(..., method="paper")` reports what each truly gives. See CORRECTIONS 7, 15, 16, 17.
+None of them is used by default. Some are loose (the binomial ones, by 4 to 6 in standard
+deviation), one is wrong outside its range (the Gaussian one beyond ε = 1): `calibrate(...,
+method="paper")` reports what each truly gives. See CORRECTIONS 7, 15, 16, 17.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ def laplace(sensitivity: int, target: PureDP | ApproximateDP) -> DiscreteLaplace
 
 def gaussian(sensitivity: float, target: ApproximateDP) -> Gaussian:
     """σ = Δ √(2 ln(1.25/δ)) / ε (LZJ22 Theorems 4.2 and C.1); valid for ε < 1 only."""
-    return Gaussian(float(sensitivity) * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon)
+    return Gaussian(
+        float(sensitivity) * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon
+    )
 
 
 def discrete_gaussian(sensitivity: int, target: ApproximateDP) -> DiscreteGaussian:
     """½ε̂²-zCDP with ε̂ = g/σ (CZ23 Theorem 4), converted by CZ23 Lemma 10."""
     sigma = least(
-        lambda s: ConcentratedDP((sensitivity / s) ** 2 / 2).epsilon_at(target.delta) <= target.epsilon,
+        lambda s: (
+            ConcentratedDP((sensitivity / s) ** 2 / 2).epsilon_at(target.delta) <= target.epsilon
+        ),
         float(sensitivity),
     )
     return DiscreteGaussian(sigma)
@@ -38,7 +43,10 @@ def skellam(sensitivity: int, target: ApproximateDP) -> Skellam:
     """The Rényi bound of CZ23 Theorem 2 at integer orders, converted by CZ23 Lemma 10."""
 
     def epsilon(variance: float) -> float:
-        return min(renyi_epsilon(order, skellam_renyi(variance, sensitivity, 1, order), target.delta) for order in range(2, 513))
+        return min(
+            renyi_epsilon(order, skellam_renyi(variance, sensitivity, 1, order), target.delta)
+            for order in range(2, 513)
+        )
 
     return Skellam(least(lambda v: epsilon(v) <= target.epsilon, float(sensitivity) ** 2))
 
@@ -49,7 +57,9 @@ def tkms21_bits(target: ApproximateDP) -> Binomial:
 
 
 def lzj22_bits(sensitivity: int, target: ApproximateDP, users: int) -> tuple[int, float]:
-    """Bits per user and their bias: b = ⌈180g²ln(2/δ)/(ε²n)⌉, p = 90g²ln(2/δ)/(bε²n) (LZJ22 Algorithm 4)."""
+    """Bits per user and their bias: b = ⌈180g²ln(2/δ)/(ε²n)⌉, p = 90g²ln(2/δ)/(bε²n) (LZJ22
+    Algorithm 4).
+    """
     amount = sensitivity**2 * math.log(2 / target.delta) / (target.epsilon**2 * users)
     bits = math.ceil(180 * amount)
     return bits, 90 * amount / bits

@@ -1,9 +1,10 @@
 """Composition of losses: what a person has who is in several batches.
 
-Loss distributions of independent (or adaptively ordered, but fixed in advance) releases convolve. Each loss is put on a common grid
-pessimistically, splitting every atom between its two neighbours on the grid so that P-mass and Q-mass are kept (Doroshenko et
-al. 2022), and Google's dp-accounting convolves. The grid is chosen from the losses' own spread, so that discretization adds
-about a part in 10^4 to the variance and memory stays bounded.
+Loss distributions of independent (or adaptively ordered, but fixed in advance) releases convolve.
+Each loss is put on a common grid pessimistically, splitting every atom between its two neighbours
+on the grid so that P-mass and Q-mass are kept (Doroshenko et al. 2022), and Google's dp-accounting
+convolves. The grid is chosen from the losses' own spread, so that discretization adds about a part
+in 10^4 to the variance and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -18,27 +19,41 @@ import numpy as np
 from scipy.signal import lfilter
 
 from tacit.checks import TacitError, integer, positive, probability
-from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP, RenyiDP, finite_epsilon, renyi_epsilon
+from tacit.privacy.guarantees import (
+    ApproximateDP,
+    Guarantee,
+    PureDP,
+    RenyiDP,
+    finite_epsilon,
+    renyi_epsilon,
+)
 from tacit.privacy.loss import Direction, Floats, PrivacyLoss
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-GRID_FRACTION = 0.02  # grid step over the spread of one loss: adds (0.02)² / 4 to the variance, relatively
+GRID_FRACTION = (
+    0.02  # grid step over the spread of one loss: adds (0.02)² / 4 to the variance, relatively
+)
 MOST_GRID_POINTS = 1 << 22
 TRUNCATION = 1e-15  # mass moved to infinite loss by each convolution
-LEAST_DELTA = 1e-12  # below this the Fourier transform's rounding shows, for up to a thousand uses; it grows with their number
+# below this the Fourier transform's rounding shows, for up to a thousand uses; it grows with their
+# number
+LEAST_DELTA = 1e-12
 
 
 def dominating_loss(guarantee: PureDP | ApproximateDP) -> PrivacyLoss:
-    """The loss of the worst mechanism that a guarantee allows: randomized response, failing openly with probability δ.
+    """The loss of the worst mechanism that a guarantee allows: randomized response, failing openly
+    with probability δ.
 
     Composing it gives the optimal composition of the guarantees (Kairouz, Oh & Viswanath 2015).
     """
     epsilon = guarantee.epsilon
     failure = guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0
     likelier = 1 / (1 + math.exp(-epsilon))
-    atoms = Direction.of(np.array([epsilon, -epsilon]), (1 - failure) * np.array([likelier, 1 - likelier]), failure)
+    atoms = Direction.of(
+        np.array([epsilon, -epsilon]), (1 - failure) * np.array([likelier, 1 - likelier]), failure
+    )
     return PrivacyLoss((atoms,), math.inf if failure else epsilon)
 
 
@@ -67,7 +82,9 @@ class ComposedLoss:
         return sum(loss.pure * times for loss, times in self.parts)
 
     def delta(self, epsilon: float) -> float:
-        """An upper bound on the least δ at ε, tight to discretization; not below 10^-12 unless ε reaches the largest loss."""
+        """An upper bound on the least δ at ε, tight to discretization; not below 10^-12 unless ε
+        reaches the largest loss.
+        """
         at = finite_epsilon(epsilon)
         if at >= self.pure:
             return 0.0
@@ -82,7 +99,8 @@ class ComposedLoss:
             return self.pure
         if level < 10 * self._resolution:
             raise TacitError(
-                f"delta is {level:g}; composition resolves delta down to {10 * self._resolution:g}: use a larger delta, Rényi composition, "
+                f"delta is {level:g}; composition resolves delta down to "
+                f"{10 * self._resolution:g}: use a larger delta, Rényi composition, "
                 "or delta = 0 where the loss is bounded"
             )
         if self._hopeless:
@@ -92,13 +110,19 @@ class ComposedLoss:
 
     @property
     def _resolution(self) -> float:
-        """What rounding in the Fourier transforms may hide: a transform to the n-th power is off by about n units in the last place."""
+        """What rounding in the Fourier transforms may hide: a transform to the n-th power is off by
+        about n units in the last place.
+        """
         return LEAST_DELTA * max(1.0, sum(times for _, times in self.parts) / 1000)
 
     @property
     def _hopeless(self) -> bool:
         """Whether some part gives everything away: no finite loss has any mass to speak of."""
-        return any(float(direction.masses.sum()) <= 2 * TRUNCATION for loss, _ in self.parts for direction in loss.directions)
+        return any(
+            float(direction.masses.sum()) <= 2 * TRUNCATION
+            for loss, _ in self.parts
+            for direction in loss.directions
+        )
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution:
@@ -124,10 +148,24 @@ class ComposedLoss:
             variance += times * max(v for _, v in moments)
             uses += times
         fine = GRID_FRACTION * math.sqrt(variance / uses)
-        span = mean + 20 * math.sqrt(variance) + max(float(d.losses[0]) for loss, _ in self.parts for d in loss.directions if len(d.losses))
+        span = (
+            mean
+            + 20 * math.sqrt(variance)
+            + max(
+                float(d.losses[0])
+                for loss, _ in self.parts
+                for d in loss.directions
+                if len(d.losses)
+            )
+        )
         step = max(fine, span / MOST_GRID_POINTS, 1e-12)
-        # where one loss has much of the mass (bounded losses: randomized response, discrete Laplace) it is put on the grid
-        heaviest = max((float(d.masses.max()), abs(float(d.losses[d.masses.argmax()]))) for loss, _ in self.parts for d in loss.directions)
+        # where one loss has much of the mass (bounded losses: randomized response, discrete
+        # Laplace) it is put on the grid
+        heaviest = max(
+            (float(d.masses.max()), abs(float(d.losses[d.masses.argmax()])))
+            for loss, _ in self.parts
+            for d in loss.directions
+        )
         mass, spike = heaviest
         return spike / math.floor(spike / step) if mass > 0.1 and spike >= step else step
 
@@ -138,11 +176,12 @@ def _moments(direction: Direction) -> tuple[float, float]:
 
 
 def _dominating_masses(loss: PrivacyLoss, step: float) -> tuple[int, Floats, float]:
-    """Lowest grid index, masses on consecutive grid points, infinite mass, of one pair that dominates every direction of a loss.
+    """Lowest grid index, masses on consecutive grid points, infinite mass, of one pair that
+    dominates every direction of a loss.
 
-    A person's change may raise one batch's sum and lower another's, so each part must be dominated in both directions at once: the
-    pointwise largest δ(ε) of the directions belongs to such a pair (Zhu, Dong & Wang 2022), and its masses are second differences
-    of that curve, taken on the grid.
+    A person's change may raise one batch's sum and lower another's, so each part must be dominated
+    in both directions at once: the pointwise largest δ(ε) of the directions belongs to such a pair
+    (Zhu, Dong & Wang 2022), and its masses are second differences of that curve, taken on the grid.
     """
     gridded = [_on_grid(direction, step) for direction in loss.directions]
     if len(gridded) == 1:
@@ -154,24 +193,33 @@ def _dominating_masses(loss: PrivacyLoss, step: float) -> tuple[int, Floats, flo
         padded = np.zeros(size)
         padded[first - lowest : first - lowest + len(masses)] = masses
         curve, rises = _curve(padded, infinite, step)
-        total = (padded, curve, rises) if total is None else _larger(total, (padded, curve, rises), step)
+        total = (
+            (padded, curve, rises)
+            if total is None
+            else _larger(total, (padded, curve, rises), step)
+        )
     assert total is not None
     return lowest, total[0], float(total[1][-1])
 
 
 def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats]:
-    """δ at each grid point, and the rise Σ_{j >= i} m_j e^{x_i - x_j} below each: δ(x_{i-1}) - δ(x_i) = (1 - e^{-step}) rise_i."""
+    """δ at each grid point, and the rise Σ_{j >= i} m_j e^{x_i - x_j} below each: δ(x_{i-1}) -
+    δ(x_i) = (1 - e^{-step}) rise_i.
+    """
     decay = math.exp(-step)
     rises = lfilter([1.0], [1.0, -decay], masses[::-1])[::-1]
     above = np.append(rises[1:], 0.0) * -math.expm1(-step)
     return np.cumsum(above[::-1])[::-1] + infinite, rises
 
 
-def _larger(one: tuple[Floats, Floats, Floats], other: tuple[Floats, Floats, Floats], step: float) -> tuple[Floats, Floats, Floats]:
-    """Masses, curve and rises of the larger of two curves: taken from its owner wherever that does not change, so nothing cancels there.
+def _larger(
+    one: tuple[Floats, Floats, Floats], other: tuple[Floats, Floats, Floats], step: float
+) -> tuple[Floats, Floats, Floats]:
+    """Masses, curve and rises of the larger of two curves: taken from its owner wherever that does
+    not change, so nothing cancels there.
 
-    Where the owner changes between x_{i-1} and x_i the dots are connected: the rise is that of the owner at x_{i-1} less what the
-    other one is ahead by at x_i.
+    Where the owner changes between x_{i-1} and x_i the dots are connected: the rise is that of the
+    owner at x_{i-1} less what the other one is ahead by at x_i.
     """
     (m, c, r), (n, d, s) = one, other
     owned = c >= d
@@ -185,10 +233,12 @@ def _larger(one: tuple[Floats, Floats, Floats], other: tuple[Floats, Floats, Flo
 
 
 def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
-    """Lowest grid index, masses on consecutive grid points, infinite mass. Atoms of tiny mass far up count as infinite.
+    """Lowest grid index, masses on consecutive grid points, infinite mass. Atoms of tiny mass far
+    up count as infinite.
 
-    An atom of loss l between grid points a < l <= b puts the share (1 - e^{a-l}) / (1 - e^{a-b}) on b and the rest on a: P-mass and
-    Q-mass are kept and δ(ε) rises nowhere below the truth. Losses far below the rest, up to mass 10^-15, are raised.
+    An atom of loss l between grid points a < l <= b puts the share (1 - e^{a-l}) / (1 - e^{a-b}) on
+    b and the rest on a: P-mass and Q-mass are kept and δ(ε) rises nowhere below the truth. Losses
+    far below the rest, up to mass 10^-15, are raised.
     """
     losses, masses = direction.losses, direction.masses
     top = int(np.searchsorted(np.cumsum(masses), TRUNCATION, side="right"))
@@ -202,7 +252,10 @@ def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
     lowest = int(below.min())
     size = int(below.max()) - lowest + 2
     if size > 4 * MOST_GRID_POINTS:
-        raise TacitError(f"a loss spreads over {size:,} grid points of {step:g}: compose fewer or less unequal losses")
+        raise TacitError(
+            f"a loss spreads over {size:,} grid points of {step:g}: compose fewer or less unequal "
+            "losses"
+        )
     weights = np.zeros(size)
     weights += np.bincount(below - lowest, weights=masses * (1 - share), minlength=size)
     weights += np.bincount(below - lowest + 1, weights=masses * share, minlength=size)
@@ -210,26 +263,43 @@ def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
 
 
 def compose_losses(losses: Sequence[PrivacyLoss | tuple[PrivacyLoss, int]]) -> ComposedLoss:
-    """Losses, or (loss, times) pairs, taken together. They must be fixed before any outcome is seen."""
+    """Losses, or (loss, times) pairs, taken together.
+
+    They must be fixed before any outcome is seen.
+    """
     return ComposedLoss(tuple(item if isinstance(item, tuple) else (item, 1) for item in losses))
 
 
-def advanced_composition(guarantee: PureDP | ApproximateDP, times: int, slack: float) -> ApproximateDP:
-    """Dwork, Rothblum & Vadhan 2010: ε' = ε √(2k ln(1/δ')) + kε(e^ε - 1), δ_total = kδ + δ'. The papers' way (CZ23 App. I)."""
+def advanced_composition(
+    guarantee: PureDP | ApproximateDP, times: int, slack: float
+) -> ApproximateDP:
+    """Dwork, Rothblum & Vadhan 2010: ε' = ε √(2k ln(1/δ')) + kε(e^ε - 1), δ_total = kδ + δ'.
+
+    The papers' way (CZ23 App. I).
+    """
     count = integer("times", times, at_least=1)
-    extra = float(probability("slack", slack, "the part of delta that pays for composing, such as 1e-6"))
+    extra = float(
+        probability("slack", slack, "the part of delta that pays for composing, such as 1e-6")
+    )
     e = guarantee.epsilon
     # past e = 30 the second term is far above k e, which basic composition gives
     epsilon = e * math.sqrt(2 * count * math.log(1 / extra)) + count * e * math.expm1(min(e, 30.0))
     failure = extra + (count * guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
     if failure >= 1:
-        raise TacitError(f"delta adds up to {failure:g} over {count} batches, which promises nothing: use a smaller delta")
-    return ApproximateDP(min(epsilon, count * e), failure, neighbours=guarantee.neighbours, view=guarantee.view)
+        raise TacitError(
+            f"delta adds up to {failure:g} over {count} batches, which promises nothing: use a "
+            "smaller delta"
+        )
+    return ApproximateDP(
+        min(epsilon, count * e), failure, neighbours=guarantee.neighbours, view=guarantee.view
+    )
 
 
 @dataclass(frozen=True)
 class ReturningUser:
-    """The ε at δ of a person who is in at most `batches` batches, by each way of accounting; `best` is the least of them."""
+    """The ε at δ of a person who is in at most `batches` batches, by each way of accounting; `best`
+    is the least of them.
+    """
 
     batches: int
     delta: float
@@ -243,14 +313,18 @@ class ReturningUser:
         return min(value for value in (self.exact, self.renyi, self.advanced) if value is not None)
 
 
-def returning_user(release: PrivacyLoss | PureDP | ApproximateDP, batches: int, delta: float) -> ReturningUser:
+def returning_user(
+    release: PrivacyLoss | PureDP | ApproximateDP, batches: int, delta: float
+) -> ReturningUser:
     """Accounts for a person in at most `batches` batches of one kind (CZ23 App. I, ZC24 App. G.4).
 
-    `release` is the exact loss of one batch, or only its guarantee. Exact: composition of loss distributions. Rényi: at the best
-    order, real orders included where the loss is exact; none where divergences are infinite. Advanced: from the guarantee, with the δ
-    that the batches' own exceptions leave over; none where they leave nothing. From an exact loss, δ split in half.
+    `release` is the exact loss of one batch, or only its guarantee. Exact: composition of loss
+    distributions. Rényi: at the best order, real orders included where the loss is exact; none
+    where divergences are infinite. Advanced: from the guarantee, with the δ that the batches' own
+    exceptions leave over; none where they leave nothing. From an exact loss, δ split in half.
 
-    >>> returning_user(PureDP(0.1), batches=100, delta=1e-5).exact < returning_user(PureDP(0.1), 100, 1e-5).advanced
+    >>> found = returning_user(PureDP(0.1), batches=100, delta=1e-5)
+    >>> found.exact < found.advanced
     True
     """
     count = integer("batches", batches, at_least=1, remedy="a person is in at least one batch")
@@ -260,12 +334,17 @@ def returning_user(release: PrivacyLoss | PureDP | ApproximateDP, batches: int, 
     if isinstance(release, PrivacyLoss):
         loss = release
         if release.renyi_source is not None:
-            curve = ((order, release.renyi(order) * count) for order in (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128))
+            curve = (
+                (order, release.renyi(order) * count)
+                for order in (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
+            )
             renyi = max(0.0, min(renyi_epsilon(order, value, level) for order, value in curve))
             renyi = renyi if math.isfinite(renyi) else None
         single = release.epsilon(level / (2 * count))
         if math.isfinite(single) and single > 0:
-            advanced = advanced_composition(ApproximateDP(single, level / (2 * count)), count, level / 2).epsilon
+            advanced = advanced_composition(
+                ApproximateDP(single, level / (2 * count)), count, level / 2
+            ).epsilon
     else:
         loss = dominating_loss(release)
         if isinstance(release, PureDP):
@@ -273,7 +352,9 @@ def returning_user(release: PrivacyLoss | PureDP | ApproximateDP, batches: int, 
         left = level - (count * release.delta if isinstance(release, ApproximateDP) else 0.0)
         if left > 0 and release.epsilon > 0:
             advanced = advanced_composition(release, count, left).epsilon
-    return ReturningUser(count, level, ComposedLoss(((loss, count),)).epsilon(level), renyi, advanced)
+    return ReturningUser(
+        count, level, ComposedLoss(((loss, count),)).epsilon(level), renyi, advanced
+    )
 
 
 class BudgetExceeded(TacitError):  # noqa: N818 (it names what happened)
@@ -283,9 +364,10 @@ class BudgetExceeded(TacitError):  # noqa: N818 (it names what happened)
 class Odometer:
     """Accumulates what a person has been exposed to, and refuses what would exceed the budget.
 
-    With `adaptive=True` (the default) the releases may be chosen as one goes, each with a view to earlier outcomes: the odometer adds up
-    Rényi divergences at one order that is fixed beforehand, which is a valid filter (Feldman & Zrnic 2021). With `adaptive=False`
-    the list of releases must have been fixed in advance; then exact loss composition applies, which is tighter.
+    With `adaptive=True` (the default) the releases may be chosen as one goes, each with a view to
+    earlier outcomes: the odometer adds up Rényi divergences at one order that is fixed beforehand,
+    which is a valid filter (Feldman & Zrnic 2021). With `adaptive=False` the list of releases must
+    have been fixed in advance; then exact loss composition applies, which is tighter.
 
     >>> meter = Odometer(ApproximateDP(1.0, 1e-5))
     >>> meter.spend(PureDP(0.1)); meter.spend(PureDP(0.1))
@@ -293,7 +375,7 @@ class Odometer:
     True
     >>> meter.spend(PureDP(0.9))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.privacy.composition.BudgetExceeded: the release would bring epsilon to ... nothing was spent: use more noise, or stop here
+    tacit.privacy.composition.BudgetExceeded: the release would bring ... or stop here
     """
 
     def __init__(self, budget: ApproximateDP, *, adaptive: bool = True) -> None:
@@ -320,15 +402,25 @@ class Odometer:
     def spent(self) -> ApproximateDP:
         """What the releases so far amount to, at the budget's δ."""
         if self.adaptive:
-            epsilon = renyi_epsilon(self.order, self._divergence, self.budget.delta) if self._divergence else 0.0
+            epsilon = (
+                renyi_epsilon(self.order, self._divergence, self.budget.delta)
+                if self._divergence
+                else 0.0
+            )
         else:
             epsilon = self._composed(self._times) if self._times else 0.0
-        return ApproximateDP(max(0.0, epsilon), self.budget.delta, neighbours=self.budget.neighbours, view=self.budget.view)
+        return ApproximateDP(
+            max(0.0, epsilon),
+            self.budget.delta,
+            neighbours=self.budget.neighbours,
+            view=self.budget.view,
+        )
 
     def _refuse_beyond(self, epsilon: float) -> None:
         if not epsilon <= self.budget.epsilon:
             raise BudgetExceeded(
-                f"the release would bring epsilon to {epsilon:.3g} at delta {self.budget.delta:g}, over the budget of "
+                f"the release would bring epsilon to {epsilon:.3g} at delta {self.budget.delta:g}, "
+                "over the budget of "
                 f"{self.budget.epsilon:g}; nothing was spent: use more noise, or stop here"
             )
 
@@ -336,19 +428,26 @@ class Odometer:
         if isinstance(release, Guarantee):
             if (release.neighbours, release.view) != (self.budget.neighbours, self.budget.view):
                 raise TacitError(
-                    f"{release.short} is about other neighbours or another view than the budget: state it for the budget's, with .at()"
+                    f"{release.short} is about other neighbours or another view than the budget: "
+                    "state it for the budget's, with .at()"
                 )
         elif not isinstance(release, PrivacyLoss):
-            raise TacitError(f"{type(release).__name__} cannot be spent: give a guarantee, or the loss of one release (privacy_loss)")
+            raise TacitError(
+                f"{type(release).__name__} cannot be spent: give a guarantee, or the loss of one "
+                "release (privacy_loss)"
+            )
 
     def _composed(self, times: dict[PrivacyLoss | Guarantee, int]) -> float:
-        return ComposedLoss(tuple((self._as_loss(release), count) for release, count in times.items())).epsilon(self.budget.delta)
+        return ComposedLoss(
+            tuple((self._as_loss(release), count) for release, count in times.items())
+        ).epsilon(self.budget.delta)
 
     def _cost(self, release: PrivacyLoss | Guarantee) -> float:
         cost = release.renyi(self.order)
         if not math.isfinite(cost):
             raise TacitError(
-                f"this release has no finite Rényi divergence at order {self.order:.3g}, so it cannot be spent adaptively: fix the "
+                f"this release has no finite Rényi divergence at order {self.order:.3g}, so it "
+                "cannot be spent adaptively: fix the "
                 "releases in advance and use Odometer(budget, adaptive=False)"
             )
         return cost
@@ -359,11 +458,16 @@ class Odometer:
             return release
         if isinstance(release, (PureDP, ApproximateDP)):
             return dominating_loss(release)
-        raise TacitError(f"{release.short} has no loss distribution: spend it with Odometer(budget, adaptive=True)")
+        raise TacitError(
+            f"{release.short} has no loss distribution: spend it with Odometer(budget, "
+            "adaptive=True)"
+        )
 
 
 def _filter_order(budget: ApproximateDP) -> float:
-    """The order at which a concentrated guarantee has most room: it maximises (ε - conversion cost) / α."""
+    """The order at which a concentrated guarantee has most room: it maximises (ε - conversion cost)
+    / α.
+    """
     orders = 1 + np.geomspace(1e-3, 1e6, 4000)
     room = [(budget.epsilon - renyi_epsilon(order, 0.0, budget.delta)) / order for order in orders]
     return float(orders[int(np.argmax(room))])

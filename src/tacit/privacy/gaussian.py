@@ -1,8 +1,9 @@
 """The Gaussian mechanism, exactly, at every ε.
 
-Adding N(0, σ²) to a query of l2 sensitivity Δ is (ε, δ)-DP if and only if δ is at least Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) with
-μ = Δ/σ (Balle & Wang 2018). The closed form σ = Δ √(2 ln(1.25/δ)) / ε of the papers holds only for ε < 1 (CORRECTIONS 7). The law
-is continuous, so it serves central and local baselines in simulation; what devices add is discrete.
+Adding N(0, σ²) to a query of l2 sensitivity Δ is (ε, δ)-DP if and only if δ is at least Φ(μ/2 -
+ε/μ) - e^ε Φ(-μ/2 - ε/μ) with μ = Δ/σ (Balle & Wang 2018). The closed form σ = Δ √(2 ln(1.25/δ)) / ε
+of the papers holds only for ε < 1 (CORRECTIONS 7). The law is continuous, so it serves central and
+local baselines in simulation; what devices add is discrete.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Gaussian:
 class GaussianLoss:
     """The exact loss of adding `Gaussian(sigma)` to a query of l2 sensitivity `sensitivity`.
 
-    >>> round(GaussianLoss(sigma=0.1794, sensitivity=1).delta(10), 3)  # the paper's noise for (10, 0.25)
+    # the paper's noise for (10, 0.25)
+    >>> round(GaussianLoss(sigma=0.1794, sensitivity=1).delta(10), 3)
     0.789
     """
 
@@ -69,7 +71,11 @@ class GaussianLoss:
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma)
-        positive("sensitivity", self.sensitivity, "the most that one person can move the query, in l2 norm")
+        positive(
+            "sensitivity",
+            self.sensitivity,
+            "the most that one person can move the query, in l2 norm",
+        )
 
     @property
     def pure(self) -> float:
@@ -82,7 +88,8 @@ class GaussianLoss:
         if at == 0:
             return math.erf(mu / math.sqrt(8))
         one, other = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
-        # far out both logs are huge and their difference is rounding: then Φ(μ/2 - ε/μ) alone bounds δ from above
+        # far out both logs are huge and their difference is rounding: then Φ(μ/2 - ε/μ) alone
+        # bounds δ from above
         precise = abs(one) < 1e12
         return math.exp(one) * (-math.expm1(min(0.0, other - one)) if precise else 1.0) + 0.0
 
@@ -91,20 +98,31 @@ class GaussianLoss:
         mu = float(self.sensitivity) / float(self.sigma)
         if not 1e-150 < mu < 1e150:
             raise TacitError(
-                f"sensitivity {self.sensitivity:g} over sigma {self.sigma:g} is {mu:g}, out of the range of double precision: "
+                f"sensitivity {self.sensitivity:g} over sigma {self.sigma:g} is {mu:g}, out of the "
+                "range of double precision: "
                 "use numbers nearer to each other"
             )
         return mu
 
     def epsilon(self, delta: float) -> float:
         """The least ε at δ."""
-        level = float(probability("delta", delta, "Gaussian noise has no guarantee without exceptions"))
+        level = float(
+            probability("delta", delta, "Gaussian noise has no guarantee without exceptions")
+        )
         if self.delta(0.0) <= level:
             return 0.0
         high = 1.0
         while self.delta(high) > level:
             high *= 2
-        root = float(brentq(lambda e: math.log(max(self.delta(e), 1e-320)) - math.log(level), 0.0, high, xtol=1e-300, rtol=1e-14))
+        root = float(
+            brentq(
+                lambda e: math.log(max(self.delta(e), 1e-320)) - math.log(level),
+                0.0,
+                high,
+                xtol=1e-300,
+                rtol=1e-14,
+            )
+        )
         step = 1e-15
         while self.delta(root) > level:  # the safe side
             root, step = root * (1 + step), 2 * step

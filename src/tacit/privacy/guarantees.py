@@ -1,8 +1,9 @@
 """Guarantees as values: what is promised, about whose view, between which neighbours.
 
-A guarantee can be printed in one plain sentence, compared, composed with others and converted into weaker kinds. Conversions
-follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi to approximate; Bun & Steinke 2016 for pure to concentrated).
-What is exact and what is a bound is said at each function; the exact route through loss distributions is in `loss`.
+A guarantee can be printed in one plain sentence, compared, composed with others and converted into
+weaker kinds. Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi to
+approximate; Bun & Steinke 2016 for pure to concentrated). What is exact and what is a bound is said
+at each function; the exact route through loss distributions is in `loss`.
 """
 
 from __future__ import annotations
@@ -36,16 +37,30 @@ class View(Enum):
     SILO = "whoever sees what the person's silo sends, the server and the other silos included"
 
 
-ORDERS: tuple[float, ...] = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 80, 96, 128, 192, 256, 512, 1024)
+ORDERS: tuple[float, ...] = (
+    *(1 + x / 10 for x in range(1, 100)),
+    *range(11, 64),
+    80,
+    96,
+    128,
+    192,
+    256,
+    512,
+    1024,
+)
 
 
 @dataclass(frozen=True)
 class Guarantee(ABC):
-    """A differential privacy guarantee for one person, within one view, between stated neighbours."""
+    """A differential privacy guarantee for one person, within one view, between stated
+    neighbours.
+    """
 
     neighbours: Neighbours = field(default=Neighbours.REPLACE_ONE, kw_only=True)
     view: View = field(default=View.OPENED_SUM, kw_only=True)
-    condition: str = field(default="", kw_only=True, compare=False)  # when it holds, if not always; printed with it
+    condition: str = field(
+        default="", kw_only=True, compare=False
+    )  # when it holds, if not always; printed with it
 
     @abstractmethod
     def delta_at(self, epsilon: float) -> float:
@@ -74,14 +89,21 @@ class Guarantee(ABC):
 
     def to_approximate(self, delta: float) -> ApproximateDP:
         """The (ε, δ) guarantee that this one implies."""
-        level = float(probability("delta", delta, "give the failure probability to convert at, such as 1e-5"))
+        level = float(
+            probability("delta", delta, "give the failure probability to convert at, such as 1e-5")
+        )
         epsilon = self.epsilon_at(level)
         if not math.isfinite(epsilon):
-            raise TacitError(f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger delta")
+            raise TacitError(
+                f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger "
+                "delta"
+            )
         return ApproximateDP(epsilon, level, neighbours=self.neighbours, view=self.view)
 
     def implies(self, other: Guarantee) -> bool:
-        """Whether everything that holds to `other` also holds by this guarantee, as far as the conversions here can tell."""
+        """Whether everything that holds to `other` also holds by this guarantee, as far as the
+        conversions here can tell.
+        """
         if self.neighbours != other.neighbours or self.view != other.view:
             return False
         match other:
@@ -101,10 +123,15 @@ class Guarantee(ABC):
 
     def group(self, size: int) -> Guarantee:
         """The guarantee for a group of people together, where there is a simple one."""
-        raise TacitError(f"no group guarantee is known here for {self.short} and {size} people: use PureDP or ConcentratedDP")
+        raise TacitError(
+            f"no group guarantee is known here for {self.short} and {size} people: use PureDP or "
+            "ConcentratedDP"
+        )
 
     def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
-        """The same numbers about another view or other neighbours; the caller vouches that they hold there."""
+        """The same numbers about another view or other neighbours; the caller vouches that they
+        hold there.
+        """
         return replace(self, neighbours=neighbours or self.neighbours, view=view or self.view)
 
 
@@ -113,14 +140,18 @@ class PureDP(Guarantee):
     """P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
 
     >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE
-    (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the probability of anything
-    by a factor of at most 2.72, without exception.
+    (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the
+    probability of anything by a factor of at most 2.72, without exception.
     """
 
     epsilon: float
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use --trust none")
+        positive(
+            "epsilon",
+            self.epsilon,
+            "a guarantee needs epsilon > 0; for no privacy use --trust none",
+        )
 
     @property
     def short(self) -> str:
@@ -128,10 +159,16 @@ class PureDP(Guarantee):
         return f"({self.epsilon:.4g}, 0)-DP"
 
     def _meaning(self) -> str:
-        return f"changes the probability of anything by a factor of at most {_factor(self.epsilon)}, without exception"
+        factor = _factor(self.epsilon)
+        return (
+            f"changes the probability of anything by a factor of at most {factor}, without "
+            "exception"
+        )
 
     def delta_at(self, epsilon: float) -> float:
-        """Exact for the worst mechanism, randomized response: (e^ε₀ - e^ε) / (1 + e^ε₀) below ε₀."""
+        """Exact for the worst mechanism, randomized response: (e^ε₀ - e^ε) / (1 + e^ε₀) below
+        ε₀.
+        """
         if finite_epsilon(epsilon) >= self.epsilon:
             return 0.0
         return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
@@ -144,14 +181,22 @@ class PureDP(Guarantee):
     def renyi(self, order: float) -> float:
         """Exact for the worst mechanism, randomized response; never above CZ23 Lemma 10's ½ε²α.
 
-        With q the likelier answer's probability, q^α (1-q)^{1-α} + (1-q)^α q^{1-α} = cosh((α-½)ε) / cosh(ε/2), which is
-        1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2): no cancellation at a small ε.
+        With q the likelier answer's probability, q^α (1-q)^{1-α} + (1-q)^α q^{1-α} = cosh((α-½)ε) /
+        cosh(ε/2), which is 1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2): no cancellation at a small
+        ε.
         """
         e, rest = self.epsilon, _beyond_one(order)
         if order * e > 30:
-            total = (order - 0.5) * e - e / 2 + math.log1p(math.exp(-(2 * order - 1) * e)) - math.log1p(math.exp(-e))
+            total = (
+                (order - 0.5) * e
+                - e / 2
+                + math.log1p(math.exp(-(2 * order - 1) * e))
+                - math.log1p(math.exp(-e))
+            )
         else:
-            total = math.log1p(2 * math.sinh(order * e / 2) * math.sinh(rest * e / 2) / math.cosh(e / 2))
+            total = math.log1p(
+                2 * math.sinh(order * e / 2) * math.sinh(rest * e / 2) / math.cosh(e / 2)
+            )
         return min(total / rest, e, e * e * order / 2)
 
     def rho_bound(self) -> float:
@@ -175,9 +220,17 @@ class ApproximateDP(Guarantee):
     delta: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, (int, float)) or not 0 <= self.epsilon < math.inf:
+        if (
+            isinstance(self.epsilon, bool)
+            or not isinstance(self.epsilon, (int, float))
+            or not 0 <= self.epsilon < math.inf
+        ):
             raise TacitError(f"epsilon is {self.epsilon}; it must be a finite number of at least 0")
-        probability("delta", self.delta, "for a guarantee without exceptions use PureDP(epsilon), or --delta 0")
+        probability(
+            "delta",
+            self.delta,
+            "for a guarantee without exceptions use PureDP(epsilon), or --delta 0",
+        )
 
     @property
     def short(self) -> str:
@@ -191,7 +244,9 @@ class ApproximateDP(Guarantee):
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """Exact for the worst mechanism: one that fails openly with probability δ and else answers at random."""
+        """Exact for the worst mechanism: one that fails openly with probability δ and else answers
+        at random.
+        """
         exception = self.delta
         if finite_epsilon(epsilon) >= self.epsilon:
             return exception
@@ -201,7 +256,11 @@ class ApproximateDP(Guarantee):
         """The inverse of `delta_at`; inf below δ."""
         if probability("delta", delta, zero=True) < self.delta:
             return math.inf
-        return PureDP(self.epsilon).epsilon_at((delta - self.delta) / (1 - self.delta)) if self.epsilon > 0 else 0.0
+        return (
+            PureDP(self.epsilon).epsilon_at((delta - self.delta) / (1 - self.delta))
+            if self.epsilon > 0
+            else 0.0
+        )
 
     def renyi(self, order: float) -> float:
         """None is implied."""
@@ -220,8 +279,14 @@ class RenyiDP(Guarantee):
     curve: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
-        if not self.curve or any(not 1 < order < math.inf or math.isnan(value) or value < 0 for order, value in self.curve):
-            raise TacitError(f"a Rényi curve needs pairs (finite order > 1, divergence >= 0); got {self.curve[:3]}")
+        if not self.curve or any(
+            not 1 < order < math.inf or math.isnan(value) or value < 0
+            for order, value in self.curve
+        ):
+            raise TacitError(
+                "a Rényi curve needs pairs (finite order > 1, divergence >= 0); got "
+                f"{self.curve[:3]}"
+            )
 
     @classmethod
     def of(
@@ -233,7 +298,9 @@ class RenyiDP(Guarantee):
         view: View = View.OPENED_SUM,
     ) -> RenyiDP:
         """The curve of a function, at these orders."""
-        return cls(tuple((order, curve(order)) for order in orders), neighbours=neighbours, view=view)
+        return cls(
+            tuple((order, curve(order)) for order in orders), neighbours=neighbours, view=view
+        )
 
     @property
     def short(self) -> str:
@@ -242,7 +309,8 @@ class RenyiDP(Guarantee):
         return f"({order:g}, {value:.4g})-RDP and {len(self.curve) - 1} other orders"
 
     def _meaning(self) -> str:
-        return f"is bounded at {len(self.curve)} Rényi orders, which implies ({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        implied = f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        return f"is bounded at {len(self.curve)} Rényi orders, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
         """The best order's bound: e^{(α-1)(ε(α)-ε)} (1-1/α)^α / (α-1) (CKS20 Proposition 12)."""
@@ -251,13 +319,19 @@ class RenyiDP(Guarantee):
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10: inf over orders of ε(α) + ln(1/(αδ))/(α-1) + ln(1-1/α)."""
-        level = float(probability("delta", delta, "Rényi divergences promise nothing without exceptions", zero=True))
+        level = float(
+            probability(
+                "delta", delta, "Rényi divergences promise nothing without exceptions", zero=True
+            )
+        )
         if level == 0:
             return math.inf
         return max(0.0, min(renyi_epsilon(order, value, level) for order, value in self.curve))
 
     def renyi(self, order: float) -> float:
-        """The value at the next listed order (divergences grow with the order); inf past the last."""
+        """The value at the next listed order (divergences grow with the order); inf past the
+        last.
+        """
         _beyond_one(order)
         return min((value for listed, value in self.curve if listed >= order), default=math.inf)
 
@@ -286,21 +360,40 @@ class ConcentratedDP(Guarantee):
         return f"{self.rho:.4g}-zCDP"
 
     def _meaning(self) -> str:
-        return f"is bounded at every Rényi order, which implies ({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        implied = f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        return f"is bounded at every Rényi order, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
         """The infimum over real orders."""
         at = finite_epsilon(epsilon)
-        return math.exp(min(0.0, self._best(lambda order: renyi_log_delta(order, self.rho * order, at))))
+        return math.exp(
+            min(0.0, self._best(lambda order: renyi_log_delta(order, self.rho * order, at)))
+        )
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10, over real orders; inf at δ = 0."""
-        level = float(probability("delta", delta, "a concentrated guarantee promises nothing without exceptions", zero=True))
-        return math.inf if level == 0 else max(0.0, self._best(lambda order: renyi_epsilon(order, self.rho * order, level)))
+        level = float(
+            probability(
+                "delta",
+                delta,
+                "a concentrated guarantee promises nothing without exceptions",
+                zero=True,
+            )
+        )
+        return (
+            math.inf
+            if level == 0
+            else max(0.0, self._best(lambda order: renyi_epsilon(order, self.rho * order, level)))
+        )
 
     def _best(self, bound: Callable[[float], float]) -> float:
         # any order gives a valid bound, so an inexact minimum is still safe
-        found = minimize_scalar(lambda t: bound(1 + math.exp(t)), bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-9})
+        found = minimize_scalar(
+            lambda t: bound(1 + math.exp(t)),
+            bounds=(-12.0, 25.0),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
         return float(found.fun)
 
     def renyi(self, order: float) -> float:
@@ -319,8 +412,14 @@ class ConcentratedDP(Guarantee):
 
 def finite_epsilon(epsilon: float) -> float:
     """An ε at which a δ can be computed: finite, at least 0."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < math.inf:
-        raise TacitError(f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0")
+    if (
+        isinstance(epsilon, bool)
+        or not isinstance(epsilon, (int, float))
+        or not 0 <= epsilon < math.inf
+    ):
+        raise TacitError(
+            f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0"
+        )
     return float(epsilon)
 
 
@@ -353,10 +452,12 @@ def renyi_epsilon(order: float, value: float, delta: float) -> float:
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """What a person has who is in all of these, each guarantee holding whatever the others' outputs (adaptive composition).
+    """What a person has who is in all of these, each guarantee holding whatever the others' outputs
+    (adaptive composition).
 
-    Concentrated guarantees add up in ρ, pure ones in ε, Rényi ones at common orders; a mixture with an approximate one adds up ε and
-    δ. For tighter answers through loss distributions see `tacit.privacy.composition`.
+    Concentrated guarantees add up in ρ, pure ones in ε, Rényi ones at common orders; a mixture with
+    an approximate one adds up ε and δ. For tighter answers through loss distributions see
+    `tacit.privacy.composition`.
 
     >>> compose([PureDP(0.5), PureDP(0.25)]).short
     '(0.75, 0)-DP'
@@ -366,18 +467,26 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         raise TacitError("nothing to compose: give at least one guarantee")
     first = items[0]
     if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
-        raise TacitError("guarantees about different neighbours or views do not compose: state them for one view first, with .at()")
+        raise TacitError(
+            "guarantees about different neighbours or views do not compose: state them for one "
+            "view first, with .at()"
+        )
     if all(isinstance(item, PureDP) for item in items):
         total = sum(item.epsilon for item in items if isinstance(item, PureDP))
         return PureDP(total, neighbours=first.neighbours, view=first.view)
     if any(isinstance(item, ApproximateDP) for item in items):
         return _compose_approximately(items)
     if all(math.isfinite(item.rho_bound()) for item in items):
-        return ConcentratedDP(sum(item.rho_bound() for item in items), neighbours=first.neighbours, view=first.view)
+        return ConcentratedDP(
+            sum(item.rho_bound() for item in items), neighbours=first.neighbours, view=first.view
+        )
     curves = [item for item in items if isinstance(item, RenyiDP)]
     orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
     if not orders:
-        raise TacitError("these Rényi curves share no order: state them at common orders, such as tacit.privacy.ORDERS")
+        raise TacitError(
+            "these Rényi curves share no order: state them at common orders, such as "
+            "tacit.privacy.ORDERS"
+        )
     curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
     return RenyiDP(curve, neighbours=first.neighbours, view=first.view)
 
@@ -386,10 +495,14 @@ def _compose_approximately(items: list[Guarantee]) -> ApproximateDP:
     others = [item for item in items if not isinstance(item, (PureDP, ApproximateDP))]
     if others:
         raise TacitError(
-            f"{others[0].short} and an approximate guarantee compose only at a chosen delta: convert it first, with .to_approximate(delta)"
+            f"{others[0].short} and an approximate guarantee compose only at a chosen delta: "
+            "convert it first, with .to_approximate(delta)"
         )
     epsilon = sum(item.epsilon for item in items if isinstance(item, (PureDP, ApproximateDP)))
     delta = sum(item.delta for item in items if isinstance(item, ApproximateDP))
     if delta >= 1:
-        raise TacitError(f"the exceptions of these guarantees add up to {delta:g}, which promises nothing: compose fewer")
+        raise TacitError(
+            f"the exceptions of these guarantees add up to {delta:g}, which promises nothing: "
+            "compose fewer"
+        )
     return ApproximateDP(epsilon, delta, neighbours=items[0].neighbours, view=items[0].view)

@@ -1,10 +1,12 @@
 """The exact privacy loss of adding integer noise, from the probabilities of the noise itself.
 
-For two neighbouring inputs the opened value has the noise's law, once shifted by the sensitivity. The pair's privacy loss at k is the
-log of the ratio of the two probabilities; δ(ε) is the hockey-stick divergence Σ_k max(0, P(k) - e^ε Q(k)), in the worse of the two
-directions. Sums run over every integer up to a standard deviation of 2,000; wider laws are summed in blocks of a 1,000th of it with
-rigorous bounds, so that the reported δ is never below the true one and exceeds it by about a part in 10^6 to 10^5 (more, far in the
-tail of a law that is many times wider than the shift). What floating point may lose is added on the safe side.
+For two neighbouring inputs the opened value has the noise's law, once shifted by the sensitivity.
+The pair's privacy loss at k is the log of the ratio of the two probabilities; δ(ε) is the
+hockey-stick divergence Σ_k max(0, P(k) - e^ε Q(k)), in the worse of the two directions. Sums run
+over every integer up to a standard deviation of 2,000; wider laws are summed in blocks of a 1,000th
+of it with rigorous bounds, so that the reported δ is never below the true one and exceeds it by
+about a part in 10^6 to 10^5 (more, far in the tail of a law that is many times wider than the
+shift). What floating point may lose is added on the safe side.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ LOG_ROUNDING = 1e-15  # rounding error of a log-probability, relative to its siz
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A pair (P, Q) as atoms: P has mass `masses[i]` where the loss ln(P/Q) is `losses[i]` (falling), and `infinite` where Q has none."""
+    """A pair (P, Q) as atoms: P has mass `masses[i]` where the loss ln(P/Q) is `losses[i]`
+    (falling), and `infinite` where Q has none.
+    """
 
     losses: Floats
     masses: Floats
@@ -45,7 +49,9 @@ class Direction:
         certain = np.isposinf(losses) & (masses > 0)
         keep = (masses > 0) & ~np.isposinf(losses)
         order = np.argsort(-losses[keep], kind="stable")
-        return cls(losses[keep][order], masses[keep][order], infinite + float(masses[certain].sum()))
+        return cls(
+            losses[keep][order], masses[keep][order], infinite + float(masses[certain].sum())
+        )
 
     def delta(self, epsilon: float) -> float:
         """Σ mass · (1 - e^{ε - loss})⁺ + infinite: the hockey-stick divergence."""
@@ -64,10 +70,16 @@ class Direction:
             if self.losses[0] < 600:
                 candidates = np.log((upper - delta) / np.cumsum(self.masses * np.exp(-self.losses)))
             else:  # e^-loss is zero in double precision
-                candidates = np.log(upper - delta) - np.logaddexp.accumulate(np.log(self.masses) - self.losses)
+                candidates = np.log(upper - delta) - np.logaddexp.accumulate(
+                    np.log(self.masses) - self.losses
+                )
         following = np.append(self.losses[1:], -np.inf)
         settled = np.flatnonzero((upper > delta) & (candidates >= following))
-        epsilon = float(min(candidates[settled[0]], self.losses[settled[0]])) if len(settled) else float(self.losses[0])
+        epsilon = (
+            float(min(candidates[settled[0]], self.losses[settled[0]]))
+            if len(settled)
+            else float(self.losses[0])
+        )
         step = 1e-15
         while self.delta(epsilon) > delta:
             epsilon += step * max(1.0, epsilon)
@@ -77,7 +89,8 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyLoss:
-    """The loss in each direction (one, when both are alike) and the largest loss possible (`pure`, inf if unbounded).
+    """The loss in each direction (one, when both are alike) and the largest loss possible (`pure`,
+    inf if unbounded).
 
     >>> loss = privacy_loss(DiscreteLaplace(2), sensitivity=1)
     >>> loss.pure, round(loss.delta(0.25), 6)
@@ -97,53 +110,78 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """The least ε for which adding the noise is (ε, δ)-DP; at δ = 0 the largest loss."""
-        level = float(probability("delta", delta, "for a guarantee without exceptions use delta = 0", zero=True))
+        level = float(
+            probability(
+                "delta", delta, "for a guarantee without exceptions use delta = 0", zero=True
+            )
+        )
         if level == 0:
             return self.pure
         return min(self.pure, max(direction.epsilon(level) for direction in self.directions))
 
     def renyi(self, order: float) -> float:
-        """The exact Rényi divergence of this order, in the worse direction; inf where a loss is infinite."""
+        """The exact Rényi divergence of this order, in the worse direction; inf where a loss is
+        infinite.
+        """
         if self.renyi_source is None:
-            raise TacitError("this loss is already composed; add the Rényi divergences of its parts instead")
+            raise TacitError(
+                "this loss is already composed; add the Rényi divergences of its parts instead"
+            )
         law, sensitivity = self.renyi_source
         signs = (1,) if law.symmetric else (1, -1)
-        return max(renyi_divergence(law, sign * shift, order) for shift in _shifts(law, sensitivity) for sign in signs)
+        return max(
+            renyi_divergence(law, sign * shift, order)
+            for shift in _shifts(law, sensitivity)
+            for sign in signs
+        )
 
 
 def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY) -> PrivacyLoss:
-    """The exact loss of adding `law` to an integer query that one person moves by at most `sensitivity`.
+    """The exact loss of adding `law` to an integer query that one person moves by at most
+    `sensitivity`.
 
-    For log-concave laws the largest shift is the worst: with f = ln P concave, the loss at shift s, f(k) - f(k+s), grows with
-    s at every k to the right of any point where it is positive, and the hockey-stick divergence is the P-mass of a half-line
-    {k >= t} less e^ε times that of {k >= t+s}: for fixed t it grows with s, and so does its maximum over t.
+    For log-concave laws the largest shift is the worst: with f = ln P concave, the loss at shift s,
+    f(k) - f(k+s), grows with s at every k to the right of any point where it is positive, and the
+    hockey-stick divergence is the P-mass of a half-line {k >= t} less e^ε times that of {k >= t+s}:
+    for fixed t it grows with s, and so does its maximum over t.
 
-    The same holds for a law that is symmetric and falls away from its centre, log-concave or not (a Pólya difference with r < 1),
-    and for one that falls from 0 on (Pólya): P(k) > e^ε P(k+s) with ε >= 0 needs |k| < |k+s|, so k+s lies right of the centre, where
-    a larger shift only makes P(k+s) smaller; the set that is best for a shift does at least as well for every larger one. For
-    any other law (a table) every shift up to the sensitivity is computed and the worst kept.
+    The same holds for a law that is symmetric and falls away from its centre, log-concave or not (a
+    Pólya difference with r < 1), and for one that falls from 0 on (Pólya): P(k) > e^ε P(k+s) with ε
+    >= 0 needs |k| < |k+s|, so k+s lies right of the centre, where a larger shift only makes P(k+s)
+    smaller; the set that is best for a shift does at least as well for every larger one. For any
+    other law (a table) every shift up to the sensitivity is computed and the worst kept.
 
-    `log_floor`: points of smaller log-probability are not resolved; their mass counts as infinite loss (safe). Cost: about
-    0.1 µs per integer in the window, at most 4 million of them.
+    `log_floor`: points of smaller log-probability are not resolved; their mass counts as infinite
+    loss (safe). Cost: about 0.1 µs per integer in the window, at most 4 million of them.
 
     >>> from tacit.noise import Binomial
     >>> privacy_loss(Binomial(62), 1).delta(1.0) <= 1e-5 < privacy_loss(Binomial(61), 1).delta(1.0)
     True
     """
-    shift = integer("sensitivity", sensitivity, at_least=1, remedy="the most that one person can move the integer sum")
+    shift = integer(
+        "sensitivity",
+        sensitivity,
+        at_least=1,
+        remedy="the most that one person can move the integer sum",
+    )
     pure = _largest_loss(law, shift)
     signs = (1,) if law.symmetric else (1, -1)
     if not largest_shift_is_worst(law) and shift > MOST_SHIFTS:
         raise TacitError(
-            f"{law!r} is not log-concave, so each of {shift:,} shifts would have to be checked, more than {MOST_SHIFTS:,}: "
+            f"{law!r} is not log-concave, so each of {shift:,} shifts would have to be checked, "
+            f"more than {MOST_SHIFTS:,}: "
             "use a coarser precision, or noise of another kind (Skellam)"
         )
-    directions = _directions(law, [sign * s for s in _shifts(law, shift) for sign in signs], log_floor)
+    directions = _directions(
+        law, [sign * s for s in _shifts(law, shift) for sign in signs], log_floor
+    )
     return PrivacyLoss(directions, pure, (law, shift))
 
 
 def largest_shift_is_worst(law: NoiseLaw) -> bool:
-    """Whether a larger shift of this law is always the more revealing one; proven in `privacy_loss`."""
+    """Whether a larger shift of this law is always the more revealing one; proven in
+    `privacy_loss`.
+    """
     return law.log_concave or isinstance(law, (Polya, PolyaDifference))
 
 
@@ -157,7 +195,8 @@ def _largest_loss(law: NoiseLaw, shift: int) -> float:
     if isinstance(law, DiscreteLaplace):
         return float(shift / law.scale)
     if isinstance(law, PolyaDifference):
-        # ratios of neighbours approach β from one side: from above (r < 1, log-convex: worst at 0) or below (worst at infinity)
+        # ratios of neighbours approach β from one side: from above (r < 1, log-convex: worst at 0)
+        # or below (worst at infinity)
         away = float(law.log_pmf(0) - law.log_pmf(shift))
         return max(away, shift * law._half._rate)
     return math.inf
@@ -168,23 +207,31 @@ def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Dir
     farthest = max(abs(shift) for shift in shifts)
     if law.std > WIDEST or farthest > WIDEST:
         raise TacitError(
-            f"{law!r} at a shift of {farthest:,} is wider than {WIDEST:.0e}, past which integers lose digits: scale the query down"
+            f"{law!r} at a shift of {farthest:,} is wider than {WIDEST:.0e}, past which integers "
+            "lose digits: scale the query down"
         )
     # a table may have gaps, which a search for the window's edges would not see past
-    first, last = (int(end) for end in law.support) if isinstance(law, Table) else law.window(log_floor)
+    first, last = (
+        (int(end) for end in law.support) if isinstance(law, Table) else law.window(log_floor)
+    )
     if max(abs(first), abs(last)) + farthest > LARGEST_INTEGER:
         raise TacitError(
-            f"{law!r} reaches {max(abs(first), abs(last)):.1e}, past {LARGEST_INTEGER:.1e}, where integers lose digits: use fewer bits, "
+            f"{law!r} reaches {max(abs(first), abs(last)):.1e}, past {LARGEST_INTEGER:.1e}, where "
+            "integers lose digits: use fewer bits, "
             "or noise around 0"
         )
     span = last - first + 1
     step = max(1, -(-span // MOST_POINTS), min(int(law.std // POINTS_PER_STD), farthest // 4))
-    at_end = first <= law.support[0] or last >= law.support[1]  # no chord reaches past the end of the support
+    at_end = (
+        first <= law.support[0] or last >= law.support[1]
+    )  # no chord reaches past the end of the support
     infinite = _outside(law, first, last)
     if step > 1 and law.log_concave and not at_end:
         return _blocks(law, shifts, grid(first - 1, last, step), infinite)
     if span > 5 * MOST_POINTS:
-        raise TacitError(f"{law!r} spreads over {span:,} integers, too many to sum: use a coarser precision")
+        raise TacitError(
+            f"{law!r} spreads over {span:,} integers, too many to sum: use a coarser precision"
+        )
     points = np.arange(first, last + 1)
     log_p = law.log_pmf(points)
     masses = np.exp(log_p)
@@ -198,17 +245,24 @@ def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Dir
 
 
 def _log_rounding(log_p: Floats, log_q: Floats) -> Floats:
-    """What the difference of two computed log-probabilities may be off by; matters where the loss itself is tiny."""
+    """What the difference of two computed log-probabilities may be off by; matters where the loss
+    itself is tiny.
+    """
     return LOG_ROUNDING * (1 + np.abs(log_p) + np.abs(log_q))
 
 
-def _blocks(law: NoiseLaw, shifts: list[int], points: Integers, infinite: float) -> tuple[Direction, ...]:
-    """Blocks of integers between `points`, each split into two atoms at the losses of its ends that keep its P-mass and its Q-mass.
+def _blocks(
+    law: NoiseLaw, shifts: list[int], points: Integers, infinite: float
+) -> tuple[Direction, ...]:
+    """Blocks of integers between `points`, each split into two atoms at the losses of its ends that
+    keep its P-mass and its Q-mass.
 
-    The loss is monotone, so it stays between those of a block's ends. Spreading the points of a block to its two ends, with P-mass
-    and Q-mass kept, can only raise Σ max(0, P - e^ε Q), which is convex in that sense ("connect the dots", Doroshenko et al.
-    2022). The P-mass p is taken from above and the Q-mass from below (`chord_sums`), which raises it further. Where these bounds
-    leave no room for the loss to be below the larger end's, all of p is put there: no point of the block has a larger loss.
+    The loss is monotone, so it stays between those of a block's ends. Spreading the points of a
+    block to its two ends, with P-mass and Q-mass kept, can only raise Σ max(0, P - e^ε Q), which is
+    convex in that sense ("connect the dots", Doroshenko et al. 2022). The P-mass p is taken from
+    above and the Q-mass from below (`chord_sums`), which raises it further. Where these bounds
+    leave no room for the loss to be below the larger end's, all of p is put there: no point of the
+    block has a larger loss.
     """
     log_p = law.log_pmf(points)
     _, p = chord_sums(points, log_p)
@@ -223,7 +277,9 @@ def _blocks(law: NoiseLaw, shifts: list[int], points: Integers, infinite: float)
             low = np.minimum(losses[:-1], losses[1:]) - error
             high = np.maximum(losses[:-1], losses[1:]) + error
             usable = np.isfinite(low) & np.isfinite(high) & (high > low)
-            share = np.where(usable, -np.expm1(low + np.log(q) - error - np.log(p)) / -np.expm1(low - high), 1.0).clip(0.0, 1.0)
+            share = np.where(
+                usable, -np.expm1(low + np.log(q) - error - np.log(p)) / -np.expm1(low - high), 1.0
+            ).clip(0.0, 1.0)
         high = np.where(np.isnan(high), np.inf, high)
         atoms = np.concatenate([high, np.where(usable, low, high)])
         found.append(Direction.of(atoms, np.concatenate([p * share, p * (1 - share)]), infinite))
@@ -231,7 +287,9 @@ def _blocks(law: NoiseLaw, shifts: list[int], points: Integers, infinite: float)
 
 
 def _outside(law: NoiseLaw, first: int, last: int) -> float:
-    """An upper bound on P[X < first or X > last], by geometric series where the law is log-concave."""
+    """An upper bound on P[X < first or X > last], by geometric series where the law is
+    log-concave.
+    """
     if isinstance(law, Table):
         missing = 1 - math.fsum(law.probabilities)
         return missing if missing > ROUNDING else 0.0
@@ -251,9 +309,11 @@ def _outside(law: NoiseLaw, first: int, last: int) -> float:
 
 
 def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
-    """D_α(P || Q) for P(k) = P[X = k], Q(k) = P[X = k + shift], by summing P^α Q^{1-α} where it lives.
+    """D_α(P || Q) for P(k) = P[X = k], Q(k) = P[X = k + shift], by summing P^α Q^{1-α} where it
+    lives.
 
-    Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with the standard deviation and the shift.
+    Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with
+    the standard deviation and the shift.
     """
     if not 1 < order < math.inf:
         raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
@@ -266,7 +326,10 @@ def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
     else:
         reach = math.ceil(order * abs(shift) + 12 * law.std + 60)
     if reach > 5 * MOST_POINTS:
-        raise TacitError(f"the Rényi divergence of {law!r} at shift {shift} needs {2 * reach:,} terms: use a coarser precision")
+        raise TacitError(
+            f"the Rényi divergence of {law!r} at shift {shift} needs {2 * reach:,} terms: use a "
+            "coarser precision"
+        )
     k = np.arange(-reach, reach + 1)
     weights = order * law.log_pmf(k) + (1 - order) * law.log_pmf(k + shift)
     peak = float(weights.max())

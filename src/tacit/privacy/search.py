@@ -11,7 +11,8 @@ RELATIVE = 1e-7
 
 
 def least(holds: Callable[[float], bool], guess: float) -> float:
-    """The least positive value at which `holds` (which stays true once it is true), to a part in 10^7, from above.
+    """The least positive value at which `holds` (which stays true once it is true), to a part in
+    10^7, from above.
 
     >>> round(least(lambda x: x * x >= 2, guess=10.0), 6)
     1.414214
@@ -21,7 +22,9 @@ def least(holds: Callable[[float], bool], guess: float) -> float:
     while not holds(high):
         low, high, factor = high, high * factor, factor * factor
         if high > 1e300:
-            raise TacitError("no amount is enough: the target cannot be met with this kind of noise")
+            raise TacitError(
+                "no amount is enough: the target cannot be met with this kind of noise"
+            )
     while low == high or holds(low):
         low, high, factor = low / factor, low, factor * factor
         if low < 1e-300:
@@ -33,10 +36,12 @@ def least(holds: Callable[[float], bool], guess: float) -> float:
 
 
 def least_root(excess: Callable[[float], float], guess: float) -> float:
-    """The least positive value at which a falling function is at most 0, to a part in 10^7, from above; for costly functions.
+    """The least positive value at which a falling function is at most 0, to a part in 10^7, from
+    above; for costly functions.
 
-    Brackets as `least` does, then interpolates in ln x and probes just beside the estimate, so that both ends close in. Steps that do not
-    shrink the bracket by 0.6 are followed by a bisection, hence it is never much slower than one.
+    Brackets as `least` does, then interpolates in ln x and probes just beside the estimate, so that
+    both ends close in. Steps that do not shrink the bracket by 0.6 are followed by a bisection,
+    hence it is never much slower than one.
 
     >>> round(least_root(lambda x: 2 - x * x, guess=10.0), 6)
     1.414214
@@ -49,7 +54,9 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
         at = high[0] + step if grows else low[0] - step
         if abs(at) > 690:
             if grows:
-                raise TacitError("no amount is enough: the target cannot be met with this kind of noise")
+                raise TacitError(
+                    "no amount is enough: the target cannot be met with this kind of noise"
+                )
             return math.exp(high[0])
         point = (at, excess(math.exp(at)))
         low, high = (high, point) if grows else (point, low)
@@ -60,7 +67,9 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
         at = middle
         if not bisect and math.isfinite(low[1]) and math.isfinite(high[1]):
             root = low[0] + width * low[1] / (low[1] - high[1])
-            at = root + (0.4 if root < middle else -0.4) * RELATIVE  # beyond the root, seen from the nearer end
+            at = (
+                root + (0.4 if root < middle else -0.4) * RELATIVE
+            )  # beyond the root, seen from the nearer end
             at = min(max(at, low[0] + 0.2 * RELATIVE), high[0] - 0.2 * RELATIVE)
         point = (at, excess(math.exp(at)))
         low, high = (low, point) if point[1] <= 0 else (point, high)
@@ -78,7 +87,10 @@ def least_integer(holds: Callable[[int], bool], guess: int, floor: int = 1) -> i
     while not holds(high):
         low, high = high, 2 * high
         if high > 1 << 62:
-            raise TacitError(f"no number up to {low:,} is enough: the target cannot be met with this kind of noise")
+            raise TacitError(
+                f"no number up to {low:,} is enough: the target cannot be met with this kind of "
+                "noise"
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

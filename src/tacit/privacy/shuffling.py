@@ -1,8 +1,9 @@
 """Amplification by shuffling: what a crowd adds to an ε₀-local randomizer.
 
-Each person randomizes alone, with a pure guarantee ε₀ of their message; a shuffler removes who sent what. The shuffled view of n
-people is then much more private. `clones` bounds it for every randomizer (Feldman, McMillan & Talwar 2021), numerically;
-`RandomizedResponse` computes it exactly for binary randomized response.
+Each person randomizes alone, with a pure guarantee ε₀ of their message; a shuffler removes who sent
+what. The shuffled view of n people is then much more private. `clones` bounds it for every
+randomizer (Feldman, McMillan & Talwar 2021), numerically; `RandomizedResponse` computes it exactly
+for binary randomized response.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def _check(epsilon0: float, users: int) -> None:
     positive("epsilon0", epsilon0, "the guarantee of one message")
     if epsilon0 > LARGEST_EPSILON0:
         raise TacitError(
-            f"epsilon0 is {epsilon0:g}; a message above {LARGEST_EPSILON0} hides nothing, shuffled or not: use a smaller epsilon0"
+            f"epsilon0 is {epsilon0:g}; a message above {LARGEST_EPSILON0} hides nothing, shuffled "
+            "or not: use a smaller epsilon0"
         )
     integer("users", users, at_least=1)
 
@@ -41,9 +43,10 @@ def _check(epsilon0: float, users: int) -> None:
 class Clones:
     """A bound for any ε₀-local randomizer and n people, replacing one.
 
-    Every other person's message is, with probability e^{-ε₀}, indistinguishable from a fresh message of the person in question under one
-    of the two inputs, each equally likely: a clone. With C ~ Bin(n-1, e^{-ε₀}) clones, A ~ Bin(C, ½) of them of the first kind and
-    a coin of bias e^ε₀/(1+e^ε₀) for the person, the view is no more telling than (A + coin, C - A + 1 - coin).
+    Every other person's message is, with probability e^{-ε₀}, indistinguishable from a fresh
+    message of the person in question under one of the two inputs, each equally likely: a clone.
+    With C ~ Bin(n-1, e^{-ε₀}) clones, A ~ Bin(C, ½) of them of the first kind and a coin of bias
+    e^ε₀/(1+e^ε₀) for the person, the view is no more telling than (A + coin, C - A + 1 - coin).
 
     >>> round(Clones(epsilon0=1.0, users=10_000).epsilon(1e-6), 3)
     0.053
@@ -61,7 +64,8 @@ class Clones:
             return 0.0
         counts, weights, lost = self._clones
         likelier = 1 / (1 + math.exp(-self.epsilon0))
-        # with c clones, P(a) / Q(a) = (q a + (1-q)(c+1-a)) / ((1-q) a + q (c+1-a)) rises with a, the number of messages of the first kind
+        # with c clones, P(a) / Q(a) = (q a + (1-q)(c+1-a)) / ((1-q) a + q (c+1-a)) rises with a,
+        # the number of messages of the first kind
         ratio = math.exp(epsilon)
         slope = (2 * likelier - 1) * (1 + ratio)
         threshold = np.ceil((counts + 1) * (ratio * likelier - (1 - likelier)) / slope)
@@ -84,7 +88,8 @@ class Clones:
     def _clones(self) -> tuple[Floats, Floats, float]:
         """Likely numbers of clones, their probabilities, and a bound on the rest.
 
-        Neighbouring numbers are counted as the least of them, which is safe: a clone can always be added afterwards.
+        Neighbouring numbers are counted as the least of them, which is safe: a clone can always be
+        added afterwards.
         """
         if self.users == 1:
             return np.zeros(1), np.ones(1), 0.0
@@ -105,10 +110,11 @@ def _binomial_tail(counts: Floats, threshold: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """The exact value for binary randomized response: each of n people flips their bit with probability 1/(1+e^ε₀).
+    """The exact value for binary randomized response: each of n people flips their bit with
+    probability 1/(1+e^ε₀).
 
-    The view is the number of ones. `delta(ε, ones=k)` takes k ones among the other n-1 people; without `ones` it is the worst over
-    all k, for at most 512 people (cost grows with n³).
+    The view is the number of ones. `delta(ε, ones=k)` takes k ones among the other n-1 people;
+    without `ones` it is the worst over all k, for at most 512 people (cost grows with n³).
 
     >>> response = RandomizedResponse(epsilon0=1.0, users=100)
     >>> response.epsilon(1e-3) < Clones(1.0, 100).epsilon(1e-3)
@@ -124,25 +130,39 @@ class RandomizedResponse:
     def delta(self, epsilon: float, ones: int | None = None) -> float:
         """The exact δ at ε."""
         at = finite_epsilon(epsilon)
-        return max(direction.delta(at) for direction in self._directions(ones)) if at < self.epsilon0 else 0.0
+        return (
+            max(direction.delta(at) for direction in self._directions(ones))
+            if at < self.epsilon0
+            else 0.0
+        )
 
     def epsilon(self, delta: float, ones: int | None = None) -> float:
         """The exact ε at δ."""
         level = float(probability("delta", delta))
-        return min(self.epsilon0, max(direction.epsilon(level) for direction in self._directions(ones)))
+        return min(
+            self.epsilon0, max(direction.epsilon(level) for direction in self._directions(ones))
+        )
 
     def _directions(self, ones: int | None) -> tuple[Direction, ...]:
         if ones is not None:
             if ones != int(ones) or not 0 <= ones < self.users:
-                raise TacitError(f"ones is {ones}; among the {self.users - 1} other people there are between 0 and {self.users - 1}")
+                raise TacitError(
+                    f"ones is {ones}; among the {self.users - 1} other people there are between 0 "
+                    f"and {self.users - 1}"
+                )
             return _responses(self.epsilon0, self.users, ones)
         if self.users > MOST_USERS_EVERY_INPUT:
             raise TacitError(
-                f"{self.users:,} people have too many inputs to check one by one (at most {MOST_USERS_EVERY_INPUT}): say how many of "
+                f"{self.users:,} people have too many inputs to check one by one (at most "
+                f"{MOST_USERS_EVERY_INPUT}): say how many of "
                 "the others hold a one (ones=...), or use Clones, which covers every input"
             )
         # the mirror image of k ones is n-1-k ones with the two directions swapped
-        return tuple(d for k in range(self.users // 2 + 1) for d in _responses(self.epsilon0, self.users, min(k, self.users - 1)))
+        return tuple(
+            d
+            for k in range(self.users // 2 + 1)
+            for d in _responses(self.epsilon0, self.users, min(k, self.users - 1))
+        )
 
 
 @lru_cache(maxsize=1024)

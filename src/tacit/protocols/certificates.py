@@ -1,12 +1,14 @@
-"""Which pure shuffle batches are private, and by how much: certificates, a search for parameters, the committed table.
+"""Which pure shuffle batches are private, and by how much: certificates, a search for parameters,
+the committed table.
 
-A certificate bounds the likelihood ratio of everything the server sees of one batch: the number of ones among the
-shuffled bits (`count_ratios` has the law and the two computations). It holds for **exactly** the number of users it
-names: if some of them drop out, the number of bits itself is seen, and only a certificate for the number that arrived
-says anything.
+A certificate bounds the likelihood ratio of everything the server sees of one batch: the number of
+ones among the shuffled bits (`count_ratios` has the law and the two computations). It holds for
+**exactly** the number of users it names: if some of them drop out, the number of bits itself is
+seen, and only a certificate for the number that arrived says anything.
 
-    python -m tacit.protocols.certificates --check        # proves every row of the committed table again
-    python -m tacit.protocols.certificates --regenerate   # searches all parameters anew and rewrites the table
+    python -m tacit.protocols.certificates --check        # proves every row of the committed table
+    again python -m tacit.protocols.certificates --regenerate   # searches all parameters anew and
+    rewrites the table
 """
 
 from __future__ import annotations
@@ -30,9 +32,23 @@ from rich.progress import track
 from rich.table import Table
 
 from tacit.checks import TacitError, as_fraction, integer, positive, probability
-from tacit.protocols.count_ratios import PureShuffleParameters, integer_ratio, round_up, tilted_ratio
+from tacit.protocols.count_ratios import (
+    PureShuffleParameters,
+    integer_ratio,
+    round_up,
+    tilted_ratio,
+)
 
-__all__ = ["Certificate", "PureShuffleParameters", "TableRow", "certify", "groups", "load_table", "lookup", "search"]
+__all__ = [
+    "Certificate",
+    "PureShuffleParameters",
+    "TableRow",
+    "certify",
+    "groups",
+    "load_table",
+    "lookup",
+    "search",
+]
 
 Kind = Literal["every-k", "extreme-k"]
 Method = Literal["integers", "tilted"]
@@ -52,9 +68,9 @@ FEWER_BITS = Fraction(5, 1000)  # how much of noise_epsilon the search gives awa
 class Certificate:
     """A proven bound on the privacy loss of one batch of exactly `parameters.users` users.
 
-    `kind` says how much is proven: "every-k" covers every data set and is (epsilon, 0)-differential privacy under
-    replacement of one user; "extreme-k" covers only data sets in which the number of ones among the other users is in
-    `ks_checked`.
+    `kind` says how much is proven: "every-k" covers every data set and is (epsilon, 0)-differential
+    privacy under replacement of one user; "extreme-k" covers only data sets in which the number of
+    ones among the other users is in `ks_checked`.
     """
 
     epsilon: Fraction
@@ -68,22 +84,30 @@ class Certificate:
         """What exactly is proven, in one sentence, and what is not, in another."""
         users, bits, others = self.parameters.users, self.parameters.bits, self.parameters.users - 1
         head = (
-            f"With exactly {users} users of {bits} bits each, replacing one user's bit changes the log probability "
+            f"With exactly {users} users of {bits} bits each, replacing one user's bit changes the "
+            "log probability "
             f"of no number of ones, 0 to {users * bits}, by more than {float(self.epsilon)}"
         )
         if self.kind == "every-k":
             proven = f"{head}, whatever the other {others} users hold."
         else:
             proven = (
-                f"{head}, when {', '.join(map(str, self.ks_checked))} of the other {others} users hold a one. "
-                "Other data sets were not checked, so this is not yet a proof of differential privacy."
+                f"{head}, when {', '.join(map(str, self.ks_checked))} of the other {others} users "
+                "hold a one. "
+                "Other data sets were not checked, so this is not yet a proof of differential "
+                "privacy."
             )
-        return f"{proven} If fewer messages arrive, the number of bits itself is seen and this certificate says nothing."
+        return (
+            f"{proven} If fewer messages arrive, the number of bits itself is seen and this "
+            "certificate says nothing."
+        )
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A certificate of the committed table, and the round epsilon that its parameters were searched for."""
+    """A certificate of the committed table, and the round epsilon that its parameters were searched
+    for.
+    """
 
     target: Fraction
     certificate: Certificate
@@ -94,12 +118,15 @@ class TableRow:
         return self.certificate.parameters.users
 
     def to_dict(self) -> dict[str, int | str]:
-        """The row as it stands in the data file: fractions as strings, the certified epsilon rounded up."""
+        """The row as it stands in the data file: fractions as strings, the certified epsilon
+        rounded up.
+        """
         parameters = self.certificate.parameters
+        epsilon = round_up(self.certificate.epsilon, TABLE_DECIMALS)
         return {
             "users": parameters.users,
             "target": str(self.target),
-            "epsilon": f"{float(round_up(self.certificate.epsilon, TABLE_DECIMALS)):.{TABLE_DECIMALS}f}",
+            "epsilon": f"{float(epsilon):.{TABLE_DECIMALS}f}",
             "kind": self.certificate.kind,
             "method": self.certificate.method,
             "precision": parameters.precision,
@@ -120,16 +147,20 @@ class TableRow:
             mixture=Fraction(row["mixture"]),
         )
         ks = _ks(parameters.users, row["kind"])
-        certificate = Certificate(Fraction(row["epsilon"]), row["kind"], parameters, ks, row["method"])
+        certificate = Certificate(
+            Fraction(row["epsilon"]), row["kind"], parameters, ks, row["method"]
+        )
         return cls(Fraction(row["target"]), certificate)
 
 
-def certify(parameters: PureShuffleParameters, kind: Kind | None = None, method: Method | None = None) -> Certificate:
+def certify(
+    parameters: PureShuffleParameters, kind: Kind | None = None, method: Method | None = None
+) -> Certificate:
     """The epsilon that these parameters provably have, rounded up to nine decimals.
 
-    By default every k up to 1024 users and the extreme ks (none, half, all of the others hold a one) beyond; exact
-    integers up to 64 users of 100 bits and tilted polynomials beyond. Naming a kind or a method overrides that, at its
-    price in time.
+    By default every k up to 1024 users and the extreme ks (none, half, all of the others hold a
+    one) beyond; exact integers up to 64 users of 100 bits and tilted polynomials beyond. Naming a
+    kind or a method overrides that, at its price in time.
 
     >>> from fractions import Fraction
     >>> certificate = certify(PureShuffleParameters(4, 1, Fraction(4, 5), 20, Fraction(1, 10**6)))
@@ -138,12 +169,17 @@ def certify(parameters: PureShuffleParameters, kind: Kind | None = None, method:
     """
     if parameters.precision != 1:
         raise TacitError(
-            f"precision is {parameters.precision}; certificates are for precision 1: round rewards to bits at random, "
+            f"precision is {parameters.precision}; certificates are for precision 1: round rewards "
+            "to bits at random, "
             "which keeps their mean"
         )
     users = parameters.users
     kind = kind or ("every-k" if users <= LARGEST_EVERY_K else "extreme-k")
-    method = method or ("integers" if users <= LARGEST_INTEGERS and parameters.bits <= LARGEST_INTEGER_BITS else "tilted")
+    method = method or (
+        "integers"
+        if users <= LARGEST_INTEGERS and parameters.bits <= LARGEST_INTEGER_BITS
+        else "tilted"
+    )
     ks = _ks(users, kind)
     worst = (integer_ratio if method == "integers" else tilted_ratio)(parameters, ks)
     return Certificate(round_up(worst, 9), kind, parameters, ks, method)
@@ -152,9 +188,10 @@ def certify(parameters: PureShuffleParameters, kind: Kind | None = None, method:
 def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOIL) -> Certificate:
     """Parameters for this batch size whose certificate is at most `epsilon`, with that certificate.
 
-    The mixture is the largest power of two that spoils a batch with probability at most `spoil`. The noise is the least
-    that the certificate permits, up to half a percent, which is given away for fewer bits. The search looks at k = 0,
-    the worst as far as we have seen; what it finds is then certified in full, with more noise if need be.
+    The mixture is the largest power of two that spoils a batch with probability at most `spoil`.
+    The noise is the least that the certificate permits, up to half a percent, which is given away
+    for fewer bits. The search looks at k = 0, the worst as far as we have seen; what it finds is
+    then certified in full, with more noise if need be.
     """
     users = integer("users", users, at_least=1)
     target = positive("epsilon", epsilon)
@@ -169,10 +206,13 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
     def wide(steps: int) -> int:
         return math.ceil((math.log(1 / mixture) + 12) * STEPS / (target * steps))
 
-    possible = next((steps for steps in (1000, 950, 850, 700, 500, 300) if fits(wide(steps), steps)), None)
+    possible = next(
+        (steps for steps in (1000, 950, 850, 700, 500, 300) if fits(wide(steps), steps)), None
+    )
     if possible is None:
         raise TacitError(
-            f"epsilon is {float(target):g}; no parameters were found for {users} users, even with three times the "
+            f"epsilon is {float(target):g}; no parameters were found for {users} users, even with "
+            "three times the "
             "noise: take a larger batch or a larger epsilon"
         )
     best = _last(possible, 2 * STEPS, lambda steps: fits(wide(steps), steps))
@@ -187,37 +227,43 @@ def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOI
 
 @cache
 def load_table() -> tuple[TableRow, ...]:
-    """The committed certificates, by target epsilon and then by number of users. Needs no python-flint."""
+    """The committed certificates, by target epsilon and then by number of users.
+
+    Needs no python-flint.
+    """
     rows = json.loads(_data_file().read_text())["rows"]
     return tuple(TableRow.from_dict(row) for row in rows)
 
 
 def lookup(users: int, epsilon: float | Fraction) -> TableRow:
-    """The row for a batch of exactly this many users with the largest target that is no larger than `epsilon`.
+    """The row for a batch of exactly this many users with the largest target that is no larger than
+    `epsilon`.
 
     >>> row = lookup(1024, 1.3)
     >>> row.target, row.certificate.kind
     (Fraction(1, 1), 'every-k')
-    >>> lookup(100, 1)
+    >>> lookup(100, 1)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.checks.TacitError: users is 100; certified batches are of 1, 2, 4, ..., 1024: cut it with groups(100, 1)
+    tacit.checks.TacitError: users is 100; certified batches are of 1, 2, ... with groups(100, 1)
     """
     users = integer("users", users, at_least=1)
     rows = {row.users: row for row in _usable(epsilon)}
     if users not in rows:
         first, second, third, *_, largest = sorted(rows)
         raise TacitError(
-            f"users is {users}; certified batches are of {first}, {second}, {third}, ..., {largest}: cut it with groups({users}, {epsilon})"
+            f"users is {users}; certified batches are of {first}, {second}, {third}, ..., "
+            f"{largest}: cut it with groups({users}, {epsilon})"
         )
     return rows[users]
 
 
 def groups(users: int, epsilon: float | Fraction) -> list[tuple[int, TableRow]]:
-    """Cuts a batch of any size into as few certified groups as possible: (how many, their row), largest first.
+    """Cuts a batch of any size into as few certified groups as possible: (how many, their row),
+    largest first.
 
-    Every group is a batch of its own, with its own noise and its own count of ones; nobody is in two of them, so the
-    epsilon of the whole is that of the worst group. A user left alone is a group of one, whose message is private by
-    itself.
+    Every group is a batch of its own, with its own noise and its own count of ones; nobody is in
+    two of them, so the epsilon of the whole is that of the worst group. A user left alone is a
+    group of one, whose message is private by itself.
 
     >>> [(count, row.users) for count, row in groups(2500, 1)]
     [(2, 1024), (1, 256), (1, 128), (1, 64), (1, 4)]
@@ -237,7 +283,8 @@ def _usable(epsilon: float | Fraction) -> list[TableRow]:
     targets = {row.target for row in load_table()}
     if limit < min(targets):
         raise TacitError(
-            f"epsilon is {float(limit):g}; the smallest certified is {float(min(targets)):g}: search(users, epsilon) "
+            f"epsilon is {float(limit):g}; the smallest certified is {float(min(targets)):g}: "
+            "search(users, epsilon) "
             "finds parameters for others, or use secure aggregation, which is pure at every epsilon"
         )
     target = max(target for target in targets if target <= limit)
@@ -250,7 +297,9 @@ def _ks(users: int, kind: Kind) -> tuple[int, ...]:
 
 
 def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The last number of low..high up to which `holds` holds, given that it holds at `low`; by bisection."""
+    """The last number of low..high up to which `holds` holds, given that it holds at `low`; by
+    bisection.
+    """
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)
@@ -264,7 +313,10 @@ def _data_file() -> Path:
 def _regenerate(console: Console) -> None:
     """Searches the parameters of every row again and rewrites the data file."""
     wanted = list(itertools.product(TABLE_TARGETS, TABLE_USERS))
-    rows = [TableRow(target, search(users, target)) for target, users in track(wanted, description="searching", console=console)]
+    rows = [
+        TableRow(target, search(users, target))
+        for target, users in track(wanted, description="searching", console=console)
+    ]
     content = {
         "about": "Certified parameters of the pure shuffle; epsilon is what is proven, rounded up.",
         "regenerate": "python -m tacit.protocols.certificates --regenerate",
@@ -276,7 +328,9 @@ def _regenerate(console: Console) -> None:
 
 
 def _check(row: TableRow) -> dict[str, int | str | float | bool]:
-    """Proves a row from its parameters alone; it holds if the epsilon found is no larger than the one in the row."""
+    """Proves a row from its parameters alone; it holds if the epsilon found is no larger than the
+    one in the row.
+    """
     stored = row.certificate
     start = time.perf_counter()
     found = certify(stored.parameters, stored.kind, stored.method)
@@ -308,12 +362,25 @@ def _as_table(checked: Sequence[dict[str, Any]]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prove the committed table of pure shuffle certificates again; the exit status is 1 when a row does not hold."""
-    parser = argparse.ArgumentParser(prog="python -m tacit.protocols.certificates", description=main.__doc__)
+    """Prove the committed table of pure shuffle certificates again; the exit status is 1 when a row
+    does not hold.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m tacit.protocols.certificates", description=main.__doc__
+    )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", action="store_true", help="prove every committed row again")
-    action.add_argument("--regenerate", action="store_true", help="search all parameters, rewrite the table, then check it")
-    parser.add_argument("--largest", type=int, default=TABLE_USERS[-1], help="check only rows of at most this many users")
+    action.add_argument(
+        "--regenerate",
+        action="store_true",
+        help="search all parameters, rewrite the table, then check it",
+    )
+    parser.add_argument(
+        "--largest",
+        type=int,
+        default=TABLE_USERS[-1],
+        help="check only rows of at most this many users",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     console = Console(stderr=True)

@@ -1,9 +1,12 @@
-"""Private prefix sums of vectors that many silos hold together: P = (R, S, A) for sums that are published again and again.
+"""Private prefix sums of vectors that many silos hold together: P = (R, S, A) for sums that are
+published again and again.
 
-At every step each silo sends one message about its data so far and the server learns the noisy sum over all silos and steps. Who adds
-the noise tells the trust models apart: `silo` (ZC24 Algorithm 2: each silo alone, messages in the open), `secagg` (each silo a share,
-only the sum modulo 2^64 is opened), `shuffle` (as secagg, but through a shuffler of additive shares, or of bits for binomial noise: ZC24
-Algorithm 5). What is opened is chosen by a `Factorization`. The schedule is fixed, so that when a silo speaks says nothing.
+At every step each silo sends one message about its data so far and the server learns the noisy sum
+over all silos and steps. Who adds the noise tells the trust models apart: `silo` (ZC24 Algorithm 2:
+each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
+opened), `shuffle` (as secagg, but through a shuffler of additive shares, or of bits for binomial
+noise: ZC24 Algorithm 5). What is opened is chosen by a `Factorization`. The schedule is fixed, so
+that when a silo speaks says nothing.
 """
 
 from __future__ import annotations
@@ -40,12 +43,14 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class PrefixSums:
-    """A protocol for `silos` silos with vectors of `size` numbers per step; one person moves a step's vector by at most `sensitivity`.
+    """A protocol for `silos` silos with vectors of `size` numbers per step; one person moves a
+    step's vector by at most `sensitivity`.
 
-    `sigma` is the standard deviation of the noise in each opened number (of each silo's message where the trust is `silo`, or `shuffle`
-    with Gaussian noise). Integer noise works at `scale` units per 1. `people` per silo and step, each with numbers of at most 1, tell
-    whether everything fits 64 bits. Shares are made for `silos` - `corrupt` silos, so the guarantee holds against so many silos that
-    tell the server their shares, or are the ones who look.
+    `sigma` is the standard deviation of the noise in each opened number (of each silo's message
+    where the trust is `silo`, or `shuffle` with Gaussian noise). Integer noise works at `scale`
+    units per 1. `people` per silo and step, each with numbers of at most 1, tell whether everything
+    fits 64 bits. Shares are made for `silos` - `corrupt` silos, so the guarantee holds against so
+    many silos that tell the server their shares, or are the ones who look.
     """
 
     shape: Factorization
@@ -63,23 +68,41 @@ class PrefixSums:
         integer("silos", self.silos, at_least=1)
         integer("size", self.size, at_least=1)
         if not 0 <= self.corrupt < self.silos:
-            raise TacitError(f"corrupt is {self.corrupt} of {self.silos} silos; at least one silo must add its noise")
-        positive("sensitivity", self.sensitivity, "the most that one person moves a step's vector, in l2 norm")
+            raise TacitError(
+                f"corrupt is {self.corrupt} of {self.silos} silos; at least one silo must add its "
+                "noise"
+            )
+        positive(
+            "sensitivity",
+            self.sensitivity,
+            "the most that one person moves a step's vector, in l2 norm",
+        )
         if self.noise not in FITS[self.trust]:
-            raise TacitError(f"noise is {self.noise!r}; under trust {self.trust} it must be one of {', '.join(FITS[self.trust])}")
+            raise TacitError(
+                f"noise is {self.noise!r}; under trust {self.trust} it must be one of "
+                f"{', '.join(FITS[self.trust])}"
+            )
         if self.noise == "binomial" and self.shape.kind == "square-root":
-            raise TacitError("bits cannot be weighted by the coefficients of the square root: use the tree, or discrete-gaussian noise")
+            raise TacitError(
+                "bits cannot be weighted by the coefficients of the square root: use the tree, or "
+                "discrete-gaussian noise"
+            )
         if self.shape.kind == "prefix" and self.trust == "shuffle":
             raise TacitError(
-                "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): use the tree or the square root"
+                "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): "
+                "use the tree or the square root"
             )
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
             largest = self.people * float(self.shape.right.sum(axis=1).max()) * self.scale
-            if not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1) or not largest < EXACT_IN_DOUBLES:
+            if (
+                not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1)
+                or not largest < EXACT_IN_DOUBLES
+            ):
                 raise TacitError(
-                    f"sums of {self.silos} numbers up to {largest:.3g} do not fit a modulus of {MODULUS_BITS} bits, or one of them a "
+                    f"sums of {self.silos} numbers up to {largest:.3g} do not fit a modulus of "
+                    f"{MODULUS_BITS} bits, or one of them a "
                     f"double: use a coarser scale than {self.scale}"
                 )
 
@@ -100,7 +123,9 @@ class PrefixSums:
 
     @cached_property
     def total(self) -> NoiseLaw:
-        """The noise that the guarantee needs in one opened integer (in one message where each silo's noise suffices alone)."""
+        """The noise that the guarantee needs in one opened integer (in one message where each
+        silo's noise suffices alone).
+        """
         width = self.sigma * self.scale
         if self.noise == "discrete-gaussian":
             return DiscreteGaussian(width)
@@ -132,15 +157,19 @@ class PrefixSums:
 
     @property
     def covariance(self) -> Floats:
-        """The covariance between steps of a released number, exactly (rounding, at most `silos` units of 1/scale, aside)."""
+        """The covariance between steps of a released number, exactly (rounding, at most `silos`
+        units of 1/scale, aside).
+        """
         return self.row_variance * self.shape.covariance
 
     def movement(self, batches: int = 1, times: int = 1, silos: int = 1) -> float:
-        """The most that one person moves everything opened, in l2 norm and in units of 1, rounding included.
+        """The most that one person moves everything opened, in l2 norm and in units of 1, rounding
+        included.
 
-        A person in at most `batches` steps, `times` times in each, at each of `silos` silos. Messages of silos whose noise is their
-        own move apart, so squares add up; one opened sum moves by all of it at once. Rounding moves each affected number of a silo by
-        less than one unit.
+        A person in at most `batches` steps, `times` times in each, at each of `silos` silos.
+        Messages of silos whose noise is their own move apart, so squares add up; one opened sum
+        moves by all of it at once. Rounding moves each affected number of a silo by less than one
+        unit.
         """
         exact = self.sensitivity * self.shape.movement(batches, times)
         rows = min(self.shape.steps, batches * self.shape.rows_moved)
@@ -153,7 +182,9 @@ class PrefixSums:
         """By what part rounding enlarges the movement."""
         return self.movement() / (self.sensitivity * self.shape.movement()) - 1
 
-    def loss(self, batches: int = 1, times: int = 1, silos: int = 1) -> GaussianLoss | NearlyGaussianLoss:
+    def loss(
+        self, batches: int = 1, times: int = 1, silos: int = 1
+    ) -> GaussianLoss | NearlyGaussianLoss:
         """The loss of everything opened in all steps together, for such a person."""
         if self.noise == "none":
             raise TacitError("nothing hides what is sent: there is no guarantee without noise")
@@ -175,24 +206,39 @@ class PrefixSums:
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
 
-    def guarantee(self, delta: float, *, batches: int = 1, times: int = 1, silos: int = 1) -> ApproximateDP:
+    def guarantee(
+        self, delta: float, *, batches: int = 1, times: int = 1, silos: int = 1
+    ) -> ApproximateDP:
         """(ε, δ) of the whole transcript, for a person in so many batches and silos."""
         epsilon = self.loss(batches, times, silos).epsilon(delta)
         if not math.isfinite(epsilon):
-            raise TacitError(f"this noise promises nothing at delta {delta:g}: use a finer scale than {self.scale}")
+            raise TacitError(
+                f"this noise promises nothing at delta {delta:g}: use a finer scale than "
+                f"{self.scale}"
+            )
         return ApproximateDP(epsilon, delta + self.slack(epsilon), view=self.view)
 
     @property
     def bits_per_silo(self) -> float:
-        """How many bits one silo sends in all steps: 64 per number (and share), or levels and noise one by one for binomial noise."""
+        """How many bits one silo sends in all steps: 64 per number (and share), or levels and noise
+        one by one for binomial noise.
+        """
         if self.noise == "binomial":
             levels = 2 * self.people * self.scale * float(self.shape.right.sum())
             return self.size * (levels + self.shape.steps * self.share.support[1])
-        split = shares_needed(self.silos, 1 << MODULUS_BITS) if self.trust == "shuffle" and self.integral else 1
+        split = (
+            shares_needed(self.silos, 1 << MODULUS_BITS)
+            if self.trust == "shuffle" and self.integral
+            else 1
+        )
         return self.shape.steps * self.size * MODULUS_BITS * split
 
     def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
-        """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from the operating system."""
+        """One silo's side.
+
+        With a generator, noise is simulated; without, it is drawn exactly, from the operating
+        system.
+        """
         return Encoder(self, rng)
 
     def decoder(self) -> Decoder:
@@ -203,11 +249,16 @@ class PrefixSums:
         """All silos and the server at once, for simulation."""
         return Simulator(self, rng)
 
-    def draw(self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0) -> Floats:
+    def draw(
+        self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0
+    ) -> Floats:
         """One vector of noise less its mean: of an integer law, or normal of this spread."""
         if law is None:
             if rng is None:
-                raise TacitError("continuous Gaussian noise is for simulation: devices draw integers, use discrete-gaussian noise")
+                raise TacitError(
+                    "continuous Gaussian noise is for simulation: devices draw integers, use "
+                    "discrete-gaussian noise"
+                )
             return spread * rng.standard_normal(self.size)
         values = law.draw(self.size) if rng is None else np.asarray(law.sample(rng, self.size))
         return values.astype(np.float64) - round(law.mean)
@@ -215,22 +266,36 @@ class PrefixSums:
 
 @dataclass(eq=False)
 class Encoder:
-    """One silo's randomizer R: takes the silo's vector of each step and says what to send. What it remembers never leaves the silo."""
+    """One silo's randomizer R: takes the silo's vector of each step and says what to send.
+
+    What it remembers never leaves the silo.
+    """
 
     protocol: PrefixSums
     rng: np.random.Generator | None = None
     history: list[Floats] = field(default_factory=list)
-    kept: list[Floats] = field(default_factory=list)  # noise of earlier nodes, where prefix sums are sent
+    kept: list[Floats] = field(
+        default_factory=list
+    )  # noise of earlier nodes, where prefix sums are sent
 
     def randomize(self, vector: Floats) -> Any:
         """The message of the next step."""
         p = self.protocol
         if np.shape(vector) != (p.size,):
-            raise TacitError(f"a silo reported {np.shape(vector)} numbers; all silos report {p.size}: give every silo the same dimension")
+            raise TacitError(
+                f"a silo reported {np.shape(vector)} numbers; all silos report {p.size}: give "
+                "every silo the same dimension"
+            )
         if len(self.history) >= p.shape.steps:
-            raise TacitError(f"all {p.shape.steps} synchronisations are used up: the noise was made for no more")
+            raise TacitError(
+                f"all {p.shape.steps} synchronisations are used up: the noise was made for no more"
+            )
         # noise first: how long it takes says nothing of the data
-        noise = np.zeros(p.size) if p.noise == "none" else p.draw(p.share if p.integral else None, self.rng, p.sigma)
+        noise = (
+            np.zeros(p.size)
+            if p.noise == "none"
+            else p.draw(p.share if p.integral else None, self.rng, p.sigma)
+        )
         self.history.append(np.array(vector, dtype=float))
         step = len(self.history)
         if p.shape.kind == "prefix":
@@ -245,7 +310,10 @@ class Encoder:
 
     def to_dict(self) -> dict[str, Any]:
         """What the silo must keep between steps."""
-        return {"history": [v.tolist() for v in self.history], "kept": [v.tolist() for v in self.kept]}
+        return {
+            "history": [v.tolist() for v in self.history],
+            "kept": [v.tolist() for v in self.kept],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Back to a state of `to_dict`."""
@@ -255,19 +323,27 @@ class Encoder:
 
 @dataclass(eq=False)
 class Decoder:
-    """Intermediary and analyzer: opens the sum of all messages of a step and puts the prefix sum together."""
+    """Intermediary and analyzer: opens the sum of all messages of a step and puts the prefix sum
+    together.
+    """
 
     protocol: PrefixSums
     opened: list[Floats] = field(default_factory=list)
 
     def combine(self, messages: list[Any]) -> Floats:
-        """The sum over silos, modulo 2^64 where messages are integers, read as a signed number and scaled back."""
+        """The sum over silos, modulo 2^64 where messages are integers, read as a signed number and
+        scaled back.
+        """
         p = self.protocol
         if len(messages) != p.silos:
-            raise TacitError(f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of them, so nothing was opened")
+            raise TacitError(
+                f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of "
+                "them, so nothing was opened"
+            )
         if any(np.shape(message) != (p.size,) for message in messages):
             raise TacitError(
-                f"silos sent {sorted({np.shape(m) for m in messages})} numbers; all send {p.size}: do they have one dimension?"
+                f"silos sent {sorted({np.shape(m) for m in messages})} numbers; all send {p.size}: "
+                "do they have one dimension?"
             )
         if not p.integral:
             return np.asarray(np.sum(messages, axis=0), dtype=float)
@@ -298,7 +374,9 @@ class Decoder:
 
 @dataclass(eq=False)
 class Simulator:
-    """The same law as all encoders and the decoder (rounding once, not once per silo), at a cost that does not grow with silos."""
+    """The same law as all encoders and the decoder (rounding once, not once per silo), at a cost
+    that does not grow with silos.
+    """
 
     protocol: PrefixSums
     rng: np.random.Generator
@@ -313,8 +391,12 @@ class Simulator:
             return self.total
         if p.integral and p.corrupt == 0 and not p.alone:
             drawn = p.draw(p.total, self.rng) / p.scale
-        elif isinstance(p.share, DiscreteGaussian):  # by the proven closeness of a sum of discrete Gaussians to one
-            drawn = p.draw(DiscreteGaussian(math.sqrt(p.row_variance) * p.scale), self.rng) / p.scale
+        elif isinstance(
+            p.share, DiscreteGaussian
+        ):  # by the proven closeness of a sum of discrete Gaussians to one
+            drawn = (
+                p.draw(DiscreteGaussian(math.sqrt(p.row_variance) * p.scale), self.rng) / p.scale
+            )
         elif p.integral:
             drawn = p.draw(p.share.power(p.silos), self.rng) / p.scale
         else:

@@ -1,7 +1,9 @@
-"""Baselines with real-valued sums: no privacy at all, and a trusted server with continuous Laplace noise.
+"""Baselines with real-valued sums: no privacy at all, and a trusted server with continuous Laplace
+noise.
 
-They serve comparison only: floating-point Laplace noise is not safe to publish (Mironov 2012), and no privacy is no privacy. Rewards are
-rounded at random to 1,024 levels, which leaves means unchanged and adds less than a millionth to a variance.
+They serve comparison only: floating-point Laplace noise is not safe to publish (Mironov 2012), and
+no privacy is no privacy. Rewards are rounded at random to 1,024 levels, which leaves means
+unchanged and adds less than a millionth to a variance.
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ class Exact(SumProtocol):
 
 
 class CentralLaplace(Exact):
-    """A trusted server adds continuous Laplace noise of scale 1/ε to the sum (Sajed & Sheffet 2019)."""
+    """A trusted server adds continuous Laplace noise of scale 1/ε to the sum (Sajed & Sheffet
+    2019).
+    """
 
     def __init__(self, users: int, epsilon: float, precision: int = FINE) -> None:
         super().__init__(users, precision)
@@ -103,11 +107,14 @@ class CentralLaplace(Exact):
         return ErrorLaw(reports, self.precision, self.noise)
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        # the noisy sum in units of 2^-20 of a level: fine enough that nothing but the grid of floats is lost
+        # the noisy sum in units of 2^-20 of a level: fine enough that nothing but the grid of
+        # floats is lost
         return Opened(round((total + rng.laplace(scale=self.noise.scale)) * (1 << 20)), reports)
 
     def combine(self, messages: Any) -> Opened:
-        """The sum, with the server's noise from a fresh generator of the operating system's seed."""
+        """The sum, with the server's noise from a fresh generator of the operating system's
+        seed.
+        """
         return self.combine_batch(messages, np.random.default_rng())
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:

@@ -1,15 +1,18 @@
-"""How much the number of ones in a pure shuffle batch can tell about one person: the worst likelihood ratio.
+"""How much the number of ones in a pure shuffle batch can tell about one person: the worst
+likelihood ratio.
 
-Every user sends `bits` = 2 tau + g bits, c of them ones: c = tau + x + eta, where eta is a Pólya-difference share of
-Lap_Z(g / noise_epsilon) (CZ23, Fact 1) conditioned on |eta| <= tau, and with probability `mixture` instead c is uniform
-on 0..bits, so that every count can come from every input. With f_x the generating polynomial of c given x, and k ones
-among the other n - 1 users, the view of the server has the law f_0^(n-1-k) f_1^k f_x. The largest |log ratio| of its
-coefficients at x = 0 and x = 1 is the epsilon of the batch.
+Every user sends `bits` = 2 tau + g bits, c of them ones: c = tau + x + eta, where eta is a
+Pólya-difference share of Lap_Z(g / noise_epsilon) (CZ23, Fact 1) conditioned on |eta| <= tau, and
+with probability `mixture` instead c is uniform on 0..bits, so that every count can come from every
+input. With f_x the generating polynomial of c given x, and k ones among the other n - 1 users, the
+view of the server has the law f_0^(n-1-k) f_1^k f_x. The largest |log ratio| of its coefficients at
+x = 0 and x = 1 is the epsilon of the batch.
 
-Two independent computations, each an upper bound and never an estimate. `integer_ratio` brackets the probabilities
-between integers and multiplies exactly. `tilted_ratio` multiplies the exponentially tilted f_x(e^t z) in floating point
-and counts every rounding: all terms are non-negative, so nothing cancels and the relative error of a coefficient is at
-most the number of roundings it went through. Several tilts t together see every count at full relative precision. What
+Two independent computations, each an upper bound and never an estimate. `integer_ratio` brackets
+the probabilities between integers and multiplies exactly. `tilted_ratio` multiplies the
+exponentially tilted f_x(e^t z) in floating point and counts every rounding: all terms are
+non-negative, so nothing cancels and the relative error of a coefficient is at most the number of
+roundings it went through. Several tilts t together see every count at full relative precision. What
 this module does not do: precision g > 1 (the others then no longer reduce to one number k).
 """
 
@@ -30,18 +33,23 @@ from tacit.checks import TacitError, integer, positive, probability
 INTEGER_BITS = 64  # bits of the smallest probability in the integer brackets
 BALL_BITS = 192
 ROUNDING = 2.0**-53  # relative error of one IEEE double operation
-SMALLEST_KEPT = 2.0**-1000  # tilted coefficients below this are dropped, and the loss is accounted for
+SMALLEST_KEPT = (
+    2.0**-1000
+)  # tilted coefficients below this are dropped, and the loss is accounted for
 SMALLEST_TRUSTED = 2.0**-850  # tilted coefficients above this keep their relative precision
 BLOCK = 1024
 LARGEST_COUNT = 2**20
-WINDOW = 500.0  # nats between neighbouring tilts; leaves more than 80 below ln(1 / SMALLEST_TRUSTED)
+WINDOW = (
+    500.0  # nats between neighbouring tilts; leaves more than 80 below ln(1 / SMALLEST_TRUSTED)
+)
 
 
 @dataclass(frozen=True)
 class PureShuffleParameters:
     """Everything a device needs to know to draw the number of ones among its bits, exactly.
 
-    >>> PureShuffleParameters(64, 1, noise_epsilon=Fraction(19, 20), tau=20, mixture=Fraction(1, 10**6)).bits
+    >>> noise, mixture = Fraction(19, 20), Fraction(1, 10**6)
+    >>> PureShuffleParameters(64, 1, noise_epsilon=noise, tau=20, mixture=mixture).bits
     41
     """
 
@@ -57,7 +65,10 @@ class PureShuffleParameters:
         set_(self, "precision", integer("precision", self.precision, at_least=1))
         set_(self, "noise_epsilon", positive("noise_epsilon", self.noise_epsilon))
         set_(self, "tau", integer("tau", self.tau, at_least=1))
-        remedy = "without a mixture some counts would be impossible for some inputs, and the batch not private at all"
+        remedy = (
+            "without a mixture some counts would be impossible for some inputs, and the batch not "
+            "private at all"
+        )
         set_(self, "mixture", probability("mixture", self.mixture, remedy))
 
     @property
@@ -67,17 +78,22 @@ class PureShuffleParameters:
 
     @property
     def spoil_probability(self) -> Fraction:
-        """Bound on the probability that some user's count is drawn from the uniform law, by a union over the users."""
+        """Bound on the probability that some user's count is drawn from the uniform law, by a union
+        over the users.
+        """
         return self.users * self.mixture
 
 
 def flint() -> Any:
-    """The python-flint package, or an error that says how to get it; only computing a certificate needs it."""
+    """The python-flint package, or an error that says how to get it; only computing a certificate
+    needs it.
+    """
     try:
         import flint
     except ImportError:
         raise TacitError(
-            "computing a certificate needs python-flint, which is not installed: pip install 'tacit[certificates]' "
+            "computing a certificate needs python-flint, which is not installed: pip install "
+            "'tacit[certificates]' "
             "(the committed table can be read without it)"
         ) from None
     return flint
@@ -86,17 +102,20 @@ def flint() -> Any:
 def count_law(parameters: PureShuffleParameters) -> list[Any]:
     """Balls that contain the probabilities of 0..bits ones from a user who holds a 0.
 
-    With Pólya weights p_m = (r)_m / m! b^m, r = 1/n, b = exp(-noise_epsilon / g), P[eta = j] is proportional to the sum
-    of p_m p_(m+|j|) over m. Each term is at most b^2 times the one before, which bounds what is left out after finitely
-    many; conditioning on |eta| <= tau divides by the sum over j. A user who holds a 1 (g = 1) has the same law read
-    backwards, because eta is symmetric.
+    With Pólya weights p_m = (r)_m / m! b^m, r = 1/n, b = exp(-noise_epsilon / g), P[eta = j] is
+    proportional to the sum of p_m p_(m+|j|) over m. Each term is at most b^2 times the one before,
+    which bounds what is left out after finitely many; conditioning on |eta| <= tau divides by the
+    sum over j. A user who holds a 1 (g = 1) has the same law read backwards, because eta is
+    symmetric.
     """
     arb, fmpq, arb_poly = flint().arb, flint().fmpq, flint().arb_poly
     users, tau, bits = parameters.users, parameters.tau, parameters.bits
     rate = parameters.noise_epsilon / parameters.precision
     terms = math.ceil((BALL_BITS + 10 + max(0.0, -math.log(rate))) / (2 * rate))
     if terms + tau >= LARGEST_COUNT:
-        raise TacitError(f"noise_epsilon is {float(parameters.noise_epsilon):g}; it is too small to certify")
+        raise TacitError(
+            f"noise_epsilon is {float(parameters.noise_epsilon):g}; it is too small to certify"
+        )
     with flint().ctx.workprec(BALL_BITS):
         base = (-arb(fmpq(rate.numerator, rate.denominator))).exp()
         polya = [arb(1)]
@@ -108,7 +127,9 @@ def count_law(parameters: PureShuffleParameters) -> list[Any]:
         total = weights[0] + 2 * sum(weights[1:], arb(0))
         mixture = arb(fmpq(parameters.mixture.numerator, parameters.mixture.denominator))
         uniform = mixture / (bits + 1)
-        noisy = [uniform + (1 - mixture) * weights[abs(c - tau)] / total for c in range(2 * tau + 1)]
+        noisy = [
+            uniform + (1 - mixture) * weights[abs(c - tau)] / total for c in range(2 * tau + 1)
+        ]
         return noisy + [uniform] * parameters.precision
 
 
@@ -122,8 +143,9 @@ P = TypeVar("P", bound=_Multiplies)
 def integer_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fraction:
     """Upper bound on the worst log ratio over all counts and the given ks, in exact integers.
 
-    f_0 scaled by a power of two lies between two integer polynomials, coefficient by coefficient. All coefficients are
-    non-negative, so products of the lower ones stay below the true product and products of the upper ones above it.
+    f_0 scaled by a power of two lies between two integer polynomials, coefficient by coefficient.
+    All coefficients are non-negative, so products of the lower ones stay below the true product and
+    products of the upper ones above it.
     """
     arb, fmpz_poly = flint().arb, flint().fmpz_poly
     with flint().ctx.workprec(BALL_BITS):
@@ -131,8 +153,12 @@ def integer_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fract
         scaled = [p * arb(2) ** scale for p in count_law(parameters)]
         lower = [p.lower().floor().unique_fmpz() for p in scaled]
         upper = [p.upper().ceil().unique_fmpz() for p in scaled]
-    below = _views(fmpz_poly(lower), fmpz_poly(lower[::-1]), parameters.users, _mirrored(ks, parameters.users))
-    above = _views(fmpz_poly(upper), fmpz_poly(upper[::-1]), parameters.users, _mirrored(ks, parameters.users))
+    below = _views(
+        fmpz_poly(lower), fmpz_poly(lower[::-1]), parameters.users, _mirrored(ks, parameters.users)
+    )
+    above = _views(
+        fmpz_poly(upper), fmpz_poly(upper[::-1]), parameters.users, _mirrored(ks, parameters.users)
+    )
     guard = 64
     worst = 0
     for (_, low_0, low_1), (_, high_0, high_1) in zip(below, above, strict=True):
@@ -150,7 +176,8 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
     users, wanted = parameters.users, _mirrored(ks, parameters.users)
     if users * parameters.bits >= LARGEST_COUNT:
         raise TacitError(
-            f"{users} users of {parameters.bits} bits are too many to certify, {LARGEST_COUNT} bits in all is the "
+            f"{users} users of {parameters.bits} bits are too many to certify, {LARGEST_COUNT} "
+            "bits in all is the "
             "limit: cut the batch into groups"
         )
     law = count_law(parameters)
@@ -176,7 +203,8 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
                 worst = max(worst, _log_upper(Fraction(ratio), mass) + slack)
     if unseen.any():
         raise TacitError(
-            f"{int(unseen.any(axis=0).sum())} of {unseen.shape[1]} counts are beyond every tilt for {parameters}: "
+            f"{int(unseen.any(axis=0).sum())} of {unseen.shape[1]} counts are beyond every tilt "
+            f"for {parameters}: "
             "a larger mixture or fewer bits bring them back"
         )
     return worst
@@ -185,17 +213,18 @@ def tilted_ratio(parameters: PureShuffleParameters, ks: Iterable[int]) -> Fracti
 def _mirrored(ks: Iterable[int], users: int) -> list[int]:
     """The ks folded onto the lower half: k and n - 1 - k have the same worst ratio.
 
-    f_1 is f_0 read backwards, so f_0^(n-k) f_1^k read backwards is f_0^k f_1^(n-k): the ratios of k at the count s are
-    those of n - 1 - k at n * bits - s, inverted.
+    f_1 is f_0 read backwards, so f_0^(n-k) f_1^k read backwards is f_0^k f_1^(n-k): the ratios of k
+    at the count s are those of n - 1 - k at n * bits - s, inverted.
     """
     return sorted({min(k, users - 1 - k) for k in ks})
 
 
 def _views(zero: P, one: P, users: int, ks: Sequence[int]) -> Iterator[tuple[int, P, P]]:
-    """For every k (ascending): k, and the law of the view when the one user in question holds a 0 and when a 1.
+    """For every k (ascending): k, and the law of the view when the one user in question holds a 0
+    and when a 1.
 
-    The others' law f_0^(n-1-k) f_1^k is built by halving the list of ks: a node holds the factor that all its ks have
-    in common, so that each product is shared as widely as it can be.
+    The others' law f_0^(n-1-k) f_1^k is built by halving the list of ks: a node holds the factor
+    that all its ks have in common, so that each product is shared as widely as it can be.
     """
     powers: dict[tuple[bool, int], P] = {(False, 1): zero, (True, 1): one}
 
@@ -225,9 +254,9 @@ def _views(zero: P, one: P, users: int, ks: Sequence[int]) -> Iterator[tuple[int
 class _Tilted:
     """A polynomial with non-negative coefficients, known up to counted roundings.
 
-    With p the true coefficient at `start + i`, m = `roundings`, u = 2^-53 and a = `lost` * 2^-1000, values[i] lies
-    between (1 - u)^m p - a and (1 + u)^m p + a, and so does 0 outside the stored window. The true coefficients sum to
-    1.
+    With p the true coefficient at `start + i`, m = `roundings`, u = 2^-53 and a = `lost` * 2^-1000,
+    values[i] lies between (1 - u)^m p - a and (1 + u)^m p + a, and so does 0 outside the stored
+    window. The true coefficients sum to 1.
     """
 
     start: int
@@ -236,10 +265,12 @@ class _Tilted:
     lost: int
 
     def __mul__(self, other: _Tilted) -> _Tilted:
-        """The product. An inner product of m non-negative terms, in whatever order, costs at most m roundings.
+        """The product. An inner product of m non-negative terms, in whatever order, costs at most m
+        roundings.
 
-        What was lost on either side meets a total mass below 1.5 on the other. Trimming coefficients below 2^-1000
-        loses at most one more unit, and so does underflow: at most 2^-1022 in each of 2 m operations, m < 2^20.
+        What was lost on either side meets a total mass below 1.5 on the other. Trimming
+        coefficients below 2^-1000 loses at most one more unit, and so does underflow: at most
+        2^-1022 in each of 2 m operations, m < 2^20.
         """
         product = _convolve(self.values, other.values)
         kept = np.flatnonzero(product >= SMALLEST_KEPT)
@@ -252,14 +283,21 @@ class _Tilted:
         )
 
     def trusted_roundings(self) -> int:
-        """Roundings that cover every error of a coefficient above SMALLEST_TRUSTED: one more absorbs what was lost."""
+        """Roundings that cover every error of a coefficient above SMALLEST_TRUSTED: one more
+        absorbs what was lost.
+        """
         if self.lost * SMALLEST_KEPT > SMALLEST_TRUSTED * ROUNDING / 4 or self.roundings > 2**40:
-            raise TacitError(f"{self.roundings} roundings are too many for double precision: certify a smaller batch")
+            raise TacitError(
+                f"{self.roundings} roundings are too many for double precision: certify a smaller "
+                "batch"
+            )
         return self.roundings + 1
 
 
 def _convolve(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Plain convolution, never by Fourier transform, in blocks too short for BLAS to spread over threads."""
+    """Plain convolution, never by Fourier transform, in blocks too short for BLAS to spread over
+    threads.
+    """
     long, short = (a, b) if len(a) >= len(b) else (b, a)
     product = np.zeros(len(a) + len(b) - 1)
     for start in range(0, len(short), BLOCK):
@@ -279,7 +317,11 @@ def _tilted_pair(law: list[Any], tilt: float) -> tuple[_Tilted, _Tilted, Any]:
             mass = sum(terms, arb(0))
             exact = [term / mass for term in terms]
             values = [float(p) if p > SMALLEST_KEPT else 0.0 for p in exact]
-            if not all(abs(arb(value) / p - 1) < 2.0**-52 for value, p in zip(values, exact, strict=True) if value):
+            if not all(
+                abs(arb(value) / p - 1) < 2.0**-52
+                for value, p in zip(values, exact, strict=True)
+                if value
+            ):
                 raise TacitError(f"the law tilted by {tilt} cannot be rounded to doubles")
             pair.append(_Tilted(start=0, values=np.array(values), roundings=3, lost=2))
             masses.append(mass)
@@ -287,18 +329,26 @@ def _tilted_pair(law: list[Any], tilt: float) -> tuple[_Tilted, _Tilted, Any]:
 
 
 def _overlap(a: _Tilted, b: _Tilted) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """The counts that both windows hold: the first of them, and the two stretches of coefficients."""
+    """The counts that both windows hold: the first of them, and the two stretches of
+    coefficients.
+    """
     start = max(a.start, b.start)
     stop = max(start, min(a.start + len(a.values), b.start + len(b.values)))
-    return start, a.values[start - a.start : stop - a.start], b.values[start - b.start : stop - b.start]
+    return (
+        start,
+        a.values[start - a.start : stop - a.start],
+        b.values[start - b.start : stop - b.start],
+    )
 
 
 def _tilts(law: list[float], users: int) -> list[float]:
-    """Tilts whose windows reach from each one's centre beyond its neighbours', up to both ends of the counts.
+    """Tilts whose windows reach from each one's centre beyond its neighbours', up to both ends of
+    the counts.
 
-    By Cramér's theorem the view tilted by t has, at the centre of the view tilted by t', the log probability L(t') -
-    L(t) - (t' - t) L'(t'), up to lower order; L is n times the cumulant function of a user's count. The choice needs no
-    rigour, since `tilted_ratio` checks that every count is seen.
+    By Cramér's theorem the view tilted by t has, at the centre of the view tilted by t', the log
+    probability L(t') - L(t) - (t' - t) L'(t'), up to lower order; L is n times the cumulant
+    function of a user's count. The choice needs no rigour, since `tilted_ratio` checks that every
+    count is seen.
     """
     counts = np.arange(len(law))
     logs = np.log(np.array([law, law[::-1]]))
@@ -329,7 +379,12 @@ def _tilts(law: list[float], users: int) -> list[float]:
 def _log_upper(ratio: Fraction, factor: Any = 1) -> Fraction:
     """An upper bound on log(ratio * factor), exact as a fraction."""
     with flint().ctx.workprec(BALL_BITS):
-        mantissa, exponent = (flint().arb(flint().fmpq(ratio.numerator, ratio.denominator)) * factor).log().upper().man_exp()
+        mantissa, exponent = (
+            (flint().arb(flint().fmpq(ratio.numerator, ratio.denominator)) * factor)
+            .log()
+            .upper()
+            .man_exp()
+        )
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 

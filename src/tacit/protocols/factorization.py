@@ -1,8 +1,10 @@
-"""How prefix sums are taken apart: what is opened at each step, and how the sums are put together again.
+"""How prefix sums are taken apart: what is opened at each step, and how the sums are put together
+again.
 
-The matrix A of all prefix sums (ones on and below the diagonal) is written A = L R. At step k a noisy row of R times the data is
-opened; L is applied to what was opened so far, as post-processing. The binary tree is one such pair (ZC24 Algorithm 2); the square root
-of A is a better one: at 400 steps it releases prefix sums with 9 times less variance at the same guarantee.
+The matrix A of all prefix sums (ones on and below the diagonal) is written A = L R. At step k a
+noisy row of R times the data is opened; L is applied to what was opened so far, as post-processing.
+The binary tree is one such pair (ZC24 Algorithm 2); the square root of A is a better one: at 400
+steps it releases prefix sums with 9 times less variance at the same guarantee.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ KINDS: tuple[Kind, ...] = ("tree", "prefix", "square-root")
 class Factorization:
     """A = left @ right over `steps` steps.
 
-    With noise of variance σ² in every opened row, the released prefix sums have covariance σ² · `covariance`, and one person in one
-    batch moves everything opened by at most the largest column norm of `right` times what they move their batch's sum.
+    With noise of variance σ² in every opened row, the released prefix sums have covariance σ² ·
+    `covariance`, and one person in one batch moves everything opened by at most the largest column
+    norm of `right` times what they move their batch's sum.
 
     >>> factorize("tree", 400).movement() ** 2  # 1 + floor(log2 400) nodes
     9.0
     >>> root = factorize("square-root", 400)
-    >>> round(float(root.movement() ** 2 * root.variances[-1]), 2)  # the tree: 81 for the worst prefix
+    >>> round(float(root.movement() ** 2 * root.variances[-1]), 2)
     8.84
     """
 
@@ -63,15 +66,22 @@ class Factorization:
         return int((self.right != 0).sum(axis=0).max())
 
     def movement(self, batches: int = 1, times: int = 1) -> float:
-        """The largest l2 movement of everything opened by someone in at most `batches` batches, `times` times in each, by 1 each time.
+        """The largest l2 movement of everything opened by someone in at most `batches` batches,
+        `times` times in each, by 1 each time.
 
-        All entries of `right` are at least 0, so the worst case moves the same way every time. The worst batches are the first ones.
-        Square root: the inner product of columns a < b falls with b - a and with b, and the p-th and q-th of any batches are at least
-        q - p apart and q-th or later. Tree: at every level the squares of how often each node is met add up to most when nodes are
-        filled one after the other.
+        All entries of `right` are at least 0, so the worst case moves the same way every time. The
+        worst batches are the first ones. Square root: the inner product of columns a < b falls with
+        b - a and with b, and the p-th and q-th of any batches are at least q - p apart and q-th or
+        later. Tree: at every level the squares of how often each node is met add up to most when
+        nodes are filled one after the other.
         """
-        count = min(integer("batches", batches, at_least=1, remedy="a person is in at least one batch"), self.steps)
-        repeats = integer("times", times, at_least=1, remedy="a person is in their batch at least once")
+        count = min(
+            integer("batches", batches, at_least=1, remedy="a person is in at least one batch"),
+            self.steps,
+        )
+        repeats = integer(
+            "times", times, at_least=1, remedy="a person is in their batch at least once"
+        )
         return repeats * float(np.linalg.norm(self.right[:, :count].sum(axis=1)))
 
 
@@ -79,11 +89,16 @@ class Factorization:
 def factorize(kind: Kind, steps: int) -> Factorization:
     """The factorization of a kind for `steps` prefix sums.
 
-    `tree`: row k is the node that is complete at step k (ZC24 Algorithm 2). `prefix`: the same noise, but each sender adds up nodes
-    itself and sends prefix sums (Algorithm 4). `square-root`: both factors are the square root of A, Toeplitz with coefficients
-    C(2m, m) / 4^m.
+    `tree`: row k is the node that is complete at step k (ZC24 Algorithm 2). `prefix`: the same
+    noise, but each sender adds up nodes itself and sends prefix sums (Algorithm 4). `square-root`:
+    both factors are the square root of A, Toeplitz with coefficients C(2m, m) / 4^m.
     """
-    count = integer("steps", steps, at_least=1, remedy="there must be at least one synchronisation: a horizon of at least one batch")
+    count = integer(
+        "steps",
+        steps,
+        at_least=1,
+        remedy="there must be at least one synchronisation: a horizon of at least one batch",
+    )
     if kind == "square-root":
         coefficients = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, count)))
         lags = np.subtract.outer(np.arange(count), np.arange(count))

@@ -1,8 +1,10 @@
 """Noise for vectors of sums: the least that hides one person who can move every coordinate at once.
 
-A client who is replaced can move each of s coordinates from one end of its range to the other, g levels, all together. For log-concave
-integer noise that is the worst movement (see `tacit.privacy.linf_loss`), so the joint loss is the s-fold composition of the exact loss
-of one coordinate: no norm bound, no closed form. A first guess from the Gaussian is checked against it and raised until it holds.
+A client who is replaced can move each of s coordinates from one end of its range to the other, g
+levels, all together. For log-concave integer noise that is the worst movement (see
+`tacit.privacy.linf_loss`), so the joint loss is the s-fold composition of the exact loss of one
+coordinate: no norm bound, no closed form. A first guess from the Gaussian is checked against it and
+raised until it holds.
 """
 
 from __future__ import annotations
@@ -12,7 +14,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tacit.checks import Number, TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, sum_divergence
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Skellam,
+    sum_divergence,
+)
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, calibrate, privacy_loss
 from tacit.privacy.composition import ComposedLoss
 
@@ -21,15 +30,21 @@ STEPS = 200
 CLOSE = 1.002  # calibrated standard deviations are at most this factor above the least
 
 
-def joint_epsilon(law: NoiseLaw | Gaussian, levels: Number, coordinates: int, delta: float) -> float:
-    """The ε at δ of adding independent `law` to `coordinates` sums, each of which one client moves by at most `levels`.
+def joint_epsilon(
+    law: NoiseLaw | Gaussian, levels: Number, coordinates: int, delta: float
+) -> float:
+    """The ε at δ of adding independent `law` to `coordinates` sums, each of which one client moves
+    by at most `levels`.
 
-    Discrete Gaussian: the log-likelihood ratio of the worst pair, equal shifts everywhere, is a function of the sum K of all coordinates'
-    noise, so the joint loss is that of K against K + s·g. K is within a factor e^±ψ of DiscreteGaussian(√s σ) at every point (Kairouz, Liu
-    & Steinke 2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
+    Discrete Gaussian: the log-likelihood ratio of the worst pair, equal shifts everywhere, is a
+    function of the sum K of all coordinates' noise, so the joint loss is that of K against K + s·g.
+    K is within a factor e^±ψ of DiscreteGaussian(√s σ) at every point (Kairouz, Liu & Steinke
+    2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
 
-    >>> round(joint_epsilon(DiscreteGaussian(79.1), 32, 100, 0.25), 3), round(joint_epsilon(Gaussian(2.472), 1, 100, 0.25), 3)
-    (9.999, 9.998)
+    >>> round(joint_epsilon(DiscreteGaussian(79.1), 32, 100, 0.25), 3)
+    9.999
+    >>> round(joint_epsilon(Gaussian(2.472), 1, 100, 0.25), 3)
+    9.998
     """
     if isinstance(law, Gaussian):
         return GaussianLoss(law.sigma, float(levels) * math.sqrt(coordinates)).epsilon(delta)
@@ -42,9 +57,18 @@ def joint_epsilon(law: NoiseLaw | Gaussian, levels: Number, coordinates: int, de
         if not math.isfinite(psi):
             return math.inf
         together = DiscreteGaussian(math.sqrt(coordinates) * float(law.sigma))
-        return privacy_loss(together, coordinates * whole, log_floor=floor).epsilon(delta * math.exp(-psi)) + 2 * psi
+        return (
+            privacy_loss(together, coordinates * whole, log_floor=floor).epsilon(
+                delta * math.exp(-psi)
+            )
+            + 2 * psi
+        )
     loss = privacy_loss(law, whole, log_floor=floor)
-    return loss.epsilon(delta) if coordinates == 1 else ComposedLoss(((loss, coordinates),)).epsilon(delta)
+    return (
+        loss.epsilon(delta)
+        if coordinates == 1
+        else ComposedLoss(((loss, coordinates),)).epsilon(delta)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -74,8 +98,12 @@ def skellam_noise(levels: int, coordinates: int, target: ApproximateDP) -> Skell
 
 
 @lru_cache(maxsize=4096)
-def shared_gaussian_noise(levels: int, coordinates: int, target: ApproximateDP, clients: int) -> DiscreteGaussian:
-    """The discrete Gaussian share of each of `clients` honest clients, whose sum is accounted for in every coordinate."""
+def shared_gaussian_noise(
+    levels: int, coordinates: int, target: ApproximateDP, clients: int
+) -> DiscreteGaussian:
+    """The discrete Gaussian share of each of `clients` honest clients, whose sum is accounted for
+    in every coordinate.
+    """
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-6)
     least_share = 1.0  # below this a sum of shares is no longer close to one draw
     std = max(start, least_share * math.sqrt(clients))
@@ -83,7 +111,9 @@ def shared_gaussian_noise(levels: int, coordinates: int, target: ApproximateDP, 
         share = DiscreteGaussian(std / math.sqrt(clients))
         psi = coordinates * sum_divergence(float(share.sigma), clients)
         if 2 * psi < target.epsilon:
-            inner = joint_epsilon(DiscreteGaussian(std), levels, coordinates, target.delta * math.exp(-psi))
+            inner = joint_epsilon(
+                DiscreteGaussian(std), levels, coordinates, target.delta * math.exp(-psi)
+            )
             if inner + 2 * psi <= target.epsilon:
                 return share
         std *= 1.01
@@ -91,10 +121,14 @@ def shared_gaussian_noise(levels: int, coordinates: int, target: ApproximateDP, 
 
 
 @lru_cache(maxsize=4096)
-def binomial_noise(levels: int, coordinates: int, target: ApproximateDP, clients: int) -> tuple[int, float]:
-    """Noise bits per client and coordinate, and their bias: fair ones, or one biased bit each where that is enough.
+def binomial_noise(
+    levels: int, coordinates: int, target: ApproximateDP, clients: int
+) -> tuple[int, float]:
+    """Noise bits per client and coordinate, and their bias: fair ones, or one biased bit each where
+    that is enough.
 
-    For single sums, of which there are many, calibrated at the next smaller power of two: more bits of the same bias only add noise.
+    For single sums, of which there are many, calibrated at the next smaller power of two: more bits
+    of the same bias only add noise.
     """
     if coordinates == 1 and clients & (clients - 1):
         return binomial_noise(levels, 1, target, 1 << (clients.bit_length() - 1))
@@ -107,18 +141,32 @@ def binomial_noise(levels: int, coordinates: int, target: ApproximateDP, clients
 
 
 def _rounded(coordinates: int) -> int:
-    """The next multiple of 4 past 8, so that runs share calibrations; noise that hides more coordinates hides fewer."""
+    """The next multiple of 4 past 8, so that runs share calibrations; noise that hides more
+    coordinates hides fewer.
+    """
     return coordinates if coordinates <= 8 else -(-coordinates // 4) * 4
 
 
 def _bits(variance: float, clients: int) -> Binomial:
-    """The same number of bits from each client, as few as their variance allows, with the bias that gives this variance."""
+    """The same number of bits from each client, as few as their variance allows, with the bias that
+    gives this variance.
+    """
     each = math.ceil(4 * variance / clients)
-    return Binomial(each * clients, (1 - math.sqrt(max(0.0, 1 - 4 * variance / (each * clients)))) / 2)
+    return Binomial(
+        each * clients, (1 - math.sqrt(max(0.0, 1 - 4 * variance / (each * clients)))) / 2
+    )
 
 
-def _least(make: Callable[[float], NoiseLaw], start: float, levels: int, coordinates: int, target: ApproximateDP) -> NoiseLaw:
-    """The law of least standard deviation, to a 500th, whose exact joint loss meets the target: the safe end of a bisection."""
+def _least(
+    make: Callable[[float], NoiseLaw],
+    start: float,
+    levels: int,
+    coordinates: int,
+    target: ApproximateDP,
+) -> NoiseLaw:
+    """The law of least standard deviation, to a 500th, whose exact joint loss meets the target: the
+    safe end of a bisection.
+    """
 
     def enough(std: float) -> bool:
         return joint_epsilon(make(std), levels, coordinates, target.delta) <= target.epsilon
@@ -138,4 +186,7 @@ def _least(make: Callable[[float], NoiseLaw], start: float, levels: int, coordin
 
 
 def _too_much(what: str, target: ApproximateDP) -> TacitError:
-    return TacitError(f"no {what} for {target.short} was found: use a larger epsilon or delta, fewer coordinates, or a coarser precision")
+    return TacitError(
+        f"no {what} for {target.short} was found: use a larger epsilon or delta, fewer "
+        "coordinates, or a coarser precision"
+    )

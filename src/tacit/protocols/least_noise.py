@@ -1,4 +1,6 @@
-"""The least noise with which private prefix sums meet a target: found by bisection, returned only after it was checked."""
+"""The least noise with which private prefix sums meet a target: found by bisection, returned only
+after it was checked.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tacit.privacy.search import least
 from tacit.protocols.continual import Noise, PrefixSums, Trust
 from tacit.protocols.factorization import Factorization
 
-# the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite Gaussian; bits are paid for one by one
+# the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite
+# Gaussian; bits are paid for one by one
 ROUNDING = {"discrete-gaussian": 1e-3, "skellam": 9e-3, "binomial": 5e-2}
 RESERVE = {"discrete-gaussian": 5e-4, "skellam": 5e-3, "binomial": 5e-2}
 
@@ -31,14 +34,26 @@ def calibrated(
 ) -> PrefixSums:
     """The protocol with the least noise for a target, checked against it.
 
-    Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the sensitivity and the law is near
-    enough to a Gaussian. The target holds for a person in at most `batches` steps, `times` times in each.
+    Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the
+    sensitivity and the law is near enough to a Gaussian. The target holds for a person in at most
+    `batches` steps, `times` times in each.
     """
-    positive("epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb")
+    positive(
+        "epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb"
+    )
     unit = _unit_sigma(target.epsilon, target.delta * (1 - RESERVE.get(noise, 0.0)))
     scale = 1 if noise == "gaussian" else 4
     draft = PrefixSums(
-        shape, silos, size, sensitivity, trust, noise, unit * sensitivity * shape.movement(batches, times), scale, people, corrupt
+        shape,
+        silos,
+        size,
+        sensitivity,
+        trust,
+        noise,
+        unit * sensitivity * shape.movement(batches, times),
+        scale,
+        people,
+        corrupt,
     )
     if not draft.integral:
         return draft
@@ -56,15 +71,22 @@ def _unit_sigma(epsilon: float, delta: float) -> float:
 
 
 def _meets(protocol: PrefixSums, target: ApproximateDP, batches: int, times: int) -> bool:
-    return protocol.loss(batches, times).delta(target.epsilon) + protocol.slack(target.epsilon) <= target.delta
+    return (
+        protocol.loss(batches, times).delta(target.epsilon) + protocol.slack(target.epsilon)
+        <= target.delta
+    )
 
 
 def _trimmed(protocol: PrefixSums, target: ApproximateDP, batches: int, times: int) -> PrefixSums:
-    """The same with the part of δ that turned out not to be needed turned into less noise, if that holds."""
+    """The same with the part of δ that turned out not to be needed turned into less noise, if that
+    holds.
+    """
     loss = protocol.loss(batches, times)
     gaussian = GaussianLoss(protocol.sigma * protocol.scale, loss.sensitivity).delta(target.epsilon)
     spent = protocol.slack(target.epsilon) + max(0.0, loss.delta(target.epsilon) - gaussian)
     unit = _unit_sigma(target.epsilon, target.delta - 1.2 * spent)
     sigma = unit * protocol.movement(batches, times)
     trimmed = replace(protocol, sigma=sigma)
-    return trimmed if sigma < protocol.sigma and _meets(trimmed, target, batches, times) else protocol
+    return (
+        trimmed if sigma < protocol.sigma and _meets(trimmed, target, batches, times) else protocol
+    )

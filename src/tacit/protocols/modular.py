@@ -1,8 +1,9 @@
 """Sums modulo m with integer noise: who adds the noise is what tells the trust models apart.
 
-`Central` trusts the server to add it, `Local` lets every user add all of it, `SecureSum` lets every user add a share of it and an
-intermediary open only the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5, 6). The modulus leaves room for the noise; how often it does not
-is computed, or for wide sums of many Pólya shares bounded.
+`Central` trusts the server to add it, `Local` lets every user add all of it, `SecureSum` lets every
+user add a share of it and an intermediary open only the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5,
+6). The modulus leaves room for the noise; how often it does not is computed, or for wide sums of
+many Pólya shares bounded.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ WIDEST_TABULATED = 256  # standard deviation
 
 
 class SecureSum(SumProtocol):
-    """Each user adds a share of the noise; secure aggregation opens the sum modulo m, and nothing else.
+    """Each user adds a share of the noise; secure aggregation opens the sum modulo m, and nothing
+    else.
 
-    `law` is the noise that `guarantee` needs; shares are made for the guaranteed number of honest reports. `share` overrides the
-    share's law where it does not divide (discrete Gaussian). Dropout is tolerated down to `minimum`.
+    `law` is the noise that `guarantee` needs; shares are made for the guaranteed number of honest
+    reports. `share` overrides the share's law where it does not divide (discrete Gaussian). Dropout
+    is tolerated down to `minimum`.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
@@ -63,7 +66,9 @@ class SecureSum(SumProtocol):
         self._laws = {honest: law}
         largest = self.users * self.precision
         self.modulus = (
-            largest + 2 * _room(self._noise(self.users), misread) + 1 if modulus is None else integer("modulus", modulus, at_least=2)
+            largest + 2 * _room(self._noise(self.users), misread) + 1
+            if modulus is None
+            else integer("modulus", modulus, at_least=2)
         )
         self._misread = self._wrap_chance()
         self.bits_per_user = (self.modulus - 1).bit_length()
@@ -72,11 +77,17 @@ class SecureSum(SumProtocol):
         """The probability that a full batch is misread, in the worst case."""
         noise, top = self._noise(self.users), self.users * self.precision
         spare = (self.modulus - top - 1) // 2
-        if isinstance(noise, DiscreteLaplace) or not (noise.log_concave and noise.symmetric) or self.modulus <= top:
+        if (
+            isinstance(noise, DiscreteLaplace)
+            or not (noise.log_concave and noise.symmetric)
+            or self.modulus <= top
+        ):
             return wrap_probability(noise, top, self.modulus)
         if _too_long(noise):
             return tail_bound(noise, spare)
-        far = spare + min(top, math.ceil(40 * noise.std))  # a sum at one end is misread past the spare room, or past everything
+        far = spare + min(
+            top, math.ceil(40 * noise.std)
+        )  # a sum at one end is misread past the spare room, or past everything
         if noise.std <= COARSE:
             return noise.tail(spare) + noise.tail(far)
         return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
@@ -92,7 +103,10 @@ class SecureSum(SumProtocol):
         return ErrorLaw(reports, self.precision, self._noise(reports), self._misread)
 
     def randomize(self, x: float) -> int:
-        """(level + share) mod m. The noise is drawn before the reward is touched, so timing says nothing of it."""
+        """(level + share) mod m.
+
+        The noise is drawn before the reward is touched, so timing says nothing of it.
+        """
         noise = self.share.draw()
         return (self.encode(x) + noise) % self.modulus
 
@@ -106,7 +120,9 @@ class SecureSum(SumProtocol):
     def combine(self, messages: Any) -> Opened:
         """The sum modulo m."""
         self.check_reports(len(messages))
-        array = np.asarray(messages, dtype=object if self.modulus * len(messages) > 1 << 62 else np.int64)
+        array = np.asarray(
+            messages, dtype=object if self.modulus * len(messages) > 1 << 62 else np.int64
+        )
         return Opened(int(array.sum()) % self.modulus, len(messages))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
@@ -119,19 +135,37 @@ class SecureSum(SumProtocol):
         self.wrapped += self._sum(opened) != truth
 
     def _sum(self, opened: Opened) -> float:
-        """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28 to 30)."""
+        """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28
+        to 30).
+        """
         top = self.users * self.precision
         spare = (self.modulus - top - 1) // 2
-        return opened.value - self.modulus if opened.value > top + self.modulus - top - 1 - spare else opened.value
+        return (
+            opened.value - self.modulus
+            if opened.value > top + self.modulus - top - 1 - spare
+            else opened.value
+        )
 
 
 class Central(SecureSum):
-    """The server is trusted: it sums levels and adds the noise itself. Its outputs are private, what it sees is not."""
+    """The server is trusted: it sums levels and adds the noise itself.
+
+    Its outputs are private, what it sees is not.
+    """
 
     def __init__(
-        self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int | None = None, misread: float = MISREAD
+        self,
+        users: int,
+        precision: int,
+        law: NoiseLaw,
+        guarantee: Guarantee,
+        *,
+        modulus: int | None = None,
+        misread: float = MISREAD,
     ) -> None:
-        super().__init__(users, precision, law, guarantee, share=law, modulus=modulus, misread=misread)
+        super().__init__(
+            users, precision, law, guarantee, share=law, modulus=modulus, misread=misread
+        )
         self.minimum = 1
         self.bits_per_user = self.precision.bit_length()
 
@@ -158,9 +192,14 @@ class Central(SecureSum):
 
 
 class Local(SecureSum):
-    """Nobody is trusted: every user adds noise that suffices alone. Whatever happens to the message afterwards, it is private."""
+    """Nobody is trusted: every user adds noise that suffices alone.
 
-    def __init__(self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int) -> None:
+    Whatever happens to the message afterwards, it is private.
+    """
+
+    def __init__(
+        self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int
+    ) -> None:
         self._sums: dict[int, NoiseLaw] = {}
         super().__init__(users, precision, law, guarantee, share=law, modulus=modulus)
         self.minimum = 1
@@ -172,16 +211,22 @@ class Local(SecureSum):
 
     def _wrap_chance(self) -> float:
         """A bound: the noise of many users is too wide to sum."""
-        return tail_bound(self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2)
+        return tail_bound(
+            self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2
+        )
 
 
 def _too_long(noise: NoiseLaw) -> bool:
-    """Whether the law is one of many Pólya shares so wide that its probabilities take long to tabulate."""
+    """Whether the law is one of many Pólya shares so wide that its probabilities take long to
+    tabulate.
+    """
     return isinstance(noise, PolyaDifference) and noise.std > WIDEST_TABULATED
 
 
 def _room(noise: NoiseLaw, misread: float) -> int:
-    """A τ with P[|noise| > τ] <= misread: the least one where the law can be summed, else by its moment generating function."""
+    """A τ with P[|noise| > τ] <= misread: the least one where the law can be summed, else by its
+    moment generating function.
+    """
     if not _too_long(noise):
         return noise.bound(misread)
     low, high = 0, math.ceil(noise.std)

@@ -1,8 +1,10 @@
 """Pure differential privacy through a shuffler, for bits, with a certificate.
 
-Each user sends d = 2τ + 1 bits of which c are ones: almost always c = τ + bit + a Pólya-difference share conditioned to [-τ, τ], and with a
-tiny probability q a uniform number of ones, which keeps every count possible under every input. What is seen is the number of ones
-of a group of exactly the certified size. Larger batches are cut into certified groups. See ALGORITHMS E; `certificates` proves the ε.
+Each user sends d = 2τ + 1 bits of which c are ones: almost always c = τ + bit + a Pólya-difference
+share conditioned to [-τ, τ], and with a tiny probability q a uniform number of ones, which keeps
+every count possible under every input. What is seen is the number of ones of a group of exactly the
+certified size. Larger batches are cut into certified groups. See ALGORITHMS E; `certificates`
+proves the ε.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from tacit.privacy import PureDP, View
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, groups
 from tacit.protocols.contract import ErrorLaw, Floats, Integers, Opened, SumProtocol
 
-EVERY_GROUP = 2047  # a batch of this size is cut into one group of every certified size, 1024 down to 1
+EVERY_GROUP = (
+    2047  # a batch of this size is cut into one group of every certified size, 1024 down to 1
+)
 
 
 @lru_cache(maxsize=64)
@@ -39,13 +43,16 @@ def share_probabilities(parameters: PureShuffleParameters) -> Floats:
 
 
 def _share(parameters: PureShuffleParameters) -> PolyaDifference:
-    return PolyaDifference(Fraction(1, parameters.users), Chance(Fraction(1), Fraction(parameters.noise_epsilon)))
+    return PolyaDifference(
+        Fraction(1, parameters.users), Chance(Fraction(1), Fraction(parameters.noise_epsilon))
+    )
 
 
 @register
 @dataclass(frozen=True)
 class GroupedShares:
-    """The noise of a batch that was cut into certified groups: the sum of all conditioned shares. Spoilt batches are not in it.
+    """The noise of a batch that was cut into certified groups: the sum of all conditioned shares.
+    Spoilt batches are not in it.
 
     >>> round(GroupedShares(1024, Fraction(1)).variance, 2)
     1.87
@@ -56,11 +63,15 @@ class GroupedShares:
 
     @cached_property
     def _parts(self) -> list[tuple[int, Floats, Floats]]:
-        """(number of users, values of a share, their probabilities) for each row of the table that is used."""
+        """(number of users, values of a share, their probabilities) for each row of the table that
+        is used.
+        """
         parts = []
         for count, row in groups(self.users, self.epsilon):
             p = row.certificate.parameters
-            parts.append((count * p.users, np.arange(-p.tau, p.tau + 1, dtype=float), share_probabilities(p)))
+            parts.append(
+                (count * p.users, np.arange(-p.tau, p.tau + 1, dtype=float), share_probabilities(p))
+            )
         return parts
 
     @property
@@ -71,20 +82,29 @@ class GroupedShares:
     @cached_property
     def variance(self) -> float:
         """The shares' variances add up."""
-        return float(sum(n * (values**2 @ probabilities) for n, values, probabilities in self._parts))
+        return float(
+            sum(n * (values**2 @ probabilities) for n, values, probabilities in self._parts)
+        )
 
     @cached_property
     def _matrix(self) -> tuple[Floats, Floats, Floats]:
-        """Users of each part, all values of a share, and their probabilities: one column per part."""
+        """Users of each part, all values of a share, and their probabilities: one column per
+        part.
+        """
         widest = max(len(values) for _, values, _ in self._parts)
-        columns = [np.pad(probabilities, (widest - len(probabilities)) // 2) for _, _, probabilities in self._parts]
+        columns = [
+            np.pad(probabilities, (widest - len(probabilities)) // 2)
+            for _, _, probabilities in self._parts
+        ]
         users = np.array([n for n, _, _ in self._parts], dtype=float)
         return users, np.arange(widest, dtype=float) - widest // 2, np.column_stack(columns)
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The shares' log moment generating functions add up."""
         users, values, probabilities = self._matrix
-        result: Floats = np.log(np.exp(np.asarray(s, dtype=float)[..., None] * values) @ probabilities) @ users
+        result: Floats = (
+            np.log(np.exp(np.asarray(s, dtype=float)[..., None] * values) @ probabilities) @ users
+        )
         return result
 
     def bound(self, p: float) -> float:
@@ -109,8 +129,9 @@ class GroupMessage:
 class PureShuffle(SumProtocol):
     """Certified groups of users behind a shuffler; rewards are bits, or are rounded to bits.
 
-    The guarantee is pure and holds for whoever sees the shuffled bits of every group, given that everyone in a group reports: with
-    dropout the number of bits itself would be seen, so a group that is not complete is not opened.
+    The guarantee is pure and holds for whoever sees the shuffled bits of every group, given that
+    everyone in a group reports: with dropout the number of bits itself would be seen, so a group
+    that is not complete is not opened.
 
     >>> protocol = PureShuffle(2500, 1.0)
     >>> protocol.guarantee.short, round(protocol.bits_per_user, 1)
@@ -123,12 +144,25 @@ class PureShuffle(SumProtocol):
         self.precision = 1
         self.minimum = self.users
         self._groups = groups(self.users, self.epsilon)
-        self._expected = sum(count * row.users * row.certificate.parameters.tau for count, row in self._groups)
-        self.guarantee = PureDP(max(float(row.certificate.epsilon) for _, row in self._groups), view=View.SHUFFLED)
-        bits = sum(count * row.users * row.certificate.parameters.bits for count, row in self._groups)
+        self._expected = sum(
+            count * row.users * row.certificate.parameters.tau for count, row in self._groups
+        )
+        self.guarantee = PureDP(
+            max(float(row.certificate.epsilon) for _, row in self._groups), view=View.SHUFFLED
+        )
+        bits = sum(
+            count * row.users * row.certificate.parameters.bits for count, row in self._groups
+        )
         self.bits_per_user = bits / self.users
-        spoilt = sum(count * row.certificate.parameters.spoil_probability for count, row in self._groups)
-        self._error = ErrorLaw(self.users, 1, GroupedShares(self.users, Fraction(self.epsilon)), min(1.0, float(spoilt)))
+        spoilt = sum(
+            count * row.certificate.parameters.spoil_probability for count, row in self._groups
+        )
+        self._error = ErrorLaw(
+            self.users,
+            1,
+            GroupedShares(self.users, Fraction(self.epsilon)),
+            min(1.0, float(spoilt)),
+        )
 
     def error(self, reports: int) -> ErrorLaw:
         """The conditioned shares of everyone; a spoilt batch counts as misread."""
@@ -166,7 +200,9 @@ class PureShuffle(SumProtocol):
         for count, row in self._groups:
             p, size = row.certificate.parameters, count * row.users
             part = levels[start : start + size]
-            shares = rng.choice(np.arange(-p.tau, p.tau + 1), size=len(part), p=share_probabilities(p))
+            shares = rng.choice(
+                np.arange(-p.tau, p.tau + 1), size=len(part), p=share_probabilities(p)
+            )
             spoilt = rng.random(len(part)) < float(p.mixture)
             uniform = rng.integers(0, p.bits + 1, size=len(part))
             ones[start : start + size] = np.where(spoilt, uniform, p.tau + part + shares)
@@ -176,7 +212,9 @@ class PureShuffle(SumProtocol):
         return ones
 
     def combine(self, messages: Any) -> Opened:
-        """Each group's number of ones, less what is expected of it; a group that is not complete is refused."""
+        """Each group's number of ones, less what is expected of it; a group that is not complete is
+        refused.
+        """
         if isinstance(messages, np.ndarray):
             self.check_reports(len(messages))
             return Opened(int(messages.sum()) - self._expected, len(messages))
@@ -187,21 +225,31 @@ class PureShuffle(SumProtocol):
                 reports = arrived.pop((group, row.certificate.parameters.bits), 0)
                 if reports != row.users:
                     raise TacitError(
-                        f"group {group} has {reports} of its {row.users} reports; nothing was opened: the certificate is for complete "
+                        f"group {group} has {reports} of its {row.users} reports; nothing was "
+                        "opened: the certificate is for complete "
                         "groups only"
                     )
                 group += 1
         if arrived:
-            raise TacitError(f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; nothing was opened")
-        return Opened(sum(sum(message.bits) for message in messages) - self._expected, len(messages))
+            raise TacitError(
+                f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; "
+                "nothing was opened"
+            )
+        return Opened(
+            sum(sum(message.bits) for message in messages) - self._expected, len(messages)
+        )
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        """Shares do not look at bits, so all shares of a row are drawn at once; only spoilt users, who are few, lose their own bit."""
+        """Shares do not look at bits, so all shares of a row are drawn at once; only spoilt users,
+        who are few, lose their own bit.
+        """
         value, spoilt = total, 0
         for count, row in self._groups:
             p, size = row.certificate.parameters, count * row.users
             lost = int(rng.binomial(size, float(p.mixture)))
-            value += int(rng.multinomial(size - lost, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1))
+            value += int(
+                rng.multinomial(size - lost, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1)
+            )
             value += int(rng.integers(0, p.bits + 1, size=lost).sum()) - p.tau * lost
             spoilt += lost
         ones, left = total, reports

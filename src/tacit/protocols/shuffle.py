@@ -1,7 +1,8 @@
 """Bits through a shuffler: what the server sees is how many are ones.
 
-Each user sends the level as ones out of g bits, plus noise bits of a common bias; a shuffler mixes all bits of all users. TKMS21
-Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7 the general one. Calibration is exact, on the number of ones.
+Each user sends the level as ones out of g bits, plus noise bits of a common bias; a shuffler mixes
+all bits of all users. TKMS21 Algorithm 3 is the case g = 1, LZJ22 Algorithm 4 and ZC24 Algorithm 7
+the general one. Calibration is exact, on the number of ones.
 """
 
 from __future__ import annotations
@@ -16,27 +17,46 @@ import numpy as np
 
 from tacit.checks import Number, TacitError, integer
 from tacit.noise import Binomial
-from tacit.privacy import ApproximateDP, Guarantee, calibrate, guaranteed_reports, reporting_condition
+from tacit.privacy import (
+    ApproximateDP,
+    Guarantee,
+    calibrate,
+    guaranteed_reports,
+    reporting_condition,
+)
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
 
 
 class ShuffledBits(SumProtocol):
     """g data bits and `noise_bits` noise bits of bias `bias` from each user, shuffled together.
 
-    The guarantee holds for whoever sees the shuffled bits, from `minimum` honest reports on; more reports only add noise.
+    The guarantee holds for whoever sees the shuffled bits, from `minimum` honest reports on; more
+    reports only add noise.
 
-    >>> protocol = ShuffledBits(100, 1, *shuffle_noise(100, 1, ApproximateDP(1.0, 1e-5)), guarantee=ApproximateDP(1.0, 1e-5))
+    >>> target = ApproximateDP(1.0, 1e-5)
+    >>> protocol = ShuffledBits(100, 1, *shuffle_noise(100, 1, target), guarantee=target)
     >>> protocol.bits_per_user, round(protocol.error(100).variance, 1)
     (2, 20.2)
     """
 
-    def __init__(self, users: int, precision: int, noise_bits: int, bias: Number, *, guarantee: Guarantee, dropout: Number = 0) -> None:
+    def __init__(
+        self,
+        users: int,
+        precision: int,
+        noise_bits: int,
+        bias: Number,
+        *,
+        guarantee: Guarantee,
+        dropout: Number = 0,
+    ) -> None:
         self.users = integer("users", users, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
         self.bias = Fraction(bias)
-        self.guarantee = replace(guarantee, condition=reporting_condition(dropout)) if dropout else guarantee
+        self.guarantee = (
+            replace(guarantee, condition=reporting_condition(dropout)) if dropout else guarantee
+        )
         self.minimum = guaranteed_reports(self.users, dropout)
         self.bits_per_user = self.precision + self.noise_bits
 
@@ -45,7 +65,9 @@ class ShuffledBits(SumProtocol):
         return ErrorLaw(reports, self.precision, Binomial(self.noise_bits * reports, self.bias))
 
     def randomize(self, x: float) -> list[int]:
-        """Ones for the level and for the noise bits that came up one, zeros for the rest: g + b bits, ones first."""
+        """Ones for the level and for the noise bits that came up one, zeros for the rest: g + b
+        bits, ones first.
+        """
         noise = self.share.draw()
         ones = self.encode(x) + noise
         return [1] * ones + [0] * (int(self.bits_per_user) - ones)
@@ -56,34 +78,50 @@ class ShuffledBits(SumProtocol):
         return result
 
     def combine(self, messages: Any) -> Opened:
-        """The number of ones among all bits; a permutation leaves nothing else. Takes lists of bits, or numbers of ones."""
+        """The number of ones among all bits; a permutation leaves nothing else.
+
+        Takes lists of bits, or numbers of ones.
+        """
         self.check_reports(len(messages))
         if isinstance(messages, np.ndarray):
             return Opened(int(messages.sum()), len(messages))
         return Opened(sum(sum(bits) for bits in messages), len(messages))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        return Opened(total + int(rng.binomial(self.noise_bits * reports, float(self.bias))), reports)
+        return Opened(
+            total + int(rng.binomial(self.noise_bits * reports, float(self.bias))), reports
+        )
 
     def _sum(self, opened: Opened) -> float:
         return float(opened.value - opened.reports * self.noise_bits * self.bias)
 
 
-GRID = 2 ** (1 / 4)  # batch sizes are calibrated on a grid of this ratio, rounded down: at most a fifth more noise variance
-COARSEST = 16  # smaller sizes are calibrated each by itself: a grid of whole numbers would cost them up to half
+GRID = (
+    2 ** (1 / 4)
+    # batch sizes are calibrated on a grid of this ratio, rounded down: at most a fifth more noise
+    # variance
+)
+# smaller sizes are calibrated each by itself: a grid of whole numbers would cost them up to half
+COARSEST = 16
 
 
 @lru_cache(maxsize=4096)
-def shuffle_noise(users: int, precision: int, target: ApproximateDP, *, exact: bool = True) -> tuple[int, Fraction]:
+def shuffle_noise(
+    users: int, precision: int, target: ApproximateDP, *, exact: bool = True
+) -> tuple[int, Fraction]:
     """Noise bits per user and their bias, least for the target at `users` honest reports.
 
-    With `exact=False` the bias is that of the next smaller size on a grid, so that sizes share calibrations: more bits of the same bias
-    only add noise, which cannot weaken the guarantee.
+    With `exact=False` the bias is that of the next smaller size on a grid, so that sizes share
+    calibrations: more bits of the same bias only add noise, which cannot weaken the guarantee.
     """
     size = users
     if not exact and users >= COARSEST:
         step = math.floor(math.log(users, GRID)) + 1
-        size = next(point for point in (math.floor(GRID ** (step - back)) for back in range(3)) if point <= users)
+        size = next(
+            point
+            for point in (math.floor(GRID ** (step - back)) for back in range(3))
+            if point <= users
+        )
     result = calibrate("binomial", precision, target, users=size)
     if result.bits_per_user is None or not isinstance(result.law, Binomial):
         raise TacitError("calibration of binomial noise did not say how many bits each user sends")
@@ -91,10 +129,17 @@ def shuffle_noise(users: int, precision: int, target: ApproximateDP, *, exact: b
 
 
 def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:
-    """TKMS21 Algorithm 3: ⌈τ/n⌉ fair bits up to τ users, then one bit of bias τ/2n; τ = 96 ln(2/δ)/ε²."""
+    """TKMS21 Algorithm 3: ⌈τ/n⌉ fair bits up to τ users, then one bit of bias τ/2n; τ = 96
+    ln(2/δ)/ε².
+    """
     if target.epsilon >= 1:
         raise TacitError(
-            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use the tight setting, exact at every epsilon"
+            f"epsilon is {target.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use the "
+            "tight setting, exact at every epsilon"
         )
     tau = 96 * math.log(2 / target.delta) / target.epsilon**2
-    return (math.ceil(tau / users), Fraction(1, 2)) if users <= tau else (1, Fraction(tau / (2 * users)))
+    return (
+        (math.ceil(tau / users), Fraction(1, 2))
+        if users <= tau
+        else (1, Fraction(tau / (2 * users)))
+    )

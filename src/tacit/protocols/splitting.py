@@ -1,8 +1,9 @@
 """Split and mix: secure aggregation out of a shuffler.
 
-Each user's masked-to-be message of `SecureSum` is split into k random shares modulo m that add up to it; a shuffler mixes the shares of all
-users. What is seen is then, up to a statistical distance of 2^-σ, the sum alone (Ishai et al. 2006; Balle, Bell, Gascón & Nissim
-2020). The guarantee is that of secure aggregation plus (1 + e^ε) 2^-σ in δ. See CZ23 App. G.2.
+Each user's masked-to-be message of `SecureSum` is split into k random shares modulo m that add up
+to it; a shuffler mixes the shares of all users. What is seen is then, up to a statistical distance
+of 2^-σ, the sum alone (Ishai et al. 2006; Balle, Bell, Gascón & Nissim 2020). The guarantee is that
+of secure aggregation plus (1 + e^ε) 2^-σ in δ. See CZ23 App. G.2.
 """
 
 from __future__ import annotations
@@ -30,9 +31,15 @@ def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
     12
     """
     count = integer(
-        "users", users, at_least=FEWEST_USERS, remedy="split-and-mix is proven from 19 users on; use secure aggregation for fewer"
+        "users",
+        users,
+        at_least=FEWEST_USERS,
+        remedy="split-and-mix is proven from 19 users on; use secure aggregation for fewer",
     )
-    return max(3, math.ceil(2 + (2 * security + math.log2(modulus)) / (math.log2(count) - math.log2(math.e))))
+    return max(
+        3,
+        math.ceil(2 + (2 * security + math.log2(modulus)) / (math.log2(count) - math.log2(math.e))),
+    )
 
 
 class SplitAndMix(SecureSum):
@@ -57,11 +64,22 @@ class SplitAndMix(SecureSum):
         misread: float = MISREAD,
         security: int = SECURITY,
     ) -> None:
-        super().__init__(users, precision, law, guarantee, dropout=dropout, share=share, modulus=modulus, misread=misread)
+        super().__init__(
+            users,
+            precision,
+            law,
+            guarantee,
+            dropout=dropout,
+            share=share,
+            modulus=modulus,
+            misread=misread,
+        )
         self.shares = shares_needed(self.minimum, self.modulus, security)
         slack = (1 + math.exp(guarantee.epsilon)) * 2.0**-security
         failure = slack + (guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
-        self.guarantee = ApproximateDP(guarantee.epsilon, failure, neighbours=guarantee.neighbours, view=View.SHUFFLED)
+        self.guarantee = ApproximateDP(
+            guarantee.epsilon, failure, neighbours=guarantee.neighbours, view=View.SHUFFLED
+        )
         self.bits_per_user = self.shares * (self.modulus - 1).bit_length()
 
     def randomize(self, x: float) -> list[int]:  # type: ignore[override]
@@ -73,14 +91,19 @@ class SplitAndMix(SecureSum):
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """One row of k shares per user."""
         if self.modulus * self.shares >= 1 << 63:
-            raise TacitError(f"modulus {self.modulus} is too large to simulate user by user: use simulate(), or a smaller batch")
+            raise TacitError(
+                f"modulus {self.modulus} is too large to simulate user by user: use simulate(), or "
+                "a smaller batch"
+            )
         totals = super().randomize_batch(levels, rng)
         shares = rng.integers(0, self.modulus, size=(len(levels), self.shares - 1))
         last = (totals - shares.sum(axis=1) % self.modulus) % self.modulus
         return np.column_stack([shares, last])
 
     def combine(self, messages: Any) -> Opened:
-        """All shares, in an order that says nothing; their sum modulo m is all that an honest server computes from them."""
+        """All shares, in an order that says nothing; their sum modulo m is all that an honest
+        server computes from them.
+        """
         if isinstance(messages, np.ndarray):  # of `randomize_batch`: the sum of a row fits
             return super().combine(messages.sum(axis=1) % self.modulus)
         return super().combine([sum(row) % self.modulus for row in messages])

@@ -1,8 +1,9 @@
-"""All silos of a federation at once: the decisions of `tacit.bandits.federated.Silo`, as batched arrays.
+"""All silos of a federation at once: the decisions of `tacit.bandits.federated.Silo`, as batched
+arrays.
 
-The inverse of every silo's matrix is kept and updated by rank one after each user, and replaced by one common inverse at each
-synchronisation. Contexts are drawn round by round; memory does not grow with the horizon. A test holds the engine and the state machines
-to the same decisions.
+The inverse of every silo's matrix is kept and updated by rank one after each user, and replaced by
+one common inverse at each synchronisation. Contexts are drawn round by round; memory does not grow
+with the horizon. A test holds the engine and the state machines to the same decisions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Synchronise = Callable[[Floats], Floats]
 
 @dataclass
 class Federation:
-    """What came of a run: cumulative group regret at the checkpoints, and what had to be mended on the way."""
+    """What came of a run: cumulative group regret at the checkpoints, and what had to be mended on
+    the way.
+    """
 
     checkpoints: tuple[int, ...]
     regret: tuple[float, ...]
@@ -48,12 +51,14 @@ def run_federation(
 ) -> Federation:
     """Plays all rounds in all silos.
 
-    `synchronise` takes every silo's packed statistics of a batch (silos × size) and returns the private prefix sum over silos;
-    `coordinator` makes it usable. `record` keeps every choice. `rng` is the environment's; noise has its own.
+    `synchronise` takes every silo's packed statistics of a batch (silos × size) and returns the
+    private prefix sum over silos; `coordinator` makes it usable. `record` keeps every choice. `rng`
+    is the environment's; noise has its own.
     """
     if environment.dimension != settings.dimension or environment.silos != settings.silos:
         raise TacitError(
-            f"the environment has {environment.silos} silos of dimension {environment.dimension}, the settings say {settings.silos} of "
+            f"the environment has {environment.silos} silos of dimension {environment.dimension}, "
+            f"the settings say {settings.silos} of "
             f"{settings.dimension}: all silos need one dimension"
         )
     silos, d = settings.silos, settings.dimension
@@ -65,7 +70,9 @@ def run_federation(
     choices: list[Integers] = []
     everyone = np.arange(silos)
     for round_ in range(1, settings.horizon + 1):
-        features, shrunk = _within_bounds(environment.contexts(rng).transpose(0, 2, 1), settings.clip)
+        features, shrunk = _within_bounds(
+            environment.contexts(rng).transpose(0, 2, 1), settings.clip
+        )
         clipped_contexts += shrunk
         chosen = fleet.choose(features, settings.radius(round_))
         if record:
@@ -77,37 +84,52 @@ def run_federation(
         y = environment.rewards(got, rng)
         outside = int(((y < 0) | (y > 1)).sum())
         if outside and not settings.clip:
-            raise TacitError(f"{outside} reward(s) lie outside [0, 1]: rescale them, or set clip to cut and count")
+            raise TacitError(
+                f"{outside} reward(s) lie outside [0, 1]: rescale them, or set clip to cut and "
+                "count"
+            )
         clipped_rewards += outside
         y = np.clip(y, 0.0, 1.0)
         bias += x * y[:, None]
         gram += x[:, :, None] * x[:, None, :]
         if round_ % settings.sync == 0:
-            fleet.receive(coordinator.publish(synchronise(statistics.pack(bias, gram, scaled=settings.scaled))))
+            fleet.receive(
+                coordinator.publish(
+                    synchronise(statistics.pack(bias, gram, scaled=settings.scaled))
+                )
+            )
             bias[:], gram[:] = 0.0, 0.0
         elif not settings.lazy:
             fleet.learn(x, bias)
         while round_ == mark:
             regret.append(total)
             mark = next(marks, 0)
-    return Federation(checkpoints, tuple(regret), coordinator.repairs, clipped_rewards, clipped_contexts, choices)
+    return Federation(
+        checkpoints, tuple(regret), coordinator.repairs, clipped_rewards, clipped_contexts, choices
+    )
 
 
 def _within_bounds(features: Floats, clip: bool) -> tuple[Floats, int]:
-    """The features (silos × dimension × actions) with norms of at most 1, and how many had to be shrunk."""
+    """The features (silos × dimension × actions) with norms of at most 1, and how many had to be
+    shrunk.
+    """
     squares = np.einsum("sda,sda->sa", features, features)
     if float(squares.max()) <= (1 + TOLERANCE) ** 2:
         return features, 0
     if not clip:
         raise TacitError(
-            f"a feature vector has norm {float(squares.max()) ** 0.5:g}; at most 1 is covered: rescale, or set clip to shrink and count"
+            f"a feature vector has norm {float(squares.max()) ** 0.5:g}; at most 1 is covered: "
+            "rescale, or set clip to shrink and count"
         )
     norms = np.sqrt(np.maximum(squares, 1.0))
     return features / norms[:, None, :], int((squares > (1 + TOLERANCE) ** 2).sum())
 
 
 class _Fleet:
-    """Inverses and estimates of all silos. Right after a synchronisation, and always when lazy, they are one and the same."""
+    """Inverses and estimates of all silos.
+
+    Right after a synchronisation, and always when lazy, they are one and the same.
+    """
 
     def __init__(self, settings: Settings) -> None:
         d = settings.dimension
@@ -133,7 +155,9 @@ class _Fleet:
         return best
 
     def learn(self, x: Floats, bias: Floats) -> None:
-        """Each silo's own update (Sherman and Morrison) with the features x of its last action; `bias` is its batch so far."""
+        """Each silo's own update (Sherman and Morrison) with the features x of its last action;
+        `bias` is its batch so far.
+        """
         if self._inverses is None:
             self._inverses = np.repeat(self._common[None], self._silos, axis=0)
         along = np.einsum("sde,se->sd", self._inverses, x)

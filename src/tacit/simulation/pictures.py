@@ -37,23 +37,49 @@ def pyplot() -> Any:
 
 
 def draw_panels(
-    panels: Sequence[Panel], path: Path, *, time_average: bool = True, title: str = "", per: str = "user", regret: str = "regret"
+    panels: Sequence[Panel],
+    path: Path,
+    *,
+    time_average: bool = True,
+    title: str = "",
+    per: str = "user",
+    regret: str = "regret",
 ) -> None:
     """Panels side by side (at most three in a row), all curves of a label in one colour."""
     plt = pyplot()
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(max(7.5, 5.2 * columns), max(4.8, 3.9 * rows)), layout="constrained", squeeze=False)
-    colours = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(label for panel in panels for label in panel.results))}
+    figure, grid = plt.subplots(
+        rows,
+        columns,
+        figsize=(max(7.5, 5.2 * columns), max(4.8, 3.9 * rows)),
+        layout="constrained",
+        squeeze=False,
+    )
+    colours = {
+        label: f"C{i}"
+        for i, label in enumerate(
+            dict.fromkeys(label for panel in panels for label in panel.results)
+        )
+    }
     for axes, panel in zip(grid.flat, panels, strict=False):
         for label, result in panel.results.items():
             mean, sem = result.curve()
             rounds = result.checkpoints
             scale = 1 / rounds if time_average else 1.0
             axes.plot(rounds, mean * scale, color=colours[label], label=label)
-            axes.fill_between(rounds, (mean - sem) * scale, (mean + sem) * scale, color=colours[label], alpha=0.2, linewidth=0)
+            axes.fill_between(
+                rounds,
+                (mean - sem) * scale,
+                (mean + sem) * scale,
+                color=colours[label],
+                alpha=0.2,
+                linewidth=0,
+            )
         axes.set_xscale("log")
-        axes.set_xlim(left=max(1.0, max(result.horizon for result in panel.results.values()) * SHOWN))
+        axes.set_xlim(
+            left=max(1.0, max(result.horizon for result in panel.results.values()) * SHOWN)
+        )
         if not time_average:
             axes.set_yscale("log")
             axes.set_ylim(bottom=1)
@@ -72,15 +98,38 @@ def draw_panels(
 
 
 def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
-    """The data of panels beside their picture: `name.csv` has every run, `name-means.csv` means and standard errors."""
+    """The data of panels beside their picture: `name.csv` has every run, `name-means.csv` means and
+    standard errors.
+    """
     every, means = out / f"{name}.csv", out / f"{name}-means.csv"
-    write_csv(every, [{"panel": p.title, "label": label, **row} for p in panels for label, r in p.results.items() for row in r.rows()])
+    write_csv(
+        every,
+        [
+            {"panel": p.title, "label": label, **row}
+            for p in panels
+            for label, r in p.results.items()
+            for row in r.rows()
+        ],
+    )
     rows = []
     for panel in panels:
         for label, result in panel.results.items():
             mean, sem = result.curve()
             for t, m, s in zip(result.checkpoints, mean, sem, strict=True):
-                common = {"panel": panel.title, "label": label, "algorithm": result.algorithm, "round": int(t)}
-                rows.append({**common, "regret_mean": m, "regret_sem": s, "time_average": m / t, "guarantee": result.guarantee})
+                common = {
+                    "panel": panel.title,
+                    "label": label,
+                    "algorithm": result.algorithm,
+                    "round": int(t),
+                }
+                rows.append(
+                    {
+                        **common,
+                        "regret_mean": m,
+                        "regret_sem": s,
+                        "time_average": m / t,
+                        "guarantee": result.guarantee,
+                    }
+                )
     write_csv(means, rows)
     return [every, means]

@@ -1,8 +1,10 @@
-"""Results of a simulation: one flat record per run, the whole configuration beside them, and the numbers people ask for.
+"""Results of a simulation: one flat record per run, the whole configuration beside them, and the
+numbers people ask for.
 
-Every record holds at least `seed`, `checkpoints`, `regret` (cumulative, at the checkpoints) and `final_regret`; families of algorithms add
-their own columns (bits, batches, communication, repairs). `summary` is what the command line prints with `--json`; `rows` is a
-tidy table, one row per run and checkpoint.
+Every record holds at least `seed`, `checkpoints`, `regret` (cumulative, at the checkpoints) and
+`final_regret`; families of algorithms add their own columns (bits, batches, communication,
+repairs). `summary` is what the command line prints with `--json`; `rows` is a tidy table, one row
+per run and checkpoint.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Result:
     configuration: dict[str, Any]
     guarantee: str
     sweep: Sweep
-    extras: tuple[str, ...] = field(default=())  # names of further columns whose means belong in the summary
+    extras: tuple[str, ...] = field(
+        default=()
+    )  # names of further columns whose means belong in the summary
 
     def __post_init__(self) -> None:
         if not self.sweep.records:
@@ -71,7 +75,11 @@ class Result:
     def curve(self) -> tuple[Floats, Floats]:
         """Mean and standard error of cumulative regret at the checkpoints."""
         regret = self.regret
-        sem = regret.std(axis=0, ddof=1) / math.sqrt(len(regret)) if len(regret) > 1 else np.zeros(regret.shape[1])
+        sem = (
+            regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
+            if len(regret) > 1
+            else np.zeros(regret.shape[1])
+        )
         return regret.mean(axis=0), sem
 
     @staticmethod
@@ -92,7 +100,12 @@ class Result:
             "interrupted": self.sweep.interrupted,
             "configuration": self.configuration,
             "runs": [
-                {key: value for key, value in record.items() if key not in ("checkpoints", "regret", "realised")} for record in self.runs
+                {
+                    key: value
+                    for key, value in record.items()
+                    if key not in ("checkpoints", "regret", "realised")
+                }
+                for record in self.runs
             ],
         }
 
@@ -100,11 +113,20 @@ class Result:
         """One row per run and checkpoint."""
         for record in self.runs:
             for round_, regret in zip(record["checkpoints"], record["regret"], strict=True):
-                yield {**self.configuration, "algorithm": self.algorithm, "seed": record["seed"], "round": round_, "regret": regret}
+                yield {
+                    **self.configuration,
+                    "algorithm": self.algorithm,
+                    "seed": record["seed"],
+                    "round": round_,
+                    "regret": regret,
+                }
 
 
 def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
-    """A tidy table; a column for every name in any row. Written to a neighbour and moved into place, so no half file is left."""
+    """A tidy table; a column for every name in any row.
+
+    Written to a neighbour and moved into place, so no half file is left.
+    """
     listed = list(rows)
     if not listed:
         raise TacitError(f"nothing to write to {path}")
@@ -114,5 +136,11 @@ def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]])
     with partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=names)
         writer.writeheader()
-        writer.writerows({key: json.dumps(v) if isinstance(v, (list, tuple, dict)) else v for key, v in row.items()} for row in listed)
+        writer.writerows(
+            {
+                key: json.dumps(v) if isinstance(v, (list, tuple, dict)) else v
+                for key, v in row.items()
+            }
+            for row in listed
+        )
     partial.replace(path)

@@ -1,7 +1,8 @@
 """One simulated run: a learner, an environment and a protocol for every batch, and what came of it.
 
-The fast path draws how many of a batch's users hold each level and one value of the total noise, so its cost does not grow with the number
-of users; it is exact in distribution. The slow path runs every user through randomize, combine and analyze, with simulation noise.
+The fast path draws how many of a batch's users hold each level and one value of the total noise, so
+its cost does not grow with the number of users; it is exact in distribution. The slow path runs
+every user through randomize, combine and analyze, with simulation noise.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ ProtocolFactory = Callable[[int], SumProtocol]
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one run; `regret` and `realised` are at the `checkpoints`, cumulative; `final_regret` is pseudo-regret at the end."""
+    """What came of one run; `regret` and `realised` are at the `checkpoints`, cumulative;
+    `final_regret` is pseudo-regret at the end.
+    """
 
     checkpoints: tuple[int, ...]
     regret: tuple[float, ...]
@@ -43,7 +46,12 @@ def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
     >>> checkpoints_for(1000, 4)
     (1, 10, 100, 1000)
     """
-    return tuple(sorted({horizon} | {max(1, min(horizon, round(t))) for t in np.geomspace(1, horizon, count).tolist()}))
+    return tuple(
+        sorted(
+            {horizon}
+            | {max(1, min(horizon, round(t))) for t in np.geomspace(1, horizon, count).tolist()}
+        )
+    )
 
 
 @dataclass
@@ -84,7 +92,9 @@ def run(
         for batch in batches:
             gap = float(gaps[batch.arm])
             if not batch.opened:
-                ledger.add(batch.users, gap, best_mean * batch.users - _unopened(environment, batch, rng))
+                ledger.add(
+                    batch.users, gap, best_mean * batch.users - _unopened(environment, batch, rng)
+                )
                 learner.skip(batch)
                 continue
             protocol = protocols(batch.users)
@@ -111,7 +121,11 @@ def run(
 
 
 def _estimate(
-    environment: Environment, protocol: SumProtocol, batch: Batch, rng: np.random.Generator, user_by_user: bool
+    environment: Environment,
+    protocol: SumProtocol,
+    batch: Batch,
+    rng: np.random.Generator,
+    user_by_user: bool,
 ) -> tuple[Estimate, float]:
     """The estimate of a batch's sum, and the sum of its (rounded) rewards."""
     if not user_by_user:

@@ -1,7 +1,8 @@
 """Many runs of one task: on all cores, with a progress bar, and with nothing lost when interrupted.
 
-A task is a picklable callable from a seed to a flat record (a dict of plain numbers and lists). Records are kept in the order of the
-seeds; an interrupt ends the sweep early and keeps what is done. With a path, every record is written to it as soon as it is there.
+A task is a picklable callable from a seed to a flat record (a dict of plain numbers and lists).
+Records are kept in the order of the seeds; an interrupt ends the sweep early and keeps what is
+done. With a path, every record is written to it as soon as it is there.
 """
 
 from __future__ import annotations
@@ -31,9 +32,16 @@ class Sweep:
 
 
 def sweep(
-    task: Task, seeds: Iterable[int], *, label: str = "", progress: bool = False, workers: int | None = None, path: Path | None = None
+    task: Task,
+    seeds: Iterable[int],
+    *,
+    label: str = "",
+    progress: bool = False,
+    workers: int | None = None,
+    path: Path | None = None,
 ) -> Sweep:
-    """Runs `task(seed)` for every seed. `workers` defaults to the number of cores; short sweeps stay in this process.
+    """Runs `task(seed)` for every seed. `workers` defaults to the number of cores; short sweeps
+    stay in this process.
 
     >>> sweep(lambda seed: {"regret": 2.0 * seed}, range(3)).records[2]["regret"]
     4.0
@@ -50,7 +58,9 @@ def sweep(
                 bar.advance()
         except KeyboardInterrupt:
             interrupted = True
-    return Sweep([done[seed] for seed in todo if seed in done], time.perf_counter() - start, interrupted)
+    return Sweep(
+        [done[seed] for seed in todo if seed in done], time.perf_counter() - start, interrupted
+    )
 
 
 def _results(task: Task, seeds: list[int], workers: int) -> Iterator[tuple[int, Record]]:
@@ -75,7 +85,9 @@ def _pooled(task: Task, seeds: list[int], workers: int) -> Iterator[tuple[int, R
                     record = future.result()
                     yield pending.pop(future), record
         except KeyboardInterrupt:
-            pool.shutdown(wait=True, cancel_futures=True)  # runs that were under way end, by the same interrupt or in their own time
+            pool.shutdown(
+                wait=True, cancel_futures=True
+            )  # runs that were under way end, by the same interrupt or in their own time
             for future, seed in pending.items():
                 if not future.cancelled() and future.exception() is None:
                     yield seed, future.result()
@@ -95,9 +107,20 @@ class _Bar:
     def __enter__(self) -> _Bar:
         if self._shown:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+            )
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
             self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
             self._progress.start()
             self._task = self._progress.add_task(self._label, total=self._total)
