@@ -17,8 +17,10 @@ from pathlib import Path
 
 RECORD = Path(__file__).with_name("curves.json")
 ARMS = "--arms 5 --horizon 30000 --epsilon 1"
-LINEAR = "--dimension 4 --actions 30 --horizon 6000 --epsilon 5 --delta 0.1"
-SILOS = "--silos 4 --dimension 4 --actions 10 --sync 10 --horizon 205 --epsilon 5 --delta 0.1"
+FREE_LINEAR = "--dimension 4 --actions 30 --horizon 6000"
+LINEAR = f"{FREE_LINEAR} --epsilon 5 --delta 0.1"
+FREE_SILOS = "--silos 4 --dimension 4 --actions 10 --sync 10 --horizon 205"
+SILOS = f"{FREE_SILOS} --epsilon 5 --delta 0.1"
 TINY = "--silos 30 --dimension 3 --actions 5 --sync 10 --horizon 40"
 
 CASES: dict[str, str] = {
@@ -50,15 +52,18 @@ CASES: dict[str, str] = {
     "dist-dp-se anytime": f"{ARMS} --anytime",
     "dist-dp-se user": "--arms 3 --horizon 2000 --epsilon 1 --user-by-user",
     "split-dp-se user": "--arms 3 --horizon 3000 --epsilon 1 --user-by-user",
-    **dict.fromkeys(("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe", "dpe-fixed"), LINEAR),
-    **dict.fromkeys(("pe", "cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"), LINEAR),
+    **dict.fromkeys(("dpe", "dpe-fixed", "pe"), FREE_LINEAR),
+    **dict.fromkeys(("cdp-dpe", "ldp-dpe", "sdp-dpe", "secagg-dpe"), LINEAR),
+    **dict.fromkeys(("cdp-pe", "ldp-pe", "sdp-pe", "secagg-pe"), LINEAR),
+    **{f"{name} paper": f"{FREE_LINEAR} --setting paper" for name in ("dpe", "pe")},
     **{
         f"{name} paper": f"{LINEAR} --setting paper"
-        for name in ("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "pe", "cdp-pe", "ldp-pe", "sdp-pe")
+        for name in ("cdp-dpe", "ldp-dpe", "sdp-dpe", "cdp-pe", "ldp-pe", "sdp-pe")
     },
     "secagg-dpe pure": LINEAR.replace("0.1", "0"),
     "cdp-dpe pure": LINEAR.replace("0.1", "0"),
-    **dict.fromkeys(("fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"), SILOS),
+    "fedlinucb": FREE_SILOS,
+    **dict.fromkeys(("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"), SILOS),
     **{f"{name} lazy": f"{SILOS} --lazy" for name in ("ldp-fedlinucb", "secagg-fedlinucb")},
     **{f"{name} paper": f"{SILOS} --setting paper" for name in ("ldp-fedlinucb",)},
     "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",

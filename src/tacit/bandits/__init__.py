@@ -1,7 +1,7 @@
 """Learners: which option to try next, given what private estimates have shown."""
 
 from tacit.bandits.chernoff import Evidence
-from tacit.bandits.contract import Batch, ErrorLike, EstimateLike, Learner
+from tacit.bandits.contract import Learner
 from tacit.bandits.doubling import Doubling
 from tacit.bandits.dpse import DPSE
 from tacit.bandits.elimination import CumulativeElimination, ForgettingElimination
@@ -12,11 +12,8 @@ __all__ = [
     "DPSE",
     "KLUCB",
     "UCB1",
-    "Batch",
     "CumulativeElimination",
     "Doubling",
-    "ErrorLike",
-    "EstimateLike",
     "Evidence",
     "ForgettingElimination",
     "Learner",

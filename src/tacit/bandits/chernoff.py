@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.bandits.bounds import Bound
-from tacit.bandits.contract import EstimateLike
+from tacit.estimates import Estimate
 from tacit.noise.cumulants import Cumulants, cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict
 
@@ -66,10 +66,10 @@ class Evidence:
         self._terms: list[tuple[int, float, int, float, Cumulants | None]] = []
         self._statistic = self._capacity = self._sampling = self._noise = 0.0
 
-    def add(self, estimate: EstimateLike) -> None:
+    def add(self, estimate: Estimate) -> None:
         """Take in one batch."""
         error, groups = estimate.error, self._groups
-        users, precision, noise = int(error.users), int(error.precision), error.noise
+        users, precision, noise = int(error.participants), int(error.precision), error.noise
         last = groups[-1] if groups else None
         if last is None or last.size != users or last.precision != precision or last.noise != noise:
             weight = 1 / (0.25 + float(error.variance) / users)

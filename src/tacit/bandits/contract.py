@@ -1,131 +1,81 @@
-"""The contract of a learner: a state machine without I/O that decides which users try which arm.
+"""The contract of a learner: a state machine without I/O that decides who tries what.
 
-`propose` says which batches of fresh users to send where; `observe` takes the private estimate of
-one of them, `skip` says that a batch was played but never opened. The simulator and the live
-service drive the same objects. A learner knows nothing of protocols: only the estimate and the law
-of its error.
+`propose` says which rounds of fresh participants to hold; `observe` takes the private estimate of
+one of them, `skip` says that a round was played but never opened. The simulator and a live service
+drive the same objects. A learner knows nothing of protocols: only the estimate and the law of its
+error.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tacit.bandits.standings import Tally, standings
 from tacit.checks import TacitError, integer
+from tacit.estimates import Arm, Assignment, Estimate, Round, Standing
+from tacit.names import name_of, named
 
-
-class ErrorLike(Protocol):
-    """The law of an estimate's error, as learners use it (see
-    `tacit.protocols.contract.ErrorLaw`).
-    """
-
-    @property
-    def users(self) -> int:
-        """How many users' rewards the estimated sum holds."""
-
-    @property
-    def precision(self) -> int:
-        """The error of the sum is (noise - its mean) / precision."""
-
-    @property
-    def noise(self) -> Any:
-        """A law of `tacit.noise`, or None for an exact sum."""
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise in the estimated sum."""
-
-    def log_mgf(self, s: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """ln E[e^{s · error of the sum}]."""
-
-    def radius(self, p: float) -> float:
-        """The least r with P[|error of the sum| > r] <= p."""
-
-
-class EstimateLike(Protocol):
-    """A batch's estimated sum of rewards and the law of its error."""
-
-    @property
-    def total(self) -> float:
-        """The estimated sum."""
-
-    @property
-    def error(self) -> ErrorLike:
-        """The law of its error."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """`users` fresh users try `arm`; one that is not `opened` (the horizon cut it) is played but
-    never reported.
-    """
-
-    number: int
-    arm: int
-    users: int
-    opened: bool = True
+Plan = Iterable[tuple[Assignment, int] | tuple[Assignment, int, bool]]
 
 
 class Learner(ABC):
-    """Decides which arm the next users try, from private estimates of batch sums.
+    """Decides what the next participants are given, from private estimates of rounds.
 
-    Drive it like this; every batch that was proposed must be observed or skipped before new ones
+    Drive it like this; every round that was proposed must be observed or skipped before new ones
     are decided on:
 
-        while batches := learner.propose():
-            for batch in batches:
-                if batch.opened:
-                    learner.observe(batch, estimate_of(batch))
+        while rounds := learner.propose():
+            for round_ in rounds:
+                if round_.opened:
+                    learner.observe(round_, estimate_of(round_))
                 else:
-                    learner.skip(batch)
+                    learner.skip(round_)
 
-    A subclass stores its constructor's arguments under their own names, and writes `_plan` (which
-    batches next) and `_learn` (what an estimate changes), `best`, and `_state`/`_restore` for
-    whatever it remembers.
+    `arms` is None where options depend on a context. A subclass stores its constructor's arguments
+    under their own names, and writes `_plan` (which rounds next) and `_learn` (what an estimate
+    changes), `best`, and `_state`/`_restore` for whatever it remembers.
     """
 
-    learners: ClassVar[dict[str, type[Learner]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Learner.learners[cls.__name__] = cls
-
-    def __init__(self, arms: int, horizon: int) -> None:
-        self.arms = integer("arms", arms, at_least=2, remedy="a bandit chooses among two or more")
+    def __init__(self, arms: int | None, horizon: int) -> None:
+        least = {"at_least": 2, "remedy": "a bandit chooses among two or more"}
+        self.arms = 0 if arms is None else integer("arms", arms, **least)  # type: ignore[arg-type]
         self.horizon = integer("horizon", horizon, at_least=1)
-        if self.horizon < self.arms:
-            raise TacitError(
-                f"horizon is {self.horizon}, fewer users than the {self.arms} arms: drop arms or "
-                "recruit more users"
-            )
         self.played = 0
         self._number = 0
-        self._pending: dict[int, Batch] = {}
+        self._pending: dict[int, Round] = {}
+        self._tallies = [Tally() for _ in range(self.arms)]
 
     @property
     def active(self) -> list[int]:
-        """The arms that may still be tried."""
+        """The options that may still be tried."""
         return list(range(self.arms))
 
-    @abstractmethod
-    def best(self) -> int:
-        """The arm to recommend, given all that was seen."""
+    @property
+    def finished(self) -> bool:
+        """Whether the horizon is used up and nothing is outstanding."""
+        return self.played >= self.horizon and not self._pending
 
     @abstractmethod
-    def _plan(self) -> Iterable[tuple[int, int]]:
-        """The next independent batches as (arm, users), as if the horizon were far; asked when
-        nothing is pending.
+    def best(self) -> int | None:
+        """The option to recommend, given all that was seen; None where it depends on a context."""
+
+    @abstractmethod
+    def _plan(self) -> Plan:
+        """The next independent rounds as (assignment, participants); asked when nothing is pending.
+
+        As if the horizon were far: the round of an `Arm` that it cuts short is cut here, is the
+        last, and is not opened. Other assignments are made to fit by whoever plans them, who says
+        as a third value whether the round is to be opened.
         """
 
     @abstractmethod
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        """Take in the estimate of a batch."""
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        """Take in the estimate of a round."""
 
     @abstractmethod
     def _state(self) -> dict[str, Any]:
@@ -135,70 +85,92 @@ class Learner(ABC):
     def _restore(self, state: Mapping[str, Any]) -> None:
         """The reverse of `_state`."""
 
-    def propose(self) -> list[Batch]:
-        """The batches that wait for users; new ones are decided on when none waits. Empty once the
-        horizon is used up.
+    def propose(self) -> list[Round]:
+        """The rounds that are outstanding; new ones are decided on when none is.
 
-        Asking again changes nothing. The batch that the horizon cuts short is the last; it is not
-        to be opened.
+        Asking again changes nothing, also after a restart. Empty once the horizon is used up.
         """
         if not self._pending:
             left = self.horizon - self.played
-            for arm, users in self._plan() if left else ():
-                batch = Batch(self._number, arm, min(users, left), opened=users <= left)
-                self._pending[batch.number] = batch
+            for assignment, participants, *opened in self._plan() if left > 0 else ():
+                count = min(participants, left) if isinstance(assignment, Arm) else participants
+                open_it = all(opened) and count == participants
+                round_ = Round(self._number, count, assignment, opened=open_it)
+                self._pending[round_.number] = round_
                 self._number += 1
-                left -= batch.users
-                if not left:
+                left -= round_.time
+                if left <= 0:
                     break
         return list(self._pending.values())
 
-    def observe(self, batch: Batch, estimate: EstimateLike) -> None:
-        """Learn from the opened estimate of a proposed batch."""
-        self._check(batch)
-        if not batch.opened:
+    def observe(self, round_: Round, estimate: Estimate) -> None:
+        """Learn from the opened estimate of a proposed round."""
+        self.check(round_, estimate)
+        self._done(round_)
+        if isinstance(round_.assignment, Arm):
+            self._tallies[round_.arm].add(estimate)
+        self._learn(round_, estimate)
+
+    def check(self, round_: Round, estimate: Estimate) -> None:
+        """Refuses an estimate that cannot be that of a proposed round; nothing changes."""
+        self._check(round_)
+        if not round_.opened:
             raise TacitError(
-                f"batch {batch.number} was cut short by the horizon and must not be opened: call "
-                "skip(batch)"
+                f"round {round_.number} was cut short by the horizon and must not be opened: call "
+                "skip(round)"
             )
-        reported = estimate.error.users
-        if not 0 < reported <= batch.users:
+        reported = int(np.sum(estimate.error.participants))
+        if not 0 < reported <= round_.participants:
             raise TacitError(
-                f"the estimate of batch {batch.number} holds {reported} users; it must hold 1 to "
-                f"{batch.users}"
+                f"the estimate of round {round_.number} holds {reported} participants; it must "
+                f"hold 1 to {round_.participants}"
             )
-        if not -1e300 < estimate.total < 1e300:
+        if np.size(estimate.total) != round_.assignment.coordinates:
             raise TacitError(
-                f"the estimate of batch {batch.number} is {estimate.total}; it must be a finite "
+                f"the estimate of round {round_.number} has {np.size(estimate.total)} numbers; "
+                f"it must have {round_.assignment.coordinates}"
+            )
+        if not np.all(np.abs(estimate.total) < 1e300):
+            raise TacitError(
+                f"the estimate of round {round_.number} is {estimate.total}; it must be a finite "
                 "number"
             )
-        self._done(batch)
-        self._learn(batch, estimate)
 
-    def skip(self, batch: Batch) -> None:
-        """Count a proposed batch as played but never opened: cut short by the horizon, or too few
+    def skip(self, round_: Round) -> None:
+        """Count a proposed round as played but never opened: cut short by the horizon, or too few
         reports came back.
 
-        In the second case the learner asks for new users where it still needs them.
+        In the second case the learner asks for new participants where it still needs them.
         """
-        self._check(batch)
-        self._done(batch)
+        self._check(round_)
+        self._done(round_)
 
-    def _check(self, batch: Batch) -> None:
-        if self._pending.get(batch.number) == batch:
+    def served(self, option: int, count: int) -> None:
+        """Count people who got an option without being asked: they were played, nothing more."""
+        if not 0 <= option < self.arms:
+            raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
+        self.played += integer("count", count, at_least=0)
+
+    def standings(self, names: Sequence[str], level: float = 0.95) -> list[Standing]:
+        """What is known of each option, by name; nothing where it depends on a context."""
+        known = [(tally.participants, tally.mean, tally.spread) for tally in self._tallies]
+        return standings(known, names, level)
+
+    def _check(self, round_: Round) -> None:
+        if self._pending.get(round_.number) == round_:
             return
-        if 0 <= batch.number < self._number and batch.number not in self._pending:
+        if 0 <= round_.number < self._number and round_.number not in self._pending:
             raise TacitError(
-                f"batch {batch.number} was already observed or skipped; each counts once: call "
+                f"round {round_.number} was already observed or skipped; each counts once: call "
                 "propose() for new ones"
             )
         raise TacitError(
-            f"{batch} was not proposed by this learner: observe only what propose() returned"
+            f"{round_} was not proposed by this learner: observe only what propose() returned"
         )
 
-    def _done(self, batch: Batch) -> None:
-        del self._pending[batch.number]
-        self.played += batch.users
+    def _done(self, round_: Round) -> None:
+        del self._pending[round_.number]
+        self.played += round_.time
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -210,28 +182,38 @@ class Learner(ABC):
         JSON keeps it exactly.
         """
         return {
-            "learner": type(self).__name__,
-            "arguments": self.arguments(),
+            "learner": name_of(type(self)),
+            "arguments": {key: _plain(value) for key, value in self.arguments().items()},
             "played": self.played,
             "number": self._number,
-            "pending": [asdict(batch) for batch in self._pending.values()],
+            "pending": [round_.to_dict() for round_ in self._pending.values()],
+            "tallies": [vars(tally).copy() for tally in self._tallies],
             "state": self._state(),
         }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Learner:
         """The learner that `to_dict` wrote down; it goes on exactly as the original would have."""
-        name = data.get("learner")
-        if name not in Learner.learners:
-            raise TacitError(
-                f"the learner {name!r} is unknown; known are {', '.join(sorted(Learner.learners))}"
-            )
-        learner = Learner.learners[name](**data["arguments"])
+        learner: Learner = named(data.get("learner"), Learner)(**data["arguments"])
         learner.played, learner._number = data["played"], data["number"]
-        learner._pending = {entry["number"]: Batch(**entry) for entry in data["pending"]}
+        learner._pending = {entry["number"]: Round.from_dict(entry) for entry in data["pending"]}
+        learner._tallies = [Tally(**entry) for entry in data["tallies"]]
         learner._restore(data["state"])
         return learner
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments().items())
         return f"{type(self).__name__}({given})"
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def check_horizon(arms: int, horizon: int) -> None:
+    """Refuses fewer participants than arms."""
+    if horizon < arms:
+        raise TacitError(
+            f"horizon is {horizon}, fewer participants than the {arms} arms: drop arms or recruit "
+            "more participants"
+        )

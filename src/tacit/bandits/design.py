@@ -39,7 +39,7 @@ def largest_support(dimension: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class Spread:
     """Weights on a few of the actions, the dimension of the actions' span, and the certificate
     g(π), computed afresh.
     """
@@ -70,7 +70,7 @@ def certificate(actions: Floats, support: Indices, weights: Floats) -> float:
     return float(((coordinates[:, present] ** 2) @ (1 / values[present])).max())
 
 
-def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Design:
+def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Spread:
     """A design with g(π) <= ratio · (dimension of the span) on few actions.
 
     A ratio below 2 that takes more actions than `largest_support` is raised until it does not.
@@ -106,7 +106,7 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Design:
     most = largest_support(dimension)
     if len(support) > most and ratio < 2.0:
         return near_g_optimal(points, ratio=min(2.0, 1 + 1.5 * (ratio - 1)))
-    return Design(support, weights, dimension, g)
+    return Spread(support, weights, dimension, g)
 
 
 def _whiten(points: Floats) -> Floats:

@@ -66,6 +66,18 @@ class Evidence:
             weights @ np.array([phase.theta for phase in self.phases]) / weights.sum()
         )
 
+    def means(self, points: Floats) -> tuple[Floats, Floats]:
+        """The averaged estimate of ⟨θ*, x⟩ for each row x, and its standard deviation; infinite
+        before the first phase.
+        """
+        precision, weighted = np.full(len(points), 1e-300), np.zeros(len(points))
+        for phase in self.phases:
+            variance = np.einsum("ij,ij->i", points @ phase.matrix, points) + 1e-300
+            precision += 1 / variance
+            weighted += points @ phase.theta / variance
+        spreads = 1 / np.sqrt(precision) if self.phases else np.full(len(points), np.inf)
+        return weighted / precision, spreads
+
     def surviving(self, active: Floats) -> npt.NDArray[np.bool_]:
         """Which of the active actions no leading action clearly beats."""
         worth = active @ self.pooled()

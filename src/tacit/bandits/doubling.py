@@ -7,12 +7,14 @@ constant factor. PrivateKLUCB does not need it: its index never looks at the hor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tacit.bandits.contract import Batch, EstimateLike, Learner
-from tacit.checks import TacitError, integer
+from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.checks import integer
+from tacit.estimates import Estimate, Round
+from tacit.names import named
 
 
 class Doubling(Learner):
@@ -23,15 +25,17 @@ class Doubling(Learner):
     horizon
         Where the driver will stop at the latest; the inner learners are not told.
     learner
-        The name of the learner's class, such as "ForgettingElimination".
+        The learner's class by name, as `tacit.names` writes it.
     options
         Its further arguments, without arms and horizon.
     start
         Users of the first period.
 
-    >>> options = {"growth": 4}
-    >>> anytime = Doubling(2, 10**9, learner="ForgettingElimination", options=options, start=64)
-    >>> [batch.users for batch in anytime.propose()]
+    >>> from tacit.bandits import ForgettingElimination
+    >>> from tacit.names import name_of
+    >>> inner = name_of(ForgettingElimination)
+    >>> anytime = Doubling(2, 10**9, learner=inner, options={"growth": 4}, start=64)
+    >>> [round_.participants for round_ in anytime.propose()]
     [4, 4]
     """
 
@@ -44,11 +48,7 @@ class Doubling(Learner):
         start: int = 1024,
     ) -> None:
         super().__init__(arms, horizon)
-        if learner not in Learner.learners or learner == type(self).__name__:
-            raise TacitError(
-                f"the learner {learner!r} is unknown; known are "
-                f"{', '.join(sorted(Learner.learners))}"
-            )
+        check_horizon(self.arms, self.horizon)
         self.learner = learner
         self.options = dict(options or {})
         self.start = integer(
@@ -56,11 +56,13 @@ class Doubling(Learner):
         )
         self.period = 0
         self._inner = self._fresh()
-        self._offset = 0  # number of the period's first batch
+        self._offset = 0  # number of the period's first round
         self._best = 0
 
     def _fresh(self) -> Learner:
-        return Learner.learners[self.learner](self.arms, self.start << self.period, **self.options)
+        kind = named(self.learner, Learner)
+        inner: Learner = kind(self.arms, self.start << self.period, **self.options)
+        return inner
 
     @property
     def active(self) -> list[int]:
@@ -71,40 +73,30 @@ class Doubling(Learner):
         """What the last period recommended, or the current one once it outgrew it."""
         return self._inner.best() if 2 * self._inner.played >= self._inner.horizon else self._best
 
-    def _plan(self) -> Iterable[tuple[int, int]]:
-        return [(batch.arm, batch.users) for batch in self._inner.propose()]
-
-    def propose(self) -> list[Batch]:
-        """The current period's batches; one that a period cuts short is not opened either, and a
+    def _plan(self) -> Plan:
+        """The current period's rounds; one that a period cuts short is not opened either, and a
         new period follows.
         """
-        if not self._pending and not self._inner.propose():
+        if not self._inner.propose():
             self._best = self._inner.best()
             self.period += 1
             self._inner = self._fresh()
             self._offset = self._number
-        if not self._pending:
-            planned = self._inner.propose()
-            for batch in super().propose():
-                opened = (
-                    batch.opened and planned[batch.number - self._offset - planned[0].number].opened
-                )
-                self._pending[batch.number] = replace(batch, opened=opened)
-        return list(self._pending.values())
+        return [(r.assignment, r.participants, r.opened) for r in self._inner.propose()]
 
-    def _inside(self, batch: Batch) -> Batch:
-        return replace(batch, number=batch.number - self._offset)
+    def _inside(self, round_: Round) -> Round:
+        return replace(round_, number=round_.number - self._offset)
 
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        self._inner.observe(self._inside(batch), estimate)
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        self._inner.observe(self._inside(round_), estimate)
 
-    def skip(self, batch: Batch) -> None:
-        """Count a batch as played but never opened, here and in the current period (unless the
+    def skip(self, round_: Round) -> None:
+        """Count a round as played but never opened, here and in the current period (unless the
         horizon ends it).
         """
-        super().skip(batch)
+        super().skip(round_)
         if self.played < self.horizon:
-            self._inner.skip(self._inside(batch))
+            self._inner.skip(self._inside(round_))
 
     def _state(self) -> dict[str, Any]:
         return {

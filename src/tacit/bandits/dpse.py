@@ -24,7 +24,7 @@ class DPSE(Elimination):
     confidence
         The probability β with which the analysis may fail.
 
-    >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, confidence=0.1).propose()[0].users
+    >>> DPSE(arms=2, horizon=10**6, epsilon=1.0, confidence=0.1).propose()[0].participants
     650
 
     References: Sajed & Sheffet 2019, Algorithm 2.

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tacit.bandits.chernoff import Evidence
-from tacit.bandits.contract import Batch, EstimateLike, Learner
+from tacit.bandits.contract import Learner, Plan, check_horizon
 from tacit.checks import Number, TacitError, integer, positive, probability
+from tacit.estimates import Arm, Estimate, Round
 
 RADII = ("tight", "paper")
 
@@ -29,6 +30,7 @@ class Elimination(Learner):
 
     def __init__(self, arms: int, horizon: int, confidence: Number, radius: str) -> None:
         super().__init__(arms, horizon)
+        check_horizon(self.arms, self.horizon)
         probability(
             "confidence",
             confidence,
@@ -79,19 +81,19 @@ class Elimination(Learner):
         total, users = self._sums[arm]
         return total / users if users else -math.inf
 
-    def _plan(self) -> Iterable[tuple[int, int]]:
+    def _plan(self) -> Plan:
         if self.radius == "tight" and len(self._active) == 1:
             return [
-                (self._active[0], self.horizon + 1)
+                (Arm(self._active[0]), self.horizon + 1)
             ]  # nothing is left to learn: play on, open nothing
         size = self._size()
-        return [(arm, size) for arm in self._active if arm not in self._seen]
+        return [(Arm(arm), size) for arm in self._active if arm not in self._seen]
 
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        arm = batch.arm
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        arm = round_.arm
         self._begin(arm)
         total, users = self._sums[arm]
-        self._sums[arm] = (total + float(estimate.total), users + int(estimate.error.users))
+        self._sums[arm] = (total + float(estimate.total), users + int(estimate.error.participants))
         if self.radius == "tight":
             self._evidence[arm].add(estimate)
         self._seen.add(arm)
@@ -153,8 +155,9 @@ class ForgettingElimination(Elimination):
     start
         The first round; a later one skips batches that are too small for a protocol.
 
-    >>> ForgettingElimination(arms=2, horizon=10, growth=4).propose()
-    [Batch(number=0, arm=0, users=4, opened=True), Batch(number=1, arm=1, users=4, opened=True)]
+    >>> learner = ForgettingElimination(arms=2, horizon=10, growth=4)
+    >>> [(round_.arm, round_.participants) for round_ in learner.propose()]
+    [(0, 4), (1, 4)]
 
     References: CZ23 Algorithm 1 and Lemma 2.
     """
@@ -224,7 +227,7 @@ class CumulativeElimination(Elimination):
     sigma
         The sub-Gaussian deviation of a batch's noise, for `paper` only.
 
-    >>> [batch.users for batch in CumulativeElimination(arms=3, horizon=100, batch=7).propose()]
+    >>> [round_.participants for round_ in CumulativeElimination(3, 100, batch=7).propose()]
     [7, 7, 7]
 
     References: TKMS21 Algorithms 1 and 2; CORRECTIONS 4 for the size of a batch.

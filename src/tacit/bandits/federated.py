@@ -1,30 +1,28 @@
-"""Silos that learn together: LinUCB in every silo, private sums of what all silos saw, on a
-schedule that is fixed beforehand.
+"""Silos that learn together, on a schedule that is fixed beforehand: ZC24 Algorithms 1 and 8.
 
-ZC24 Algorithm 1 (and 8, the lazy form) as two state machines without I/O. A `Silo` acts for one
-user after another and reports every `sync` rounds; a `Coordinator` collects the reports and hands
-private sums back. What a silo sends comes out of an encoder that it was given and depends on its
-users through nothing else; when it sends depends on nothing but the round. Neither knows a
-protocol: encoder and decoder only need `randomize` and `open`.
+`FederatedLinUCB` is the learner: every round is a synchronisation, its assignment a `LinUCBPolicy`,
+its estimate the private prefix sum over silos of all that was seen. `Silo` is one silo's side, in
+the hands of whoever runs it: it acts for one participant after another and reports at the end of
+the round. What a silo sends comes out of an encoder that it was given and depends on its people
+through nothing else; when it sends depends on nothing but the round.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, Self
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.bandits import statistics
-from tacit.bandits.statistics import TOLERANCE
+from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.linucb import LinUCB, LinUCBPolicy
 from tacit.checks import TacitError, integer, positive, probability
+from tacit.estimates import Estimate, Floats, Round
 
-Floats = npt.NDArray[np.float64]
-FLOOR = (
-    1.0  # least eigenvalue of a repaired matrix: the regularizer of the algorithm without privacy
-)
+FLOOR = 1.0  # least eigenvalue of a repaired matrix: the regularizer without privacy
 
 
 class EncoderLike(Protocol):
@@ -38,66 +36,6 @@ class EncoderLike(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Back to a state."""
-
-
-class DecoderLike(Protocol):
-    """The server's side."""
-
-    def open(self, messages: list[Any]) -> Floats:
-        """The private prefix sum, given all silos' messages of one step."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """State."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Back to a state."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every silo and the coordinator agree on before the first user comes."""
-
-    silos: int
-    dimension: int
-    horizon: int
-    sync: int
-    regularizer: float = 1.0
-    confidence: float = 0.01
-    lazy: bool = False
-    clip: bool = False
-    scaled: bool = True  # off-diagonal entries by √2, see `tacit.bandits.statistics`
-
-    def __post_init__(self) -> None:
-        integer("silos", self.silos, at_least=1)
-        integer("dimension", self.dimension, at_least=1)
-        integer("horizon", self.horizon, at_least=1)
-        integer("sync", self.sync, at_least=1, remedy="silos synchronise every so many rounds")
-        positive("regularizer", self.regularizer)
-        probability("confidence", self.confidence, one=True)
-
-    @property
-    def steps(self) -> int:
-        """How many synchronisations there are: rounds after the last whole batch are played but
-        never reported.
-        """
-        return self.horizon // self.sync
-
-    def radius(self, round_: int) -> float:
-        """β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4)."""
-        d, lam = self.dimension, self.regularizer
-        return math.sqrt(
-            2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * round_ / (d * lam))
-        ) + math.sqrt(lam)
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What the coordinator hands to every silo: the private bias, and the private Gram matrix with
-    λI added and repaired.
-    """
-
-    bias: Floats
-    gram: Floats
 
 
 def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floats, bool]:
@@ -115,209 +53,144 @@ def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floa
     return (vectors * np.maximum(values, least)) @ vectors.T, True
 
 
-class Silo:
-    """One silo: `act`, `learn`, and every `sync` rounds `report` and `receive`."""
+class FederatedLinUCB(Learner):
+    """LinUCB in every silo, private sums of what all silos saw every `sync` rounds.
 
-    def __init__(self, settings: Settings, encoder: EncoderLike) -> None:
-        self.settings = settings
+    Parameters
+    ----------
+    regularizer, confidence
+        λ and α of β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4).
+    lazy
+        Whether silos decide from private sums only, between synchronisations too.
+    clip, scaled
+        See `LinUCBPolicy`.
+
+    >>> learner = FederatedLinUCB(silos=3, dimension=2, horizon=25, sync=10)
+    >>> [(round_.participants, round_.time) for round_ in learner.propose()]
+    [(3, 10)]
+    """
+
+    def __init__(
+        self,
+        silos: int,
+        dimension: int,
+        horizon: int,
+        sync: int,
+        *,
+        regularizer: float = 1.0,
+        confidence: float = 0.01,
+        lazy: bool = True,
+        clip: bool = False,
+        scaled: bool = True,
+    ) -> None:
+        super().__init__(None, horizon)
+        self.silos = integer("silos", silos, at_least=1)
+        self.dimension = d = integer("dimension", dimension, at_least=1)
+        self.sync = integer(
+            "sync", sync, at_least=1, remedy="silos synchronise every so many rounds"
+        )
+        positive("regularizer", regularizer)
+        probability("confidence", confidence, one=True)
+        self.regularizer, self.confidence = float(regularizer), float(confidence)
+        self.lazy, self.clip, self.scaled = lazy, clip, scaled
+        self.repairs = 0
+        self._bias, self._gram = np.zeros(d), self.regularizer * np.eye(d)
+
+    def radius(self, step: int) -> float:
+        """β_t."""
+        d, lam = self.dimension, self.regularizer
+        inside = 2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * step / (d * lam))
+        return math.sqrt(inside) + math.sqrt(lam)
+
+    def best(self) -> None:
+        """None: what is best depends on the context."""
+
+    def _plan(self) -> Plan:
+        """The next `sync` participants of every silo; fewer at the end are served, not reported."""
+        last = min(self.played + self.sync, self.horizon)
+        radii = tuple(self.radius(step) for step in range(self.played + 1, last + 1))
+        gram = tuple(tuple(row) for row in self._gram.tolist())
+        how = (self.lazy, self.clip, self.scaled)
+        policy = LinUCBPolicy(tuple(self._bias.tolist()), gram, radii, *how)
+        return [(policy, self.silos, len(radii) == self.sync)]
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
+        """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
+        total = np.asarray(estimate.total, dtype=float)
+        bias, gram = statistics.unpack(total, self.dimension, scaled=self.scaled)
+        self._gram, needed = repair(gram, self.regularizer)
+        self._bias = np.array(bias)
+        self.repairs += needed
+
+    def _state(self) -> dict[str, Any]:
+        sums = {"bias": self._bias.tolist(), "gram": self._gram.tolist()}
+        return {"repairs": self.repairs, **sums}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.repairs = state["repairs"]
+        self._bias, self._gram = np.array(state["bias"]), np.array(state["gram"])
+
+
+class Silo:
+    """One silo: `start` a round, then for each participant `act` and `learn`; at its end `report`.
+
+    Its state, encoder included, is for its own storage and nobody else's.
+    """
+
+    def __init__(self, encoder: EncoderLike) -> None:
         self.encoder = encoder
-        d = settings.dimension
-        self.round = 0
-        self.clipped = 0
-        self._base, self._base_bias = settings.regularizer * np.eye(d), np.zeros(d)
-        self._gram, self._bias = np.zeros((d, d)), np.zeros(d)
-        self._inverse, self._estimate = self._base / settings.regularizer**2, np.zeros(d)
-        self._pending: Floats | None = None
-        self._waiting = False
-        self._last_report = 0
+        self._actor: LinUCB | None = None
+        self._round: Round | None = None
+
+    def start(self, round_: Round) -> None:
+        """Begins a round that the learner proposed; what the last one saw must be reported."""
+        if self._actor is not None:
+            raise TacitError("the last round is not reported yet: report before the next starts")
+        if not isinstance(round_.assignment, LinUCBPolicy):
+            raise TacitError(f"round {round_.number} has no policy for silos")
+        self._round, self._actor = round_, round_.assignment.start(1)
 
     @property
-    def due(self) -> bool:
-        """Whether it is time to report: a matter of the round alone."""
-        return (
-            self.round % self.settings.sync == 0
-            and self.round > self._last_report
-            and self._pending is None
-        )
+    def actor(self) -> LinUCB:
+        """Whoever decides in this round."""
+        if self._actor is None:
+            raise TacitError("no round has started: start the one that the learner proposed")
+        return self._actor
 
     def act(self, contexts: npt.ArrayLike) -> int:
-        """Which of the actions, given as rows of features of norm at most 1, the next user gets."""
-        if self._pending is not None:
-            raise TacitError(
-                "the last action's reward is missing: learn it before the next user comes"
-            )
-        if self.due or self._waiting:
-            raise TacitError(
-                f"round {self.round} ends a batch: report and receive before the next user comes"
-            )
-        if self.round >= self.settings.horizon:
-            raise TacitError(f"the horizon of {self.settings.horizon} rounds is over")
-        features = self._checked(np.asarray(contexts, dtype=float))
-        self.round += 1
-        widths = np.sqrt(
-            np.maximum(np.einsum("ad,de,ae->a", features, self._inverse, features), 0.0)
-        )
-        choice = int(
-            np.argmax(features @ self._estimate + self.settings.radius(self.round) * widths)
-        )
-        self._pending = features[choice]
-        return choice
+        """Which of the actions, given as rows of features, the next participant gets."""
+        table = np.asarray(contexts, dtype=float)
+        return int(self.actor.choose(self.actor.look(table[None]))[0])
 
     def learn(self, reward: float) -> None:
         """Takes the reward of the last action."""
-        if self._pending is None:
-            raise TacitError("no action is waiting for a reward: act first")
-        y = float(reward)
-        if not 0 <= y <= 1:
-            if not self.settings.clip or math.isnan(y):
-                raise TacitError(
-                    f"reward is {reward}; it must lie in [0, 1]: rescale it, or set clip to cut "
-                    "and count"
-                )
-            self.clipped += 1
-            y = min(1.0, max(0.0, y))
-        x, self._pending = self._pending, None
-        self._bias += x * y
-        self._gram += np.outer(x, x)
-        if not self.settings.lazy:
-            along = self._inverse @ x
-            self._inverse = self._inverse - np.outer(along, along) / (1 + x @ along)
-            self._estimate = self._inverse @ (self._base_bias + self._bias)
+        self.actor.learn(np.array([reward], dtype=float))
 
     def report(self) -> Any:
-        """The randomized message of this batch; nothing else about its users ever leaves the
-        silo.
+        """The randomized message of this round; nothing else about its people ever leaves.
+
+        A round that is not to be opened is only ended.
         """
-        if not self.due:
-            raise TacitError(
-                f"round {self.round} is not the end of a batch of {self.settings.sync}: the "
-                "schedule is fixed, so that it says nothing"
-            )
-        message = self.encoder.randomize(
-            statistics.pack(self._bias, self._gram, scaled=self.settings.scaled)
-        )
-        self._last_report, self._waiting = self.round, True
+        packed = self.actor.report()[0]
+        opened = self._round is not None and self._round.opened
+        message = self.encoder.randomize(packed) if opened else None
+        self._actor = self._round = None
         return message
 
-    def receive(self, sums: Sums) -> None:
-        """Takes the private sums over all silos and forgets the batch."""
-        if not self._waiting:
-            raise TacitError("nothing was reported that these sums could answer: report first")
-        if sums.gram.shape != self._gram.shape:
-            raise TacitError(
-                f"the sums have dimension {len(sums.bias)}, this silo {self.settings.dimension}: "
-                "all silos need one dimension"
-            )
-        self._base, self._base_bias, self._waiting = sums.gram, sums.bias, False
-        self._bias, self._gram = np.zeros_like(self._bias), np.zeros_like(self._gram)
-        self._inverse = np.asarray(np.linalg.inv(self._base), dtype=float)
-        self._estimate = self._inverse @ self._base_bias
-
-    def _checked(self, features: Floats) -> Floats:
-        d = self.settings.dimension
-        if features.ndim != 2 or features.shape[1] != d or not len(features):
-            raise TacitError(
-                f"contexts have shape {features.shape}; this silo needs one row of {d} features "
-                "per action, like all silos"
-            )
-        norms = np.linalg.norm(features, axis=1)
-        outside = ~(norms <= 1 + TOLERANCE)
-        if outside.any():
-            if not self.settings.clip or not np.all(np.isfinite(norms)):
-                raise TacitError(
-                    f"a feature vector has norm {norms[outside][0]:g}; at most 1 is covered: "
-                    "rescale, or set clip to shrink and count"
-                )
-            self.clipped += int(outside.sum())
-            return np.asarray(features / np.maximum(norms, 1.0)[:, None], dtype=float)
-        return features
-
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers: for the silo's own storage, not for anyone else."""
+        """Everything, as plain numbers."""
         return {
-            "settings": asdict(self.settings),
-            "round": self.round,
-            "clipped": self.clipped,
-            "last_report": self._last_report,
-            "waiting": self._waiting,
-            "base": self._base.tolist(),
-            "base_bias": self._base_bias.tolist(),
-            "gram": self._gram.tolist(),
-            "bias": self._bias.tolist(),
-            "inverse": self._inverse.tolist(),
-            "estimate": self._estimate.tolist(),
-            "pending": None if self._pending is None else self._pending.tolist(),
+            "round": None if self._round is None else self._round.to_dict(),
+            "actor": None if self._actor is None else self._actor.to_dict(),
             "encoder": self.encoder.to_dict(),
         }
 
     @classmethod
-    def from_dict(cls, state: dict[str, Any], encoder: EncoderLike) -> Self:
+    def from_dict(cls, state: Mapping[str, Any], encoder: EncoderLike) -> Silo:
         """The silo of a state; `encoder` is a fresh one of the same protocol."""
-        silo = cls(Settings(**state["settings"]), encoder)
+        silo = cls(encoder)
         encoder.restore(state["encoder"])
-        silo.round, silo.clipped = state["round"], state["clipped"]
-        silo._last_report, silo._waiting = state["last_report"], state["waiting"]
-        silo._base, silo._base_bias = np.array(state["base"]), np.array(state["base_bias"])
-        silo._gram, silo._bias = np.array(state["gram"]), np.array(state["bias"])
-        silo._inverse, silo._estimate = np.array(state["inverse"]), np.array(state["estimate"])
-        silo._pending = None if state["pending"] is None else np.array(state["pending"])
+        if state["round"] is not None:
+            silo.start(Round.from_dict(state["round"]))
+            silo.actor.restore(state["actor"])
         return silo
-
-
-class Coordinator:
-    """Collects one message per silo and step, opens their private sum when all are there, and makes
-    it usable.
-    """
-
-    def __init__(self, settings: Settings, decoder: DecoderLike) -> None:
-        self.settings = settings
-        self.decoder = decoder
-        self.step = 0
-        self.repairs = 0
-        self._messages: dict[int, Any] = {}
-
-    def collect(self, silo: int, message: Any) -> Sums | None:
-        """Takes a silo's message; the sums for all silos once the last one has arrived."""
-        if not 0 <= silo < self.settings.silos:
-            raise TacitError(f"silo is {silo}; they are numbered 0 to {self.settings.silos - 1}")
-        if silo in self._messages:
-            raise TacitError(
-                f"silo {silo} has already reported in step {self.step + 1}: a message counts once"
-            )
-        self._messages[silo] = message
-        if len(self._messages) < self.settings.silos:
-            return None
-        messages = [self._messages[i] for i in range(self.settings.silos)]
-        opened = self.decoder.open(messages)
-        self._messages = {}
-        return self.publish(opened)
-
-    def publish(self, opened: Floats) -> Sums:
-        """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
-        self.step += 1
-        bias, gram = statistics.unpack(opened, self.settings.dimension, scaled=self.settings.scaled)
-        repaired, needed = repair(gram, self.settings.regularizer)
-        self.repairs += needed
-        return Sums(np.array(bias), repaired)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers; between steps only, when no message waits."""
-        if self._messages:
-            raise TacitError(
-                f"{len(self._messages)} message(s) wait to be opened: messages are not stored, "
-                "save between steps"
-            )
-        return {
-            "settings": asdict(self.settings),
-            "step": self.step,
-            "repairs": self.repairs,
-            "decoder": self.decoder.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, state: dict[str, Any], decoder: DecoderLike) -> Self:
-        """The coordinator of a state; `decoder` is a fresh one of the same protocol."""
-        coordinator = cls(Settings(**state["settings"]), decoder)
-        decoder.restore(state["decoder"])
-        coordinator.step, coordinator.repairs = state["step"], state["repairs"]
-        return coordinator

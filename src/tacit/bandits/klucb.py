@@ -12,14 +12,15 @@ the regret.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tacit.bandits.bounds import NOTHING_KNOWN, Bound, leader
 from tacit.bandits.chernoff import Evidence
-from tacit.bandits.contract import Batch, EstimateLike, Learner
+from tacit.bandits.contract import Learner, Plan, check_horizon
 from tacit.bandits.divergence import kl_upper
 from tacit.checks import Number, TacitError, as_fraction, integer, positive
+from tacit.estimates import Arm, Estimate, Round
 
 INDICES = ("chernoff", "variance")
 
@@ -41,7 +42,7 @@ class PrivateKLUCB(Learner):
         Factor by which an arm's users grow with each batch, once they outnumber 5v; until then they
         double.
 
-    >>> [batch.users for batch in PrivateKLUCB(arms=2, horizon=1000, noise_variance=2.0).propose()]
+    >>> [round_.participants for round_ in PrivateKLUCB(2, 1000, noise_variance=2.0).propose()]
     [63, 63]
 
     References: Garivier & Cappé 2011 for the index without noise.
@@ -57,6 +58,7 @@ class PrivateKLUCB(Learner):
         growth: Number = 1.4,
     ) -> None:
         super().__init__(arms, horizon)
+        check_horizon(self.arms, self.horizon)
         if as_fraction("noise_variance", noise_variance) < 0:
             raise TacitError(
                 f"noise_variance is {noise_variance}; it must be 0 (no privacy noise) or more"
@@ -85,16 +87,16 @@ class PrivateKLUCB(Learner):
             ),
         )
 
-    def _plan(self) -> Iterable[tuple[int, int]]:
+    def _plan(self) -> Plan:
         new = [arm for arm in range(self.arms) if not self._evidence[arm].users]
         if new:
-            return [(arm, self._size(0)) for arm in new]
+            return [(Arm(arm), self._size(0)) for arm in new]
         level = math.log(self.played)
         arm = leader(self._bounds, level, lambda arm: self._bound(arm, level))
         size = self._size(self._evidence[arm].users)
         if size > self.horizon - self.played:
             arm = self.best()  # nothing will be learned any more
-        return [(arm, size)]
+        return [(Arm(arm), size)]
 
     def _size(self, users: int) -> int:
         if not users:
@@ -114,9 +116,9 @@ class PrivateKLUCB(Learner):
         value, slope = kl_upper(mean, level, effective)
         return Bound(value, slope, 0.0, level)
 
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        self._evidence[batch.arm].add(estimate)
-        self._bounds[batch.arm] = NOTHING_KNOWN
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        self._evidence[round_.arm].add(estimate)
+        self._bounds[round_.arm] = NOTHING_KNOWN
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -14,81 +14,45 @@ sub-Gaussian variance of the estimated difference, from the actual design, plays
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.bandits.design import Design, Floats, Indices, largest_support, near_g_optimal
+from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.design import Floats, Indices, Spread, largest_support, near_g_optimal
 from tacit.bandits.directions import Evidence, PhaseEvidence
+from tacit.bandits.standings import standings
 from tacit.checks import Number, TacitError, integer, positive, probability
+from tacit.estimates import Design, Estimate, Round, Standing
 
 SETTINGS = ("tight", "paper")
-COARSE, SHARP = (
-    2.0,
-    1.2,
-)  # g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
+# g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
+COARSE, SHARP = 2.0, 1.2
 
 
-class EstimateLike(Protocol):
-    """What a protocol says of a phase (see `tacit.protocols.vectors.VectorEstimate`)."""
+class PhasedElimination(Learner):
+    """What both learners share: phases, designs, least squares, elimination.
 
-    @property
-    def means(self) -> Floats:
-        """Estimated mean rewards of the played actions."""
-
-    @property
-    def proxies(self) -> Floats:
-        """Sub-Gaussian variances of the error that the protocol added to them."""
-
-    @property
-    def reaches(self) -> Floats:
-        """The |t| up to which they hold."""
-
-    @property
-    def stated(self) -> float:
-        """The standard deviation that goes into the paper's widths."""
-
-
-@dataclass(frozen=True, eq=False)
-class Phase:
-    """Action `support[i]` is played `plays[i]` times, watched by `clients` fresh clients.
-
-    Not `opened`: played out, never reported.
+    Round number l - 1 is phase l. Its participants are the clients who watch and report, or where
+    `each` play is another person's, those people.
     """
 
-    number: int
-    length: float
-    support: Indices
-    plays: Indices
-    clients: int
-    opened: bool = True
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds it takes."""
-        return int(self.plays.sum())
-
-
-class PhasedElimination(ABC):
-    """What both learners share: phases, designs, least squares, elimination."""
-
     first_length: float
+    each: bool
 
     def __init__(
         self,
         actions: npt.ArrayLike,
         horizon: int,
-        *,
         bound: float = 1.0,
         confidence: Number = 0.05,
         setting: str = "tight",
     ) -> None:
         self.actions = np.asarray(actions, dtype=float)
-        self.horizon = integer("horizon", horizon, at_least=1)
+        super().__init__(len(self.actions), horizon)
         self.bound = float(positive("bound", bound, "rewards lie in [-bound, bound]"))
         self.confidence = float(
             probability(
@@ -100,33 +64,30 @@ class PhasedElimination(ABC):
         if setting not in SETTINGS:
             raise TacitError(f"setting is {setting!r}; it must be one of {', '.join(SETTINGS)}")
         self.setting = setting
-        self.phase = 1
-        self.elapsed = 0
         self._active: Indices = np.arange(len(self.actions))
         self._evidence = Evidence(
             len(self.actions), self.actions.shape[1], self.bound, self.confidence
         )
         self._latest = np.zeros(self.actions.shape[1])
-        self._pending: Phase | None = None
-        self._known: tuple[float, int, Design] | None = (
-            None  # the last design; active sets only shrink, so their size tells them apart
-        )
+        self._asked = np.zeros(len(self.actions), dtype=np.int64)
+        # the last design; active sets only shrink, so their size tells them apart
+        self._known: tuple[float, int, Spread] | None = None
 
     @abstractmethod
-    def clients(self, phase: int) -> int:
-        """How many fresh clients watch a phase (0 where every play is one person's)."""
+    def _participants(self, phase: int, plays: Indices) -> int:
+        """How many people report in a phase."""
 
     @abstractmethod
-    def _variances(self, phase: Phase) -> Floats:
+    def _variances(self, round_: Round, plays: Floats) -> Floats:
         """Sub-Gaussian variance of each played action's mean reward, from the rounds alone."""
 
     @abstractmethod
-    def _client_variance(self, phase: Phase) -> float:
+    def _client_variance(self, round_: Round) -> float:
         """Variance per squared length of a direction, from sampling clients."""
 
     @abstractmethod
-    def _paper_width(self, phase: Phase, stated: float) -> float:
-        """W of the paper."""
+    def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
+        """W of the paper, for noise of these standard deviations in the means."""
 
     @property
     def active(self) -> list[int]:
@@ -138,140 +99,91 @@ class PhasedElimination(ABC):
         return int(self._active[int((self.actions[self._active] @ self._direction()).argmax())])
 
     def _direction(self) -> Floats:
-        return (
-            self._evidence.pooled()
-            if self.setting == "tight" and self._evidence.phases
-            else self._latest
-        )
+        tight = self.setting == "tight" and self._evidence.phases
+        return self._evidence.pooled() if tight else self._latest
 
     def length(self, phase: int) -> float:
         """h of a phase."""
         return self.first_length * 2.0 ** (phase - 1)
 
-    def propose(self) -> Phase | None:
-        """The phase to play now; None when the horizon is reached.
+    def _plan(self) -> Plan:
+        """The next phase. One that does not fit is cut short and not opened.
 
-        A phase that does not fit is cut short and not opened. Tight learners then play what looks
-        best, as they do once one action is left.
+        Tight learners then play what looks best, as they do once one action is left.
         """
-        if self._pending is not None:
-            return self._pending
-        left = self.horizon - self.elapsed
-        if left <= 0:
-            return None
+        left, phase = self.horizon - self.played, self._number + 1
         if len(self._active) == 1 and self.setting == "tight":
-            self._pending = self._rest(left)
-            return self._pending
-        length = self.length(self.phase)
+            return [self._rest(left)]
+        length = self.length(phase)
         # a sharper design needs more actions, each played at least once, which short phases cannot
         # afford
         sharp = self.setting == "tight" and length >= 2 * self.actions.shape[1]
         design = self._design(SHARP if sharp else COARSE)
         plays, support = design.plays(length), self._active[design.support]
         if int(plays.sum()) <= left:
-            self._pending = Phase(self.phase, length, support, plays, self.clients(self.phase))
-        elif self.setting == "tight" and self.phase > 1:
-            self._pending = self._rest(left)
-        else:
-            before = np.concatenate([[0], np.cumsum(plays)[:-1]])
-            self._pending = Phase(
-                self.phase, length, support, np.clip(left - before, 0, plays), 0, opened=False
-            )
-        return self._pending
+            people = self._participants(phase, plays)
+            return [(self._assign(support, plays, length), people)]
+        if self.setting == "tight" and phase > 1:
+            return [self._rest(left)]
+        before = np.concatenate([[0], np.cumsum(plays)[:-1]])
+        return [(self._assign(support, np.clip(left - before, 0, plays), length), 0, False)]
 
-    def _design(self, ratio: float) -> Design:
+    def _assign(self, support: Indices, plays: Indices, length: float) -> Design:
+        return Design(tuple(support.tolist()), tuple(plays.tolist()), length, self.each)
+
+    def _rest(self, left: int) -> tuple[Design, int, bool]:
+        return Design((self.best(),), (left,), float(left), self.each), 0, False
+
+    def _design(self, ratio: float) -> Spread:
         """A design for the active actions, kept as long as they stay the same."""
         if self._known is None or self._known[:2] != (ratio, len(self._active)):
-            self._known = (
-                ratio,
-                len(self._active),
-                near_g_optimal(self.actions[self._active], ratio=ratio),
-            )
+            found = near_g_optimal(self.actions[self._active], ratio=ratio)
+            self._known = (ratio, len(self._active), found)
         return self._known[2]
 
-    def _rest(self, left: int) -> Phase:
-        return Phase(
-            self.phase, float(left), np.array([self.best()]), np.array([left]), 0, opened=False
-        )
-
-    def skip(self, phase: Phase) -> None:
-        """Notes that a phase was played but not opened."""
-        self._finish(phase)
-
-    def observe(self, phase: Phase, estimate: EstimateLike) -> None:
-        """Takes a phase's estimated means, and drops actions that are clearly worse than
-        another.
-        """
-        means = np.asarray(estimate.means, dtype=float)
-        if means.shape != phase.support.shape:
-            raise TacitError(
-                f"the estimate has {means.size} means; phase {phase.number} played "
-                f"{len(phase.support)} actions"
-            )
-        self._finish(phase)
-        played = self.actions[phase.support]
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        """Takes a phase's estimated means, and drops actions that are clearly worse."""
+        design, error = round_.assignment, estimate.error
+        assert isinstance(design, Design)
+        means = np.asarray(estimate.mean, dtype=float)
+        support, plays = np.array(design.support), np.array(design.plays, dtype=float)
+        self._asked[support] += np.asarray(error.participants)
+        played = self.actions[support]
         if self.setting == "paper":
-            weights = phase.plays.astype(float)
-            self._latest = _least_squares(played, weights) @ means
+            self._latest = _least_squares(played, plays) @ means
             worth = self.actions[self._active] @ self._latest
-            self._active = self._active[
-                worth.max() - worth <= 2 * self._paper_width(phase, estimate.stated)
-            ]
+            width = self._paper_width(design, round_.participants, error.stated)
+            self._active = self._active[worth.max() - worth <= 2 * width]
             return
-        variances = self._variances(phase) + np.asarray(estimate.proxies)
+        variances = self._variances(round_, plays) + np.asarray(error.proxies)
         solve = _least_squares(played, 1 / variances)
-        matrix = (solve * variances) @ solve.T + self._client_variance(phase) * np.eye(
-            played.shape[1]
-        )
-        cap = float((np.asarray(estimate.reaches) * np.sqrt(variances)).min())
+        matrix = (solve * variances) @ solve.T
+        matrix = matrix + self._client_variance(round_) * np.eye(played.shape[1])
+        cap = float((np.asarray(error.reaches) * np.sqrt(variances)).min())
         self._latest = solve @ means
         self._evidence.add(PhaseEvidence(self._latest, matrix, cap), self.actions[self._active])
         self._active = self._active[self._evidence.surviving(self.actions[self._active])]
 
-    def _finish(self, phase: Phase) -> None:
-        if self._pending is None or phase.number != self._pending.number:
-            raise TacitError(
-                f"phase {phase.number} is not the one that was proposed: ask propose() for it"
-            )
-        self._pending = None
-        self.elapsed += phase.rounds
-        self.phase += 1
+    def standings(self, names: Sequence[str], level: float = 0.95) -> list[Standing]:
+        """Every action's mean reward, from all phases; participants are those who reported it."""
+        means, spreads = self._evidence.means(self.actions)
+        rows = zip(self._asked.tolist(), means.tolist(), spreads.tolist(), strict=True)
+        known = [(n, mean if math.isfinite(s) else None, s) for n, mean, s in rows]
+        return standings(known, names, level, lowest=-self.bound)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The state as plain data. A pending phase is proposed again, the same."""
+    def _state(self) -> dict[str, Any]:
         return {
-            "kind": type(self).__name__,
-            "arguments": self._arguments(),
-            "phase": self.phase,
-            "elapsed": self.elapsed,
             "active": self._active.tolist(),
             "latest": self._latest.tolist(),
+            "asked": self._asked.tolist(),
             "evidence": self._evidence.to_dict(),
         }
 
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "actions": self.actions.tolist(),
-            "horizon": self.horizon,
-            "bound": self.bound,
-            "confidence": self.confidence,
-            "setting": self.setting,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PhasedElimination:
-        """The learner that `to_dict` wrote down."""
-        kinds = {kind.__name__: kind for kind in (DistributedElimination, SingleElimination)}
-        if data.get("kind") not in kinds:
-            raise TacitError(
-                f"the learner {data.get('kind')!r} is unknown; known are {', '.join(kinds)}"
-            )
-        learner: PhasedElimination = kinds[data["kind"]](**data["arguments"])
-        learner.phase, learner.elapsed = int(data["phase"]), int(data["elapsed"])
-        learner._active = np.array(data["active"], dtype=np.int64)
-        learner._latest = np.array(data["latest"], dtype=float)
-        learner._evidence.restore(data["evidence"])
-        return learner
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._active = np.array(state["active"], dtype=np.int64)
+        self._latest = np.array(state["latest"], dtype=float)
+        self._asked = np.array(state["asked"], dtype=np.int64)
+        self._evidence.restore(state["evidence"])
 
 
 class DistributedElimination(PhasedElimination):
@@ -283,10 +195,12 @@ class DistributedElimination(PhasedElimination):
     than it costs communication.
 
     >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
-    >>> phase = learner.propose()
-    >>> phase.support.tolist(), phase.plays.tolist(), phase.clients
-    ([0, 1, 2], [1, 1, 1], 2)
+    >>> round_, = learner.propose()
+    >>> round_.assignment.support, round_.assignment.plays, round_.participants
+    ((0, 1, 2), (1, 1, 1), 2)
     """
+
+    each = False
 
     def __init__(
         self,
@@ -346,40 +260,39 @@ class DistributedElimination(PhasedElimination):
             phase += 1
         return total
 
-    def _variances(self, phase: Phase) -> Floats:
+    def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
+        return self.clients(phase)
+
+    def _variances(self, round_: Round, plays: Floats) -> Floats:
         """Rewards within [-B, B] are B-sub-Gaussian around a client's own mean (Hoeffding's lemma);
         averaged over plays and clients.
         """
-        return self.bound**2 / (phase.clients * phase.plays.astype(float))
+        return np.asarray(self.bound**2 / (round_.participants * plays))
 
-    def _client_variance(self, phase: Phase) -> float:
-        return self.client_std**2 / phase.clients
+    def _client_variance(self, round_: Round) -> float:
+        return self.client_std**2 / round_.participants
 
-    def _paper_width(self, phase: Phase, stated: float) -> float:
+    def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
         """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)) (LZJ22 equation 3, Theorems 5.3 to
         5.5).
         """
         d = self.actions.shape[1]
-        n = phase.clients
-        noise = 2 * stated * math.sqrt(largest_support(d) * d)
-        width = math.sqrt(2 * d / (n * phase.length)) + self.client_std / math.sqrt(n) + noise
+        n = participants
+        noise = 2 * float(np.max(stated)) * math.sqrt(largest_support(d) * d)
+        width = math.sqrt(2 * d / (n * design.length)) + self.client_std / math.sqrt(n) + noise
         return width * math.sqrt(2 * math.log(len(self.actions) * self.horizon))
-
-    def _arguments(self) -> dict[str, Any]:
-        own = {
-            "alpha": self.alpha,
-            "client_std": self.client_std,
-            "fixed_clients": self.fixed_clients,
-        }
-        return super()._arguments() | own
 
 
 class SingleElimination(PhasedElimination):
     """DP-PE: standard linear bandits, each play by another person.
 
-    >>> SingleElimination(np.eye(3), 1000).propose().plays.tolist()
-    [6, 6, 6]
+    `per_person`: whether noise is each person's own (the local model), for the paper's widths.
+
+    >>> SingleElimination(np.eye(3), 1000).propose()[0].assignment.plays
+    (6, 6, 6)
     """
+
+    each = True
 
     def __init__(
         self,
@@ -389,27 +302,31 @@ class SingleElimination(PhasedElimination):
         bound: float = 1.0,
         confidence: Number = 0.05,
         setting: str = "tight",
+        per_person: bool = False,
     ) -> None:
         super().__init__(actions, horizon, bound=bound, confidence=confidence, setting=setting)
         self.first_length = float(largest_support(self.actions.shape[1]))
+        self.per_person = per_person
 
-    def clients(self, phase: int) -> int:  # noqa: ARG002
-        """None: whoever plays reports."""
-        return 0
+    def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
+        return int(plays.sum())
 
-    def _variances(self, phase: Phase) -> Floats:
-        return self.bound**2 / phase.plays.astype(float)
+    def _variances(self, round_: Round, plays: Floats) -> Floats:  # noqa: ARG002
+        return np.asarray(self.bound**2 / plays)
 
-    def _client_variance(self, phase: Phase) -> float:  # noqa: ARG002
+    def _client_variance(self, round_: Round) -> float:  # noqa: ARG002
         return 0.0
 
-    def _paper_width(self, phase: Phase, stated: float) -> float:
+    def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:  # noqa: ARG002
         """(√(2d/h) + 2dσ√s/h) · √(2 ln(kT)), σ the standard deviation in a sum (LZJ22 equation 54,
         Table 4).
         """
         d = int(self.actions.shape[1])
-        noise = 2 * d * stated * math.sqrt(len(phase.support)) / phase.length
-        return (math.sqrt(2 * d / phase.length) + noise) * math.sqrt(
+        plays = np.array(design.plays, dtype=float)
+        widest = np.sqrt(2 * design.length * plays) if self.per_person else plays
+        most = float((stated * widest).max())
+        noise = 2 * d * most * math.sqrt(len(design.support)) / design.length
+        return (math.sqrt(2 * d / design.length) + noise) * math.sqrt(
             2 * math.log(len(self.actions) * self.horizon)
         )
 

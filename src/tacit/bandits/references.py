@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.bandits.bounds import NOTHING_KNOWN, Bound, leader
-from tacit.bandits.contract import Batch, EstimateLike, Learner
+from tacit.bandits.contract import Learner, Plan, check_horizon
 from tacit.bandits.divergence import kl_upper
 from tacit.bandits.elimination import Elimination
 from tacit.checks import Number, TacitError, as_fraction, integer
+from tacit.estimates import Arm, Estimate, Round
 
 DRAWS = 100  # of Thompson sampling, per decision
 
@@ -40,6 +41,7 @@ class IndexLearner(Learner):
 
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01) -> None:
         super().__init__(arms, horizon)
+        check_horizon(self.arms, self.horizon)
         check_lazy(lazy)
         self.lazy = lazy
         self._sums = [0.0] * self.arms
@@ -53,17 +55,17 @@ class IndexLearner(Learner):
         """The arm that most users tried."""
         return max(range(self.arms), key=self._pulls.__getitem__)
 
-    def _plan(self) -> Iterable[tuple[int, int]]:
+    def _plan(self) -> Plan:
         new = [arm for arm in range(self.arms) if not self._pulls[arm]]
         if new:
-            return [(arm, 1) for arm in new]
+            return [(Arm(arm), 1) for arm in new]
         arm = self._choose()
         size = max(1, math.floor(self.lazy * self._pulls[arm]))
-        return [(arm, min(size, self.horizon - self.played))]
+        return [(Arm(arm), min(size, self.horizon - self.played))]
 
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        self._sums[batch.arm] += float(estimate.total)
-        self._pulls[batch.arm] += int(estimate.error.users)
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        self._sums[round_.arm] += float(estimate.total)
+        self._pulls[round_.arm] += int(estimate.error.participants)
 
     def _state(self) -> dict[str, Any]:
         return {"sums": list(self._sums), "pulls": list(self._pulls)}
@@ -75,7 +77,7 @@ class IndexLearner(Learner):
 class UCB1(IndexLearner):
     """Mean plus √(2 ln t / n).
 
-    >>> [batch.arm for batch in UCB1(arms=3, horizon=100).propose()]
+    >>> [round_.arm for round_ in UCB1(arms=3, horizon=100).propose()]
     [0, 1, 2]
     """
 
@@ -91,7 +93,7 @@ class UCB1(IndexLearner):
 class KLUCB(IndexLearner):
     """The largest mean q with n · kl(mean, q) <= ln t.
 
-    >>> [batch.arm for batch in KLUCB(arms=3, horizon=100).propose()]
+    >>> [round_.arm for round_ in KLUCB(arms=3, horizon=100).propose()]
     [0, 1, 2]
     """
 
@@ -108,9 +110,9 @@ class KLUCB(IndexLearner):
         value, slope = kl_upper(min(max(self._sums[arm] / pulls, 0.0), 1.0), level, pulls)
         return Bound(value, slope, 0.0, level)
 
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        super()._learn(batch, estimate)
-        self._bounds[batch.arm] = NOTHING_KNOWN
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        super()._learn(round_, estimate)
+        self._bounds[round_.arm] = NOTHING_KNOWN
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"bounds": [list(bound) for bound in self._bounds]}
@@ -128,8 +130,8 @@ class Thompson(IndexLearner):
     posteriors: a batch that grew with its own arm would starve the others. `seed` makes a run
     repeatable; the generator's state is stored.
 
-    >>> Thompson(arms=3, horizon=100, seed=7).propose()[0]
-    Batch(number=0, arm=0, users=1, opened=True)
+    >>> Thompson(arms=3, horizon=100, seed=7).propose()[0].participants
+    1
     """
 
     def __init__(self, arms: int, horizon: int, lazy: Number = 0.01, seed: int = 0) -> None:
@@ -147,7 +149,7 @@ class Thompson(IndexLearner):
         winners: npt.NDArray[np.int64] = np.argmax(samples, axis=1)
         return winners
 
-    def _plan(self) -> Iterable[tuple[int, int]]:
+    def _plan(self) -> Plan:
         block = min(math.floor(self.lazy * self.played), self.horizon - self.played)
         if block <= 1 or not all(self._pulls):
             return super()._plan()
@@ -155,7 +157,7 @@ class Thompson(IndexLearner):
         wins = np.bincount(self._winners(draws), minlength=self.arms).tolist()
         ends = [won * block // draws for won in accumulate(wins)]
         return [
-            (arm, end - start)
+            (Arm(arm), end - start)
             for arm, (start, end) in enumerate(pairwise([0, *ends]))
             if end > start
         ]
@@ -172,7 +174,7 @@ class SuccessiveElimination(Elimination):
     """Every active arm in turn; drops an arm whose mean is two radii √(ln(4Kn²/p) / 2n) below the
     best.
 
-    >>> [batch.users for batch in SuccessiveElimination(arms=3, horizon=100).propose()]
+    >>> [round_.participants for round_ in SuccessiveElimination(3, 100).propose()]
     [1, 1, 1]
     """
 

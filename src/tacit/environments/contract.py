@@ -1,66 +1,108 @@
-"""The contract of an environment: where rewards in [0, 1] come from.
+"""The contract of an environment: where rewards come from in a simulation.
 
-An environment can hand out the rewards of single users, or at once how many of a batch's users hold
-each level of the codec. Both have the same law; the second costs as much as there are levels,
-however many users there are.
+An environment plays the rounds that a learner proposes, whatever they assign: `play` gives back
+what the protocol needs of the participants' answers, and the regret on the way. Environments of
+arms write `rewards`, of single participants; those with a known law also `levels`, at once how many
+of a round's participants hold each level of the codec, at a cost that does not grow with them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError
-from tacit.protocols.contract import Levels
+from tacit.estimates import Floats, Levels, Played, Round
 
-Floats = npt.NDArray[np.float64]
 LEAST_PROBABILITY = 1e-18
 LARGEST_REMEMBERED = 1 << 15  # levels up to which a table is kept: 256 of them are at most 128 MB
+FINE = 1024  # levels to which rewards are rounded that nobody reports
 
 
-class Environment(ABC):
+class World(ABC):
+    """Anything that can play rounds."""
+
+    @abstractmethod
+    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
+        """What the participants of a round hold, for `protocol.simulate` (None: not opened)."""
+
+    def fresh(self, rng: np.random.Generator) -> World:  # noqa: ARG002
+        """The same world at the start of a run."""
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the options are called; empty if nobody said."""
+        return ()
+
+
+class Environment(World):
     """K arms with rewards in [0, 1]."""
 
     binary: bool = False
 
     @property
     @abstractmethod
-    def means(self) -> Floats:
-        """The true mean reward of each arm."""
+    def means(self) -> Floats | None:
+        """The true mean reward of each arm; None if nobody knows them."""
 
     @property
     def arms(self) -> int:
         """How many arms there are."""
-        return len(self.means)
+        means = self.means
+        return len(self.names) if means is None else len(means)
 
     @property
     def gaps(self) -> Floats:
         """How much worse than the best each arm is."""
-        best: float = self.means.max()
-        return best - self.means
+        means = self.means
+        if means is None:
+            raise TacitError("the true means are unknown, and with them all regret: give means")
+        best: float = means.max()
+        return best - means
 
     @abstractmethod
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
-        """The rewards of `users` fresh users who try `arm`."""
+        """The rewards of `users` fresh participants who try `arm`."""
 
-    @abstractmethod
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """How many of `users` fresh users hold each level 0..precision, after rounding at
-        random.
+        """How many of `users` fresh participants hold each level 0..precision, after rounding at
+        random: counted one by one, unless an environment knows better.
         """
+        rewards = self.rewards(arm, users, rng)
+        scaled = rewards * precision
+        lower = np.floor(scaled)
+        levels = (lower + (rng.random(len(rewards)) < scaled - lower)).astype(np.int64)
+        return Levels(*np.unique(levels, return_counts=True))
+
+    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
+        """Everyone tries the round's arm."""
+        arm, count = round_.arm, round_.participants
+        precision = FINE if protocol is None else protocol.precision
+        load = self.levels(arm, count, precision, rng)
+        return self.played(arm, count, load, load.total / precision)
+
+    def played(self, arm: int, count: int, load: Any, earned: float) -> Played:
+        """The regret of so many participants who tried an arm and earned this much together."""
+        time, means = np.array([float(count)]), self.means
+        if means is None:
+            return Played(load, time, None)
+        lost = float(means.max()) * count - earned
+        return Played(load, time, np.array([float(self.gaps[arm]) * count]), lost)
 
 
 class ContinuousEnvironment(Environment):
     """Rewards with a distribution function; level probabilities are second differences of its
     integral.
 
-    Rounding at random sends a reward x to level j with probability max(0, 1 - |gx - j|). With H(c)
-    = E[(c - X)⁺], the integral of the distribution function, that makes P[level j] = g (H((j+1)/g)
-    - 2 H(j/g) + H((j-1)/g)). The same holds for E[(X - c)⁺], which differs by a linear function;
-    below the mean the first is the smaller and keeps more digits, above it the second.
+    Rounding at random sends a reward x to level j with probability max(0, 1 - |gx - j|). With
+    H(c) = E[(c - X)⁺], the integral of the distribution function, that makes P[level j] = g
+    (H((j+1)/g) - 2 H(j/g) + H((j-1)/g)). The same holds for E[(X - c)⁺], which differs by a linear
+    function; below the mean the first is the smaller and keeps more digits, above it the second.
     """
 
     @abstractmethod

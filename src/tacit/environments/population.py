@@ -12,17 +12,18 @@ everyone has θ*, rewards are ±B with mean ⟨θ*, x⟩.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, positive
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from tacit.environments.contract import World
+from tacit.estimates import Codec, Design, Floats, Integers, Played, Round
 
 CHUNK = 1 << 20  # simulated reports held in memory at a time
 NOISE_SHARE = 0.2  # reward noise of a random instance, as a part of the bound
@@ -64,8 +65,61 @@ def check_schedule(clients: int, population: int | None) -> None:
         )
 
 
+class LinearWorld(World):
+    """Options are actions in the unit ball; the regret of playing them is known beforehand."""
+
+    actions: Floats
+    theta: Floats
+    bound: float
+
+    @cached_property
+    def means(self) -> Floats:
+        """⟨θ*, x⟩ for every action."""
+        return np.asarray(self.actions @ self.theta)
+
+    @cached_property
+    def gaps(self) -> Floats:
+        """How much worse than the best each action is."""
+        return float(self.means.max()) - self.means
+
+    @abstractmethod
+    def load(self, design: Design, participants: int, rng: np.random.Generator) -> Any:
+        """What the participants of a design would report."""
+
+    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
+        """The plays of a design, one after the other."""
+        design = round_.assignment
+        if not isinstance(design, Design):
+            raise TacitError("a linear world plays designs: use a learner of linear bandits")
+        plays = np.array(design.plays)
+        regret = np.cumsum(plays * self.gaps[np.array(design.support)])
+        load = None if protocol is None else self.load(design, round_.participants, rng)
+        return Played(load, np.cumsum(plays), regret)
+
+
 @dataclass(frozen=True, eq=False)
-class Population:
+class Watchers:
+    """The reports of clients of a population who watched a design."""
+
+    population: Population
+    support: Integers
+    plays: Integers
+    clients: int
+
+    def total(self, rng: np.random.Generator) -> Floats:
+        """Their sum, drawn at once."""
+        return self.population.total(self.support, self.plays, self.clients, rng)
+
+    def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:
+        """The sums of their levels, client by client, in chunks."""
+        totals = np.zeros(len(self.support), dtype=np.int64)
+        for rows in self.population.reports(self.support, self.plays, self.clients, rng):
+            totals += codec.levels(rows, rng).sum(axis=0)
+        return totals
+
+
+@dataclass(frozen=True, eq=False)
+class Population(LinearWorld):
     """Clients with their own parameters around θ*, of whom fresh ones are sampled in every phase;
     `size` of them, or no limit.
 
@@ -116,15 +170,9 @@ class Population:
         deviation = self.client_std * np.abs(self.actions).sum(axis=1)
         return float((np.abs(self.means) + deviation).max()) + self.reward_std
 
-    @cached_property
-    def means(self) -> Floats:
-        """⟨θ*, x⟩ for every action."""
-        return np.asarray(self.actions @ self.theta)
-
-    @cached_property
-    def gaps(self) -> Floats:
-        """How much worse than the best each action is."""
-        return float(self.means.max()) - self.means
+    def load(self, design: Design, participants: int, rng: np.random.Generator) -> Watchers:  # noqa: ARG002
+        """Fresh clients, who watch."""
+        return Watchers(self, np.array(design.support), np.array(design.plays), participants)
 
     def total(
         self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
@@ -157,7 +205,24 @@ class Population:
 
 
 @dataclass(frozen=True, eq=False)
-class SharedParameter:
+class Signs:
+    """The reports of people who each played one option once, and saw ±B."""
+
+    ups: int
+    plays: int
+    bound: float
+
+    def total(self, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """Their sum."""
+        return np.array([(2 * self.ups - self.plays) * self.bound])
+
+    def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:  # noqa: ARG002
+        """±B are the two ends of the levels: nothing is rounded."""
+        return np.array([self.ups * codec.precision])
+
+
+@dataclass(frozen=True, eq=False)
+class SharedParameter(LinearWorld):
     """People who all have θ*: each plays one action once and sees +bound or -bound, ⟨θ*, x⟩ on
     average.
 
@@ -180,15 +245,12 @@ class SharedParameter:
                 "larger bound or a shorter theta"
             )
 
-    @cached_property
-    def means(self) -> Floats:
-        """⟨θ*, x⟩ for every action."""
-        return np.asarray(self.actions @ self.theta)
-
-    @cached_property
-    def gaps(self) -> Floats:
-        """How much worse than the best each action is."""
-        return float(self.means.max()) - self.means
+    def load(self, design: Design, participants: int, rng: np.random.Generator) -> list[Signs]:  # noqa: ARG002
+        """One sum per option."""
+        plays = np.array(design.plays)
+        ups = self.successes(np.array(design.support), plays, rng)
+        rows = zip(ups.tolist(), plays.tolist(), strict=True)
+        return [Signs(up, count, self.bound) for up, count in rows]
 
     def successes(self, support: Integers, plays: Integers, rng: np.random.Generator) -> Integers:
         """How many of the people who played each action saw +bound."""

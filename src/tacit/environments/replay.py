@@ -22,7 +22,7 @@ from scipy.cluster.vq import kmeans2
 
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment, Floats
-from tacit.protocols.contract import Levels
+from tacit.estimates import Levels
 
 FEATURES = 136
 FEATURE_NUMBERS = range(1, FEATURES + 1)

@@ -9,19 +9,21 @@ actions, a lasso fit of the relevance labels the true parameter.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer
+from tacit.environments.contract import World
 from tacit.environments.lasso import lasso
 from tacit.environments.replay import LARGEST_LABEL, read_mslr_rows
+from tacit.estimates import Floats, Played, Policy, Round
 
-Floats = npt.NDArray[np.float64]
 Field = Literal["title", "body"]
 # The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then eleven of the page as a
 # whole.
@@ -29,9 +31,9 @@ STREAMS = ("body", "anchor", "title", "url", "whole")
 PAGE = list(range(125, 136))
 
 
-class Silos(ABC):
-    """M silos, each with one fresh user per round, whose actions are rows of features of norm at
-    most 1.
+class Silos(World):
+    """M silos, each with one fresh participant per step, whose actions are rows of features of norm
+    at most 1.
     """
 
     silos: int
@@ -51,6 +53,36 @@ class Silos(ABC):
         """Rewards of actions with these mean rewards, before any clipping."""
         result: Floats = means + self.deviation * rng.standard_normal(len(means))
         return result
+
+    def mean_rewards(self, features: Floats) -> Floats:
+        """The mean reward of every action (silos × actions), given features with actions last."""
+        means: Floats = self.parameter @ features
+        return means
+
+    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:  # noqa: ARG002
+        """Every silo follows the policy for as many participants as it lasts."""
+        if not isinstance(round_.assignment, Policy):
+            raise TacitError("silos follow policies: use a learner of contextual bandits")
+        if round_.participants != self.silos:
+            raise TacitError(
+                f"the environment has {self.silos} silos, the round is for {round_.participants}"
+            )
+        actor = round_.assignment.start(self.silos)
+        everyone, lost = np.arange(self.silos), []
+        while not actor.finished:
+            features = actor.look(self.contexts(rng))
+            chosen = actor.choose(features)
+            means = self.mean_rewards(features)
+            got = means[everyone, chosen]
+            lost.append(float((means.max(axis=1) - got).sum()))
+            actor.learn(self.rewards(got, rng))
+        notes = {
+            "clipped_rewards": actor.clipped_rewards,
+            "clipped_contexts": actor.clipped_contexts,
+        }
+        return Played(
+            actor.report().sum(axis=0), np.arange(1.0, len(lost) + 1), np.cumsum(lost), notes=notes
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +218,9 @@ def read_ranking(
     for index, documents in enumerate(members.values()):
         dealt[index % count].append(table[documents])
     return Ranking(tuple(tuple(silo) for silo in dealt), parameter)
+
+
+remembered_ranking = lru_cache(maxsize=4)(read_ranking)
 
 
 def columns_of(field: Field) -> npt.NDArray[np.int64]:

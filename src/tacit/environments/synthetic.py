@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import betainc, ndtr
 
 from tacit.checks import positive
-from tacit.environments.contract import ContinuousEnvironment, Environment, Floats, check_means
-from tacit.protocols.contract import Levels
+from tacit.environments.contract import ContinuousEnvironment, Environment, check_means
+from tacit.estimates import Floats, Levels
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, positive
+from tacit.estimates import Estimate, Floats, Opened, VectorError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, GaussianLoss, View
+from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, View
 from tacit.privacy.nearly_gaussian import NearlyGaussianLoss
+from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization
 from tacit.protocols.splitting import SECURITY, shares_needed
 
-Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
 Trust = Literal["none", "silo", "secagg", "shuffle"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
@@ -233,21 +234,19 @@ class PrefixSums:
         )
         return self.shape.steps * self.size * MODULUS_BITS * split
 
-    def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
-        """One silo's side.
-
-        With a generator, noise is simulated; without, it is drawn exactly, from the operating
-        system.
-        """
-        return Encoder(self, rng)
-
-    def decoder(self) -> Decoder:
-        """The server's side."""
-        return Decoder(self)
-
-    def simulator(self, rng: np.random.Generator) -> Simulator:
-        """All silos and the server at once, for simulation."""
-        return Simulator(self, rng)
+    def sample_noise(self, rng: np.random.Generator) -> Floats:
+        """The noise of all silos in what is opened of one step, for simulation."""
+        if self.noise == "none":
+            return np.zeros(self.size)
+        if not self.integral:
+            return self.draw(None, rng, math.sqrt(self.row_variance))
+        if self.corrupt == 0 and not self.alone:
+            return self.draw(self.total, rng) / self.scale
+        if isinstance(self.share, DiscreteGaussian):
+            # by the proven closeness of a sum of discrete Gaussians to one
+            close = DiscreteGaussian(math.sqrt(self.row_variance) * self.scale)
+            return self.draw(close, rng) / self.scale
+        return self.draw(self.share.power(self.silos), rng) / self.scale
 
     def draw(
         self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0
@@ -321,20 +320,43 @@ class Encoder:
         self.kept = [np.array(v) for v in state["kept"]]
 
 
-@dataclass(eq=False)
-class Decoder:
-    """Intermediary and analyzer: opens the sum of all messages of a step and puts the prefix sum
-    together.
+class PrefixRound(Protocol):
+    """One step of private prefix sums: every silo reports, and what is opened joins what was opened
+    in the steps before it.
+
+    `released` holds what was opened, by step; `held` what simulated silos hold together, which in
+    life is on the silos' own machines.
     """
 
-    protocol: PrefixSums
-    opened: list[Floats] = field(default_factory=list)
+    def __init__(
+        self,
+        sums: PrefixSums,
+        step: int,
+        released: dict[int, Floats],
+        held: dict[int, Floats],
+        guarantee: Guarantee | None,
+    ) -> None:
+        if not 0 <= step < sums.shape.steps:
+            raise TacitError(
+                f"all {sums.shape.steps} synchronisations are used up: the noise was made for no "
+                "more"
+            )
+        self.sums, self.step, self.guarantee = sums, step, guarantee
+        self._released, self._held = released, held
+        self.participants = self.minimum = sums.silos
+        self.coordinates = sums.size
+        self.bits_per_participant = sums.bits_per_silo / sums.shape.steps
 
-    def combine(self, messages: list[Any]) -> Floats:
-        """The sum over silos, modulo 2^64 where messages are integers, read as a signed number and
-        scaled back.
+    def randomize(self, x: npt.ArrayLike) -> Any:
+        """What a silo sends whose vectors of all steps so far are the rows of x; an `Encoder` keeps
+        them.
         """
-        p = self.protocol
+        *before, now = np.atleast_2d(np.asarray(x, dtype=float))
+        return Encoder(self.sums, history=before).randomize(now)
+
+    def combine(self, messages: Any) -> Opened:
+        """The sum over silos, modulo 2^64 where messages are integers."""
+        p = self.sums
         if len(messages) != p.silos:
             raise TacitError(
                 f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of "
@@ -345,62 +367,51 @@ class Decoder:
                 f"silos sent {sorted({np.shape(m) for m in messages})} numbers; all send {p.size}: "
                 "do they have one dimension?"
             )
-        if not p.integral:
-            return np.asarray(np.sum(messages, axis=0), dtype=float)
-        total = np.asarray(np.sum(np.array(messages, dtype=np.uint64), axis=0, dtype=np.uint64))
-        return np.asarray(total.view(np.int64) / p.scale, dtype=float)
+        kind = np.uint64 if p.integral else np.float64
+        total = np.sum(np.array(messages, dtype=kind), axis=0, dtype=kind)
+        return Opened(tuple(total.tolist()), len(messages))
 
-    def open(self, messages: list[Any]) -> Floats:
-        """The next private prefix sum."""
-        return self.analyze(self.combine(messages))
+    def analyze(self, opened: Opened) -> Estimate:
+        """The private prefix sum: the left factor applied to all that was opened so far, as
+        post-processing, free of charge.
+        """
+        self.check_reports(opened.reports)
+        row = np.array(opened.values)
+        if self.sums.integral and row.dtype != np.float64:
+            row = np.array(opened.values, dtype=np.uint64).view(np.int64) / self.sums.scale
+        self._released[self.step] = row
+        shape = self.sums.shape
+        if shape.kind == "prefix":
+            return self._estimate(row, opened)
+        rows = [self._released.get(step) for step in range(self.step + 1)]
+        if any(row is None for row in rows):
+            raise TacitError("a step before this one was not opened: prefix sums need all of them")
+        return self._estimate(shape.left[self.step, : self.step + 1] @ np.array(rows), opened)
 
-    def analyze(self, opened: Floats) -> Floats:
-        """Applies the left factor to what was opened so far; post-processing, free of charge."""
-        self.opened.append(opened)
-        if self.protocol.shape.kind == "prefix":
-            return opened
-        step = len(self.opened)
-        result: Floats = self.protocol.shape.left[step - 1, :step] @ np.array(self.opened)
-        return result
+    def _estimate(self, total: Floats, opened: Opened) -> Estimate:
+        n, size = opened.reports, self.coordinates
+        variance = float(self.sums.variances[self.step]) / n**2
+        columns = (np.full(size, v) for v in (variance, math.inf, math.sqrt(variance)))
+        return Estimate(total, VectorError(n, *columns), self.promise)
 
-    def to_dict(self) -> dict[str, Any]:
-        """What was opened: public."""
-        return {"opened": [v.tolist() for v in self.opened]}
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """The noise of all silos in one opened integer, about 0 (of one silo's message where each
+        is seen); the data may be any number that fits 64 bits.
+        """
+        if not self.sums.integral:
+            raise TacitError(f"continuous noise has no exact law (asked at {total})")
+        return self.sums.share.sum_of_shares(1 if self.sums.alone else reports)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Back to a state of `to_dict`."""
-        self.opened = [np.array(v) for v in state["opened"]]
-
-
-@dataclass(eq=False)
-class Simulator:
-    """The same law as all encoders and the decoder (rounding once, not once per silo), at a cost
-    that does not grow with silos.
-    """
-
-    protocol: PrefixSums
-    rng: np.random.Generator
-    total: Floats | None = None
-    noise: list[Floats] = field(default_factory=list)
-
-    def step(self, vector: Floats) -> Floats:
-        """The next private prefix sum, given the sum of all silos' vectors of this step."""
-        p = self.protocol
-        self.total = vector if self.total is None else self.total + vector
-        if p.noise == "none":
-            return self.total
-        if p.integral and p.corrupt == 0 and not p.alone:
-            drawn = p.draw(p.total, self.rng) / p.scale
-        elif isinstance(
-            p.share, DiscreteGaussian
-        ):  # by the proven closeness of a sum of discrete Gaussians to one
-            drawn = (
-                p.draw(DiscreteGaussian(math.sqrt(p.row_variance) * p.scale), self.rng) / p.scale
-            )
-        elif p.integral:
-            drawn = p.draw(p.share.power(p.silos), self.rng) / p.scale
-        else:
-            drawn = p.draw(None, self.rng, math.sqrt(p.row_variance))
-        self.noise.append(drawn)
-        step = len(self.noise)
-        return self.total + p.shape.left[step - 1, :step] @ np.array(self.noise)
+    def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
+        """The sum over silos of this step's vectors, as all silos and the intermediary would open
+        it (rounding once, not once per silo).
+        """
+        self._held[self.step] = load
+        shape = self.sums.shape
+        if shape.kind == "prefix":
+            raise TacitError("prefix sums that silos add up themselves are not simulated at once")
+        row = shape.right[self.step, : self.step + 1] @ np.array(
+            [self._held[step] for step in range(self.step + 1)]
+        )
+        noisy = row + self.sums.sample_noise(rng)
+        return self.analyze(Opened(tuple(noisy.tolist()), self.participants))

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import integer, positive
-from tacit.privacy import Guarantee, PureDP, View
-from tacit.protocols.contract import ErrorLaw, Floats, Integers, Opened, SumProtocol
+from tacit.checks import TacitError, integer, positive
+from tacit.estimates import ErrorLaw, Floats, Integers, Opened
+from tacit.noise import Table
+from tacit.privacy import PureDP, View
+from tacit.protocols.contract import SumProtocol
 
 FINE = 1024
 
@@ -52,16 +54,13 @@ class Laplace:
 class Exact(SumProtocol):
     """No privacy: the server sees the sum as it is. For reference algorithms only."""
 
-    def __init__(self, users: int, precision: int = FINE) -> None:
-        self.users = integer("users", users, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
-        self.minimum = 1
-        self.bits_per_user = self.precision.bit_length()
+    minimum = 1
+    guarantee = None
 
-    @property
-    def guarantee(self) -> None:  # type: ignore[override]
-        """None."""
-        return
+    def __init__(self, participants: int, precision: int = FINE) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+        self.bits_per_participant = self.precision.bit_length()
 
     def error(self, reports: int) -> ErrorLaw:
         """No noise."""
@@ -78,38 +77,44 @@ class Exact(SumProtocol):
     def combine(self, messages: Any) -> Opened:
         """The sum."""
         self.check_reports(len(messages))
-        return Opened(int(np.asarray(messages, dtype=np.int64).sum()), len(messages))
+        return Opened((int(np.asarray(messages, dtype=np.int64).sum()),), len(messages))
+
+    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """The sum, for certain."""
+        return Table.of(total, np.ones(1))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        return Opened(total, reports)
+        return Opened((total,), reports)
 
     def _sum(self, opened: Opened) -> float:
         return float(opened.value)
 
 
-class CentralLaplace(Exact):
+class CentralLaplace(SumProtocol):
     """A trusted server adds continuous Laplace noise of scale 1/ε to the sum (Sajed & Sheffet
     2019).
     """
 
-    def __init__(self, users: int, epsilon: float, precision: int = FINE) -> None:
-        super().__init__(users, precision)
-        self.noise = Laplace(self.precision / float(positive("epsilon", epsilon)))
-        self._guarantee: Guarantee = PureDP(float(epsilon), view=View.SERVER_OUTPUT)
+    minimum = 1
 
-    @property
-    def guarantee(self) -> Guarantee:  # type: ignore[override]
-        """(ε, 0)-DP of what the server publishes."""
-        return self._guarantee
+    def __init__(self, participants: int, epsilon: float, precision: int = FINE) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+        self.bits_per_participant = self.precision.bit_length()
+        self.noise = Laplace(self.precision / float(positive("epsilon", epsilon)))
+        self.guarantee = PureDP(float(epsilon), view=View.SERVER_OUTPUT)
 
     def error(self, reports: int) -> ErrorLaw:
         """The server's noise."""
         return ErrorLaw(reports, self.precision, self.noise)
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        # the noisy sum in units of 2^-20 of a level: fine enough that nothing but the grid of
-        # floats is lost
-        return Opened(round((total + rng.laplace(scale=self.noise.scale)) * (1 << 20)), reports)
+    def randomize(self, x: float) -> int:
+        """The level itself."""
+        return self.encode(x)
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
+        """The levels themselves."""
+        return levels
 
     def combine(self, messages: Any) -> Opened:
         """The sum, with the server's noise from a fresh generator of the operating system's
@@ -119,8 +124,21 @@ class CentralLaplace(Exact):
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
         """The sum, with the server's noise from the caller's generator."""
-        total = super().combine(messages)
-        return self._open(total.value, total.reports, rng)
+        self.check_reports(len(messages))
+        return self._open(int(np.asarray(messages, dtype=np.int64).sum()), len(messages), rng)
+
+    def view_law(self, total: int, reports: int) -> Table:
+        """None: floating-point noise has no law that a promise could be computed from."""
+        raise TacitError(
+            f"continuous Laplace noise has no exact law (asked at {total} of {reports} reports): "
+            "it is for comparison only"
+        )
+
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+        # the noisy sum in units of 2^-20 of a level: fine enough that nothing but the grid of
+        # floats is lost
+        noisy = total + rng.laplace(scale=self.noise.scale)
+        return Opened((round(noisy * (1 << 20)),), reports)
 
     def _sum(self, opened: Opened) -> float:
-        return opened.value / (1 << 20)
+        return float(opened.value / (1 << 20))

@@ -1,173 +1,102 @@
-"""The contract of a sum protocol: what leaves a device, what the intermediary opens, and the law of
-the error that remains.
+"""The contract of a protocol: what leaves a device, what is opened, and what that says.
 
-A protocol is built for one batch: a number of users and a guarantee. `randomize` runs on the
-device, `combine` is the intermediary's ideal functionality, `analyze` turns what was opened into an
-estimate of the sum of rewards. `simulate` has the same law as running every user through the three,
-in time that does not grow with the number of users.
+A protocol P = (R, S, A) is built for one round: a number of participants, of coordinates (1 for
+arms), and a guarantee. `randomize` runs on the device, `combine` is the intermediary's ideal
+functionality, `analyze` turns what was opened into an estimate of the sums of rewards. `simulate`
+has the same law as running everybody through the three, in time that does not grow with them.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.checks import TacitError, as_fraction
-from tacit.noise import Chance
+from tacit.estimates import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
+from tacit.noise import Chance, NoiseLaw
 from tacit.privacy import Guarantee
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
-
-class NoiseLike(Protocol):
-    """What an error law needs to know of the noise; every integer law of `tacit.noise` fits."""
-
-    @property
-    def mean(self) -> float:
-        """The expected value."""
-
-    @property
-    def variance(self) -> float:
-        """The variance."""
-
-    def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """ln E[e^{sX}]; inf where it does not exist."""
-
-    def bound(self, p: float) -> float:
-        """A t with P[|X - mean| > t] <= p."""
-
-
-@dataclass(frozen=True)
-class ErrorLaw:
-    """The law of (estimated sum - sum of rounded rewards) of one batch: noise, divided by the
-    precision, less its mean.
-
-    Rewards are rounded at random to the levels 0, 1/g, ..., 1 and keep their mean and their range,
-    so a bound that holds for every reward in [0, 1] holds for the rounded ones; rounding needs no
-    term of its own. `misread` bounds the probability that the opened value is not sum + noise at
-    all (it wrapped around the modulus, or the batch was spoilt).
-    """
-
-    users: int
-    precision: int
-    noise: NoiseLike | None
-    misread: float = 0.0
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise in the estimated sum, in units of reward."""
-        return float(self.noise.variance) / self.precision**2 if self.noise is not None else 0.0
-
-    @property
-    def rounding_variance(self) -> float:
-        """A bound on the variance that rounding to levels adds to the sum: at most ¼ of a level
-        squared per user.
-        """
-        return self.users / (4 * self.precision**2)
-
-    def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """ln E[e^{s · error}]; inf where it does not exist."""
-        scaled = np.asarray(s, dtype=float) / self.precision
-        if self.noise is None:
-            return np.zeros_like(scaled)
-        return self.noise.log_mgf(scaled) - scaled * self.noise.mean
-
-    def radius(self, p: float) -> float:
-        """An r with P[|error| > r] <= p, from the exact law of the noise: the least one, up to half
-        a level where its mean is not whole.
-        """
-        if self.noise is None:
-            return 0.0
-        off_centre = abs(
-            self.noise.mean - round(self.noise.mean)
-        )  # integer laws are bounded about their rounded mean
-        return (self.noise.bound(p) + off_centre) / self.precision
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What the learner is told of a batch: the estimated sum of its rewards, and the law of the
-    error.
-    """
-
-    total: float
-    error: ErrorLaw
-
-    @property
-    def mean(self) -> float:
-        """The estimated mean reward."""
-        return self.total / self.error.users
-
-
-@dataclass(frozen=True)
-class Levels:
-    """How many users hold each level: `counts[i]` of them hold `values[i]`, out of 0..precision."""
-
-    values: Integers
-    counts: Integers
-
-    @cached_property
-    def users(self) -> int:
-        """The number of users."""
-        return int(self.counts.sum())
-
-    @cached_property
-    def total(self) -> int:
-        """The sum of all levels, exactly."""
-        if len(self.values) <= 64 or int(self.values.max()) * self.users >= 1 << 63:
-            return sum(
-                v * c for v, c in zip(self.values.tolist(), self.counts.tolist(), strict=True)
-            )
-        return int(self.values @ self.counts)
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What the intermediary hands to the server: one value, and how many reports it holds."""
-
-    value: int
-    reports: int
-
-
-class SumProtocol(ABC):
-    """P = (R, S, A) for the sum of one number in [0, 1] per user, for a batch of at most `users`
-    reports.
+class Protocol(ABC):
+    """What all protocols have, whatever is reported.
 
     `minimum` is the number of reports below which nothing is opened; the noise is shared out so
     that the guarantee holds from there on.
     """
 
-    users: int
-    precision: int
+    participants: int
+    coordinates: int = 1
     minimum: int
-    guarantee: Guarantee
-    bits_per_user: float
-    # how many batches were misread so far, of those that took their noise from a caller's generator
-    wrapped: int = 0
+    guarantee: Guarantee | None
+    bits_per_participant: float
 
     @abstractmethod
-    def randomize(self, x: float) -> Any:
-        """What leaves the device of a user with reward x: exact randomness from the operating
-        system.
+    def randomize(self, x: Any) -> Any:
+        """What leaves the device of a participant with this report: exact randomness from the
+        operating system.
         """
 
-    @abstractmethod
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Any:
-        """The messages of many users with these levels, for simulation: one row per user, from the
-        caller's generator.
-        """
+    def report(self, x: Any, place: int) -> Any:  # noqa: ARG002
+        """What participant number `place` of the round sends; most protocols do not care which."""
+        return self.randomize(x)
 
     @abstractmethod
     def combine(self, messages: Any) -> Opened:
         """What the intermediary opens, given everyone's message."""
+
+    @abstractmethod
+    def analyze(self, opened: Opened) -> Estimate:
+        """The estimate, from what was opened."""
+
+    @abstractmethod
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """The exact law of one opened number when so many reports' levels add up to `total`, from
+        the shares that devices draw; of one message where messages are seen one by one.
+        """
+
+    @abstractmethod
+    def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:
+        """An estimate with the law of running everybody, given what they hold together."""
+
+    @property
+    def promise(self) -> str:
+        """The guarantee in words; estimates carry it, so that none is taken for another's."""
+        return "" if self.guarantee is None else str(self.guarantee)
+
+    def check_reports(self, reports: int) -> None:
+        """Refuses a number of reports for which the guarantee would not hold."""
+        if reports < self.minimum:
+            raise TacitError(
+                f"round of {reports} reports is below the {self.minimum} that the guarantee needs "
+                f"(n={self.participants}); nothing was opened: {self.minimum - reports} more "
+                "reports, or a new round"
+            )
+        if reports > self.participants:
+            raise TacitError(
+                f"round of {reports} reports is over the {self.participants} that the protocol was "
+                "built for: open a larger round"
+            )
+
+
+class SumProtocol(Protocol):
+    """P = (R, S, A) for the sum of one number in [0, 1] per participant, rounded to g levels.
+
+    A subclass writes `randomize`, `randomize_batch`, `combine`, `error`, `view_law`, `_sum` and
+    `_open`.
+    """
+
+    precision: int
+
+    @abstractmethod
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Any:
+        """The messages of many participants with these levels, for simulation: one row each, from
+        the caller's generator.
+        """
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
         """`combine` for messages of `randomize_batch`; a server that adds noise of its own takes it
@@ -188,33 +117,26 @@ class SumProtocol(ABC):
         """A value with the law of `combine` for reports whose levels sum to `total`."""
 
     def analyze(self, opened: Opened) -> Estimate:
-        """The estimate, from what was opened."""
+        """The estimated sum of rewards."""
         self.check_reports(opened.reports)
-        return Estimate(self._sum(opened) / self.precision, self.error(opened.reports))
+        total = self._sum(opened) / self.precision
+        return Estimate(total, self.error(opened.reports), self.promise, opened.wrapped)
 
-    def simulate(self, levels: Levels, rng: np.random.Generator) -> Estimate:
-        """An estimate with the law of running every user, given how many hold each level."""
-        reports = levels.users
+    def simulate(self, load: Levels, rng: np.random.Generator) -> Estimate:
+        """An estimate with the law of running everybody, given how many hold each level."""
+        reports = load.participants
         self.check_reports(reports)
-        return self.analyze(self._open(levels.total, reports, rng))
+        return self.analyze(self._open(load.total, reports, rng))
 
-    def check_reports(self, reports: int) -> None:
-        """Refuses a number of reports for which the guarantee would not hold."""
-        if reports < self.minimum:
-            raise TacitError(
-                f"batch of {reports} reports is below the {self.minimum} that the guarantee needs "
-                f"(n={self.users}); nothing was opened: "
-                f"{self.minimum - reports} more reports, or a new round"
-            )
-        if reports > self.users:
-            raise TacitError(
-                f"batch of {reports} reports is over the {self.users} that the protocol was built "
-                "for: open a larger round"
-            )
+    def run(self, rewards: Floats, rng: np.random.Generator) -> tuple[Estimate, float]:
+        """Every single participant simulated, and the sum of their rounded rewards."""
+        levels = round_levels(rewards, self.precision, rng)
+        opened = self.combine_batch(self.randomize_batch(levels, rng), rng)
+        return self.analyze(opened), float(levels.sum()) / self.precision
 
     def encode(self, x: float) -> int:
         """⌊xg⌋ or the next level, at random so that the mean is xg exactly (the codec of all
-        protocols, CZ23 Algorithm 1).
+        protocols, CZ23 Algorithm 1)..
         """
         if isinstance(x, bool) or not isinstance(x, Real) or not 0 <= x <= 1:
             raise TacitError(
@@ -222,9 +144,14 @@ class SumProtocol(ABC):
                 "reported"
             )
         scaled = as_fraction("reward", x) * self.precision
-        level = math.floor(scaled)
-        rest = scaled - level
-        return level + (Chance(rest).flip() if rest else False)
+        return random_level(scaled)
+
+
+def random_level(scaled: Fraction) -> int:
+    """The whole number below `scaled` or the next one, at random, so that the mean is `scaled`."""
+    level = math.floor(scaled)
+    rest = scaled - level
+    return level + (Chance(rest).flip() if rest else False)
 
 
 def round_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> Integers:

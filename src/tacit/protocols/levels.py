@@ -19,23 +19,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import Binomial, Chance, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.estimates import Estimate, Floats, Integers, Opened, Reports
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    Skellam,
+    Table,
+    modular_pmf,
+)
+from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, PureDP, View, guaranteed_reports
+from tacit.protocols.contract import random_level
 from tacit.protocols.joint import (
     binomial_noise,
     joint_epsilon,
     shared_gaussian_noise,
     skellam_noise,
 )
-from tacit.protocols.vectors import (
-    Floats,
-    OpenedVector,
-    VectorEstimate,
-    VectorProtocol,
-    noise_proxy,
-)
+from tacit.protocols.vectors import VectorProtocol, noise_proxy
 
-Integers = npt.NDArray[np.int64]
 MISREAD = 1e-9  # probability that a coordinate wraps around the modulus
 
 
@@ -56,8 +60,9 @@ class LevelProtocol(VectorProtocol):
         """The law of the noise in one coordinate's sum when this many reports arrive."""
 
     def sample_noise(self, rng: np.random.Generator) -> Integers:
-        """Noise of all clients in every coordinate, for simulation."""
-        return np.asarray(self.noise(self.clients).sample(rng, self.coordinates), dtype=np.int64)
+        """Noise of all participants in every coordinate, for simulation."""
+        law = self.noise(self.participants)
+        return np.asarray(law.sample(rng, self.coordinates), dtype=np.int64)
 
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
         """Each client's levels, rounded at random with the caller's generator; one row per
@@ -73,37 +78,26 @@ class LevelProtocol(VectorProtocol):
         return (lower + (rng.random(scaled.shape) < scaled - lower)).astype(np.int64)
 
     def encode(self, vector: npt.ArrayLike) -> list[int]:
-        """A client's levels, rounded at random without floating point."""
+        """A participant's levels, rounded at random without floating point."""
         result = []
         for value in self.check(vector):
             scaled = (Fraction(float(value)) - Fraction(self.offset)) / Fraction(self.unit)
-            level = math.floor(scaled)
-            result.append(
-                min(
-                    self.precision,
-                    max(0, level + Chance(scaled - level).flip() if scaled > level else level),
-                )
-            )
+            result.append(min(self.precision, max(0, random_level(scaled))))
         return result
 
-    def analyze(self, opened: OpenedVector) -> VectorEstimate:
-        """Means of levels less the noise's mean, as rewards.
-
-        Rounding at random adds at most ¼ of a level squared per client.
-        """
+    def sums(self, opened: Opened) -> Floats:
+        """Sums of levels less the noise's mean, as rewards."""
         n = opened.reports
-        law = self.noise(n)
+        noisy = np.array(opened.values, dtype=float) - self.noise(n).mean
+        return np.asarray(n * self.offset + noisy * self.unit)
+
+    def spread(self, reports: int) -> tuple[float, float, float]:
+        """Rounding at random adds at most ¼ of a level squared per participant."""
+        law = self.noise(reports)
         proxy, reach = noise_proxy(law)
-        means = self.offset + (opened.values - law.mean) / n * self.unit
-        scale = self.unit / n
-        size = self.coordinates
-        total = np.full(size, (proxy + n / 4) * scale**2)
-        return VectorEstimate(
-            means,
-            total,
-            np.full(size, reach / scale),
-            self.stated(math.sqrt(float(law.variance)) * scale),
-        )
+        scale = self.unit / reports
+        std = self.stated(math.sqrt(float(law.variance)) * scale)
+        return (proxy + reports / 4) * scale**2, reach / scale, std
 
     def stated(self, std: float) -> float:
         """The standard deviation that goes into the paper's widths: the noise's own, unless the
@@ -111,19 +105,13 @@ class LevelProtocol(VectorProtocol):
         """
         return std
 
-    def simulate(self, totals: Integers, rng: np.random.Generator) -> VectorEstimate:
-        """An estimate with the law of running every client, given the sums of their levels."""
-        return self.analyze(
-            OpenedVector((totals + self.sample_noise(rng)).astype(float), self.clients)
-        )
+    def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
+        """The sums of everyone's levels, and everyone's noise."""
+        sums = load.level_sums(self, rng)
+        return self.analyze(self._opened(sums + self.sample_noise(rng), self.participants))
 
-    def _check_reports(self, reports: int) -> None:
-        if not self.minimum <= reports <= self.clients:
-            raise TacitError(
-                f"{reports} reports arrived, of {self.clients} expected and {self.minimum} that "
-                "the guarantee needs; nothing was opened: "
-                "start a new round"
-            )
+    def _opened(self, sums: Integers, reports: int) -> Opened:
+        return Opened(tuple(sums.tolist()), reports)
 
 
 class ShuffledVector(LevelProtocol):
@@ -134,13 +122,13 @@ class ShuffledVector(LevelProtocol):
     Paper: Algorithm 2's g, b and p, levels over [-B√s, B√s], ε̂ = ε/(18√ln(2/δ)) (CORRECTIONS 5);
     the guarantee is what that noise truly gives, which is far more than asked.
 
-    >>> ShuffledVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25), precision=8).bits_per_client
+    >>> ShuffledVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25), precision=8).bits_per_participant
     270
     """
 
     def __init__(
         self,
-        clients: int,
+        participants: int,
         coordinates: int,
         bound: float,
         target: PureDP | ApproximateDP,
@@ -148,8 +136,8 @@ class ShuffledVector(LevelProtocol):
         precision: int = 16,
         setting: str = "tight",
     ) -> None:
-        self._take(clients, coordinates, bound)
-        self.minimum = self.clients
+        self._take(participants, coordinates, bound)
+        self.minimum = self.participants
         if isinstance(target, PureDP):
             raise TacitError(
                 "shuffled bits have a finite range, hence no guarantee without exceptions: give a "
@@ -162,16 +150,16 @@ class ShuffledVector(LevelProtocol):
             self.precision = integer("precision", precision, at_least=1)
             self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
             self.noise_bits, self.bias = binomial_noise(
-                self.precision, self.coordinates, target, self.clients
+                self.precision, self.coordinates, target, self.participants
             )
             self.guarantee = target.at(view=View.SHUFFLED)
-        self.bits_per_client = self.coordinates * (self.precision + self.noise_bits)
+        self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
     def _printed(self, target: ApproximateDP) -> None:
         """Algorithm 2 (Algorithm 4 for a single coordinate, where ε̂ = ε/2), and its true ε at the
         target's δ.
         """
-        epsilon, delta, n, s = target.epsilon, target.delta, self.clients, self.coordinates
+        epsilon, delta, n, s = target.epsilon, target.delta, self.participants, self.coordinates
         limit = 30 if s == 1 else 15
         if not (epsilon < limit and delta < 0.5):
             raise TacitError(
@@ -216,15 +204,16 @@ class ShuffledVector(LevelProtocol):
         ones = [level + int(extra) for level, extra in zip(self.encode(vector), noise, strict=True)]
         return [[1] * count + [0] * (length - count) for count in ones]
 
-    def combine(self, messages: Sequence[Any]) -> OpenedVector:
+    def combine(self, messages: Sequence[Any]) -> Opened:
         """The number of ones with each label; a permutation leaves nothing else."""
-        self._check_reports(len(messages))
-        return OpenedVector(
-            np.array([[sum(bits) for bits in message] for message in messages], dtype=float).sum(
-                axis=0
-            ),
-            len(messages),
-        )
+        self.check_reports(len(messages))
+        ones = np.array([[sum(bits) for bits in message] for message in messages])
+        return Opened(tuple(ones.sum(axis=0).tolist()), len(messages))
+
+    def view_law(self, total: int, reports: int) -> Table:
+        """How many bits with one label are ones."""
+        start, ones = convolution_power(Binomial(self.noise_bits, self.bias), reports)
+        return Table.of(start + total, ones)
 
 
 class SecureVector(LevelProtocol):
@@ -235,13 +224,13 @@ class SecureVector(LevelProtocol):
     Pólya shares of discrete Laplace noise. Shares are made for the reports that are guaranteed to
     arrive (`dropout`). With one client this is the local model on integers.
 
-    >>> SecureVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25)).bits_per_client
+    >>> SecureVector(1000, 30, 1.0, ApproximateDP(10.0, 0.25)).bits_per_participant
     420
     """
 
     def __init__(
         self,
-        clients: int,
+        participants: int,
         coordinates: int,
         bound: float,
         target: PureDP | ApproximateDP,
@@ -250,8 +239,8 @@ class SecureVector(LevelProtocol):
         noise_kind: str = "skellam",
         dropout: Number = 0,
     ) -> None:
-        self._take(clients, coordinates, bound)
-        self.minimum = guaranteed_reports(self.clients, dropout)
+        self._take(participants, coordinates, bound)
+        self.minimum = guaranteed_reports(self.participants, dropout)
         self.precision = integer("precision", precision, at_least=1)
         self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
         self.share: NoiseLaw
@@ -268,21 +257,20 @@ class SecureVector(LevelProtocol):
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
         self.guarantee = target.at(view=View.OPENED_SUM)
-        self._top = self.clients * self.precision
-        self._spare = self._room()
-        self.modulus = self._top + 2 * self._spare + 1
-        self.bits_per_client = self.coordinates * (self.modulus - 1).bit_length()
+        self._top = self.participants * self.precision
+        self.modulus = self._top + 2 * self._room() + 1
+        self.bits_per_participant = self.coordinates * (self.modulus - 1).bit_length()
 
     def _room(self) -> int:
         """How far the noise may leave 0..ng; a Chernoff bound, at the variance of all clients'
         shares.
         """
-        std = math.sqrt(self.clients * float(self.share.variance))
+        std = math.sqrt(self.participants * float(self.share.variance))
         log = math.log(2 / MISREAD)
         rate = math.sqrt(2 * log) / std
         if isinstance(self.share, (Skellam, DiscreteGaussian)):
-            return math.ceil((self.clients * float(self.share.log_mgf(rate)) + log) / rate)
-        return self.noise(self.clients).bound(MISREAD)
+            return math.ceil((self.participants * float(self.share.log_mgf(rate)) + log) / rate)
+        return self.noise(self.participants).bound(MISREAD)
 
     def noise(self, reports: int) -> NoiseLaw:
         """The sum of all shares that arrived; for discrete Gaussian shares the close law that the
@@ -299,7 +287,7 @@ class SecureVector(LevelProtocol):
         """
         if isinstance(self.share, DiscreteGaussian):
             return np.asarray(
-                sum(self.share.sample(rng, self.coordinates) for _ in range(self.clients)),
+                sum(self.share.sample(rng, self.coordinates) for _ in range(self.participants)),
                 dtype=np.int64,
             )
         return super().sample_noise(rng)
@@ -314,23 +302,30 @@ class SecureVector(LevelProtocol):
             for level, extra in zip(self.encode(vector), noise, strict=True)
         ]
 
-    def combine(self, messages: Sequence[Any]) -> OpenedVector:
-        """The sums modulo m, underflows read as negative."""
-        self._check_reports(len(messages))
+    def combine(self, messages: Sequence[Any]) -> Opened:
+        """The sums modulo m."""
+        self.check_reports(len(messages))
         total = np.asarray(messages, dtype=np.int64).sum(axis=0) % self.modulus
-        return OpenedVector(
-            np.where(total > self._top + self._spare, total - self.modulus, total).astype(float),
-            len(messages),
-        )
+        return Opened(tuple(total.tolist()), len(messages))
 
-    def simulate(self, totals: Integers, rng: np.random.Generator) -> VectorEstimate:
+    def view_law(self, total: int, reports: int) -> Table:
+        """All shares and the levels of one coordinate, modulo m."""
+        spectrum = np.fft.rfft(modular_pmf(self.share, self.modulus)) ** reports
+        probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
+        return Table.of(0, probabilities / probabilities.sum())
+
+    def _opened(self, sums: Integers, reports: int) -> Opened:
         """As the device path, wrap-around included."""
-        opened = (totals + self.sample_noise(rng)) % self.modulus
-        return self.analyze(
-            OpenedVector(
-                np.where(opened > self._top + self._spare, opened - self.modulus, opened).astype(
-                    float
-                ),
-                self.clients,
-            )
-        )
+        values = sums % self.modulus
+        wrapped = bool((self._read(values) != sums).any())
+        return Opened(tuple(values.tolist()), reports, wrapped)
+
+    def sums(self, opened: Opened) -> Floats:
+        """The sums of levels, underflows read as negative, as rewards."""
+        read = self._read(np.array(opened.values))
+        noisy = read - self.noise(opened.reports).mean
+        return np.asarray(opened.reports * self.offset + noisy * self.unit)
+
+    def _read(self, values: Integers) -> Integers:
+        half = self._top + (self.modulus - self._top - 1) // 2
+        return np.where(values > half, values - self.modulus, values)

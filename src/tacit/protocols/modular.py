@@ -1,34 +1,91 @@
 """Sums modulo m with integer noise: who adds the noise is what tells the trust models apart.
 
-`Central` trusts the server to add it, `Local` lets every user add all of it, `SecureSum` lets every
-user add a share of it and an intermediary open only the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5,
-6). The modulus leaves room for the noise; how often it does not is computed, or for wide sums of
-many Pólya shares bounded.
+`Central` trusts the server to add it, `Local` lets every participant add all of it, `SecureSum`
+lets every participant add a share of it and an intermediary open only the sum (CZ23 Algorithm 1;
+Theorems 1, 2, 4, 5, 6). The modulus leaves room for the noise; how often it does not is computed,
+or for wide sums of many Pólya shares bounded.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import DiscreteLaplace, NoiseLaw, PolyaDifference
+from tacit.estimates import ErrorLaw, Integers, Opened
+from tacit.noise import DiscreteLaplace, NoiseLaw, PolyaDifference, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
 from tacit.noise.law import COARSE, tail_bounds
 from tacit.noise.table import wrap_probability
 from tacit.privacy import Guarantee, guaranteed_reports, reporting_condition
-from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
+from tacit.protocols.contract import SumProtocol
 
-MISREAD = 1e-9  # default probability that a batch wraps around its modulus
-WIDEST_TABULATED = 256  # standard deviation
+MISREAD = 1e-9  # default probability that a round wraps around its modulus
 
 
-class SecureSum(SumProtocol):
-    """Each user adds a share of the noise; secure aggregation opens the sum modulo m, and nothing
-    else.
+class ModularSum(SumProtocol):
+    """A sum that is opened modulo m: what is common to all who add integer noise to it."""
+
+    modulus: int
+
+    @abstractmethod
+    def noise(self, reports: int) -> NoiseLaw:
+        """The law of the noise in the sum when this many reports arrive."""
+
+    @cached_property
+    def misread(self) -> float:
+        """The probability that a full round is misread, in the worst case."""
+        return _wrap_chance(self.noise(self.participants), self.top, self.modulus)
+
+    @property
+    def top(self) -> int:
+        """The largest sum of levels."""
+        return self.participants * self.precision
+
+    def error(self, reports: int) -> ErrorLaw:
+        """The noise that is in the sum."""
+        return ErrorLaw(reports, self.precision, self.noise(reports), self.misread)
+
+    def combine(self, messages: Any) -> Opened:
+        """The sum modulo m."""
+        self.check_reports(len(messages))
+        wide = self.modulus * len(messages) > 1 << 62
+        array = np.asarray(messages, dtype=object if wide else np.int64)
+        return Opened((int(array.sum()) % self.modulus,), len(messages))
+
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+        return self._reduced(total + int(self.noise(reports).sample(rng)), reports)
+
+    def _reduced(self, truth: int, reports: int) -> Opened:
+        """What is opened of a sum that is known, noise included."""
+        value = truth % self.modulus
+        return Opened((value,), reports, wrapped=self._read(value) != truth)
+
+    def _sum(self, opened: Opened) -> float:
+        return self._read(opened.value)
+
+    def _read(self, value: int) -> int:
+        """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28
+        to 30).
+        """
+        spare = (self.modulus - self.top - 1) // 2
+        return value - self.modulus if value > self.modulus - 1 - spare else value
+
+    def _shifted(self, law: NoiseLaw, copies: int, total: int) -> Table:
+        """The law of total plus so many copies of a law, modulo m."""
+        spectrum = np.fft.rfft(modular_pmf(law, self.modulus)) ** copies
+        probabilities = np.roll(np.fft.irfft(spectrum, self.modulus), total).clip(min=0.0)
+        return Table.of(0, probabilities / probabilities.sum())
+
+
+class SecureSum(ModularSum):
+    """Each participant adds a share of the noise; secure aggregation opens the sum modulo m, and
+    nothing else.
 
     `law` is the noise that `guarantee` needs; shares are made for the guaranteed number of honest
     reports. `share` overrides the share's law where it does not divide (discrete Gaussian). Dropout
@@ -37,13 +94,13 @@ class SecureSum(SumProtocol):
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
     >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), dropout=0.1)
-    >>> protocol.minimum, protocol.modulus, protocol.bits_per_user
+    >>> protocol.minimum, protocol.modulus, protocol.bits_per_participant
     (90, 1421, 11)
     """
 
     def __init__(
         self,
-        users: int,
+        participants: int,
         precision: int,
         law: NoiseLaw,
         guarantee: Guarantee,
@@ -54,53 +111,24 @@ class SecureSum(SumProtocol):
         modulus: int | None = None,
         misread: float = MISREAD,
     ) -> None:
-        self.users = integer("users", users, at_least=1)
+        self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
         self.guarantee = guarantee
-        honest = guaranteed_reports(self.users, dropout, corrupt)
-        self.minimum = guaranteed_reports(self.users, dropout)
-        if self.minimum < self.users or honest < self.minimum:
+        honest = guaranteed_reports(self.participants, dropout, corrupt)
+        self.minimum = guaranteed_reports(self.participants, dropout)
+        if self.minimum < self.participants or honest < self.minimum:
             self.guarantee = replace(guarantee, condition=reporting_condition(dropout, corrupt))
         self.law = law
         self.share = share if share is not None else law.share(honest)
         self._laws = {honest: law}
-        largest = self.users * self.precision
-        self.modulus = (
-            largest + 2 * _room(self._noise(self.users), misread) + 1
-            if modulus is None
-            else integer("modulus", modulus, at_least=2)
-        )
-        self._misread = self._wrap_chance()
-        self.bits_per_user = (self.modulus - 1).bit_length()
+        self.modulus = _modulus(self.top, self.noise(self.participants), modulus, misread)
+        self.bits_per_participant = (self.modulus - 1).bit_length()
 
-    def _wrap_chance(self) -> float:
-        """The probability that a full batch is misread, in the worst case."""
-        noise, top = self._noise(self.users), self.users * self.precision
-        spare = (self.modulus - top - 1) // 2
-        if (
-            isinstance(noise, DiscreteLaplace)
-            or not (noise.log_concave and noise.symmetric)
-            or self.modulus <= top
-        ):
-            return wrap_probability(noise, top, self.modulus)
-        if _too_long(noise):
-            return tail_bound(noise, spare)
-        far = spare + min(
-            top, math.ceil(40 * noise.std)
-        )  # a sum at one end is misread past the spare room, or past everything
-        if noise.std <= COARSE:
-            return noise.tail(spare) + noise.tail(far)
-        return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
-
-    def _noise(self, reports: int) -> NoiseLaw:
+    def noise(self, reports: int) -> NoiseLaw:
         """The law of the noise that this many honest shares add up to."""
         if reports not in self._laws:
             self._laws[reports] = self.share.power(reports)
         return self._laws[reports]
-
-    def error(self, reports: int) -> ErrorLaw:
-        """Noise of all shares that arrived."""
-        return ErrorLaw(reports, self.precision, self._noise(reports), self._misread)
 
     def randomize(self, x: float) -> int:
         """(level + share) mod m.
@@ -111,51 +139,31 @@ class SecureSum(SumProtocol):
         return (self.encode(x) + noise) % self.modulus
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """(levels + shares) mod m."""
+        """levels + shares; the sum of them is reduced, so that a simulation knows the truth."""
         noisy: Integers = levels + self.share.sample(rng, len(levels))
-        truth = int(noisy.sum())
-        self._count(Opened(truth % self.modulus, len(levels)), truth)
-        return noisy % self.modulus
+        return noisy
 
-    def combine(self, messages: Any) -> Opened:
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
         """The sum modulo m."""
         self.check_reports(len(messages))
-        array = np.asarray(
-            messages, dtype=object if self.modulus * len(messages) > 1 << 62 else np.int64
-        )
-        return Opened(int(array.sum()) % self.modulus, len(messages))
+        return self._reduced(int(messages.sum()), len(messages))
 
-    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        truth = total + int(self._noise(reports).sample(rng))
-        opened = Opened(truth % self.modulus, reports)
-        self._count(opened, truth)
-        return opened
-
-    def _count(self, opened: Opened, truth: int) -> None:
-        self.wrapped += self._sum(opened) != truth
-
-    def _sum(self, opened: Opened) -> float:
-        """Values in the upper half of the spare residues are underflows (CZ23 Algorithm 1, lines 28
-        to 30).
-        """
-        top = self.users * self.precision
-        spare = (self.modulus - top - 1) // 2
-        return (
-            opened.value - self.modulus
-            if opened.value > top + self.modulus - top - 1 - spare
-            else opened.value
-        )
+    def view_law(self, total: int, reports: int) -> Table:
+        """All shares and the levels, modulo m."""
+        return self._shifted(self.share, reports, total)
 
 
-class Central(SecureSum):
+class Central(ModularSum):
     """The server is trusted: it sums levels and adds the noise itself.
 
     Its outputs are private, what it sees is not.
     """
 
+    minimum = 1
+
     def __init__(
         self,
-        users: int,
+        participants: int,
         precision: int,
         law: NoiseLaw,
         guarantee: Guarantee,
@@ -163,13 +171,14 @@ class Central(SecureSum):
         modulus: int | None = None,
         misread: float = MISREAD,
     ) -> None:
-        super().__init__(
-            users, precision, law, guarantee, share=law, modulus=modulus, misread=misread
-        )
-        self.minimum = 1
-        self.bits_per_user = self.precision.bit_length()
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+        self.law, self.guarantee = law, guarantee
+        self.modulus = _modulus(self.top, law, modulus, misread)
+        self.bits_per_participant = self.precision.bit_length()
 
-    def _noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+    def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+        """The server's, whoever reports."""
         return self.law
 
     def randomize(self, x: float) -> int:
@@ -183,50 +192,104 @@ class Central(SecureSum):
     def combine(self, messages: Any) -> Opened:
         """The sum, with the server's noise: an exact draw."""
         self.check_reports(len(messages))
-        return Opened((int(np.sum(messages)) + self.law.draw()) % self.modulus, len(messages))
+        total = int(np.sum(messages)) + self.law.draw()
+        return Opened((total % self.modulus,), len(messages))
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
         """The sum, with the server's noise from the caller's generator."""
         self.check_reports(len(messages))
         return self._open(int(np.sum(messages)), len(messages), rng)
 
+    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """What the server publishes."""
+        return self._shifted(self.law, 1, total)
 
-class Local(SecureSum):
-    """Nobody is trusted: every user adds noise that suffices alone.
+
+class Local(ModularSum):
+    """Nobody is trusted: every participant adds noise that suffices alone.
 
     Whatever happens to the message afterwards, it is private.
     """
 
-    def __init__(
-        self, users: int, precision: int, law: NoiseLaw, guarantee: Guarantee, *, modulus: int
-    ) -> None:
-        self._sums: dict[int, NoiseLaw] = {}
-        super().__init__(users, precision, law, guarantee, share=law, modulus=modulus)
-        self.minimum = 1
+    minimum = 1
 
-    def _noise(self, reports: int) -> NoiseLaw:
+    def __init__(
+        self,
+        participants: int,
+        precision: int,
+        law: NoiseLaw,
+        guarantee: Guarantee,
+        *,
+        modulus: int,
+    ) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+        self.law, self.guarantee = law, guarantee
+        self.modulus = integer("modulus", modulus, at_least=2)
+        self._sums: dict[int, NoiseLaw] = {}
+        self.bits_per_participant = (self.modulus - 1).bit_length()
+
+    @cached_property
+    def misread(self) -> float:
+        """A bound: the noise of many participants is too wide to sum."""
+        return tail_bound(self.noise(self.participants), (self.modulus - self.top - 1) // 2)
+
+    def noise(self, reports: int) -> NoiseLaw:
+        """Everyone's own, added up."""
         if reports not in self._sums:
             self._sums[reports] = self.law.power(reports)
         return self._sums[reports]
 
-    def _wrap_chance(self) -> float:
-        """A bound: the noise of many users is too wide to sum."""
-        return tail_bound(
-            self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2
-        )
+    def randomize(self, x: float) -> int:
+        """(level + noise) mod m, the noise first."""
+        noise = self.law.draw()
+        return (self.encode(x) + noise) % self.modulus
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
+        """levels + noise."""
+        noisy: Integers = levels + self.law.sample(rng, len(levels))
+        return noisy
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+        """The sum modulo m."""
+        self.check_reports(len(messages))
+        return self._reduced(int(messages.sum()), len(messages))
+
+    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """One message, of a participant at this level."""
+        return self._shifted(self.law, 1, total)
+
+
+def _modulus(top: int, noise: NoiseLaw, modulus: int | None, misread: float) -> int:
+    if modulus is not None:
+        return integer("modulus", modulus, at_least=2)
+    return top + 2 * _room(noise, misread) + 1
+
+
+WIDEST_TABULATED = 256  # standard deviation
+
+
+def _wrap_chance(noise: NoiseLaw, top: int, modulus: int) -> float:
+    spare = (modulus - top - 1) // 2
+    if (
+        isinstance(noise, DiscreteLaplace)
+        or not (noise.log_concave and noise.symmetric)
+        or modulus <= top
+    ):
+        return wrap_probability(noise, top, modulus)
+    if _too_long(noise):
+        return tail_bound(noise, spare)
+    far = spare + min(top, math.ceil(40 * noise.std))
+    if noise.std <= COARSE:
+        return noise.tail(spare) + noise.tail(far)
+    return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
 
 
 def _too_long(noise: NoiseLaw) -> bool:
-    """Whether the law is one of many Pólya shares so wide that its probabilities take long to
-    tabulate.
-    """
     return isinstance(noise, PolyaDifference) and noise.std > WIDEST_TABULATED
 
 
 def _room(noise: NoiseLaw, misread: float) -> int:
-    """A τ with P[|noise| > τ] <= misread: the least one where the law can be summed, else by its
-    moment generating function.
-    """
     if not _too_long(noise):
         return noise.bound(misread)
     low, high = 0, math.ceil(noise.std)

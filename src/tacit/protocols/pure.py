@@ -20,14 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, positive
-from tacit.noise import Chance, PolyaDifference
+from tacit.estimates import ErrorLaw, Floats, Integers, Opened
+from tacit.noise import Chance, PolyaDifference, Table
 from tacit.noise.chernoff import tail_bound
 from tacit.noise.coins import below
 from tacit.noise.law import NoiseLaw
 from tacit.noise.serialize import register
 from tacit.privacy import PureDP, View
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, groups
-from tacit.protocols.contract import ErrorLaw, Floats, Integers, Opened, SumProtocol
+from tacit.protocols.contract import SumProtocol
 
 EVERY_GROUP = (
     2047  # a batch of this size is cut into one group of every certified size, 1024 down to 1
@@ -134,16 +135,16 @@ class PureShuffle(SumProtocol):
     that is not complete is not opened.
 
     >>> protocol = PureShuffle(2500, 1.0)
-    >>> protocol.guarantee.short, round(protocol.bits_per_user, 1)
+    >>> protocol.guarantee.short, round(protocol.bits_per_participant, 1)
     ('(0.9996, 0)-DP', 40.6)
     """
 
-    def __init__(self, users: int, epsilon: float) -> None:
-        self.users = integer("users", users, at_least=1)
+    def __init__(self, participants: int, epsilon: float) -> None:
+        self.participants = integer("participants", participants, at_least=1)
         self.epsilon = positive("epsilon", epsilon)
         self.precision = 1
-        self.minimum = self.users
-        self._groups = groups(self.users, self.epsilon)
+        self.minimum = self.participants
+        self._groups = groups(self.participants, self.epsilon)
         self._expected = sum(
             count * row.users * row.certificate.parameters.tau for count, row in self._groups
         )
@@ -153,14 +154,14 @@ class PureShuffle(SumProtocol):
         bits = sum(
             count * row.users * row.certificate.parameters.bits for count, row in self._groups
         )
-        self.bits_per_user = bits / self.users
+        self.bits_per_participant = bits / self.participants
         spoilt = sum(
             count * row.certificate.parameters.spoil_probability for count, row in self._groups
         )
         self._error = ErrorLaw(
-            self.users,
+            self.participants,
             1,
-            GroupedShares(self.users, Fraction(self.epsilon)),
+            GroupedShares(self.participants, Fraction(self.epsilon)),
             min(1.0, float(spoilt)),
         )
 
@@ -170,7 +171,7 @@ class PureShuffle(SumProtocol):
         return self._error
 
     def group_of(self, position: int) -> int:
-        """The group of the user at this position in the batch."""
+        """The group of the participant at this position in the batch."""
         return self._seat(position)[0]
 
     def _seat(self, position: int) -> tuple[int, TableRow]:
@@ -180,11 +181,17 @@ class PureShuffle(SumProtocol):
             if left < count * row.users:
                 return before + left // row.users, row
             left, before = left - count * row.users, before + count
-        raise TacitError(f"position is {position}; the batch has users 0 to {self.users - 1}")
+        raise TacitError(
+            f"position is {position}; the batch has users 0 to {self.participants - 1}"
+        )
 
-    def randomize(self, x: float, position: int = 0) -> GroupMessage:
-        """d bits for the user at `position`: exact draws, the noise before the reward."""
-        group, row = self._seat(position)
+    def randomize(self, x: float) -> GroupMessage:
+        """What the first participant sends."""
+        return self.report(x, 0)
+
+    def report(self, x: float, place: int) -> GroupMessage:
+        """d bits for the participant at this place: exact draws, the noise before the reward."""
+        group, row = self._seat(place)
         p = row.certificate.parameters
         spoilt = below(p.bits + 1) if Chance(Fraction(p.mixture)).flip() else None
         share = _conditioned(p)
@@ -193,10 +200,12 @@ class PureShuffle(SumProtocol):
         return GroupMessage(group, tuple([1] * ones + [0] * (p.bits - ones)))
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """The number of ones that each user sends, in the order of positions."""
+        """The number of ones that each participant sends, in the order of places; below zero, less
+        one, where a simulation knows that it was drawn from the uniform law.
+        """
         self.check_reports(len(levels))
         ones = np.empty(len(levels), dtype=np.int64)
-        start, damaged = 0, False
+        start = 0
         for count, row in self._groups:
             p, size = row.certificate.parameters, count * row.users
             part = levels[start : start + size]
@@ -205,19 +214,21 @@ class PureShuffle(SumProtocol):
             )
             spoilt = rng.random(len(part)) < float(p.mixture)
             uniform = rng.integers(0, p.bits + 1, size=len(part))
-            ones[start : start + size] = np.where(spoilt, uniform, p.tau + part + shares)
-            damaged = damaged or bool(spoilt.any())
+            ones[start : start + size] = np.where(spoilt, -1 - uniform, p.tau + part + shares)
             start += size
-        self.wrapped += damaged
         return ones
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+        """The number of ones, less what is expected, and whether anybody spoilt it."""
+        self.check_reports(len(messages))
+        ones = np.where(messages < 0, -1 - messages, messages)
+        value = int(ones.sum()) - self._expected
+        return Opened((value,), len(messages), wrapped=bool((messages < 0).any()))
 
     def combine(self, messages: Any) -> Opened:
         """Each group's number of ones, less what is expected of it; a group that is not complete is
         refused.
         """
-        if isinstance(messages, np.ndarray):
-            self.check_reports(len(messages))
-            return Opened(int(messages.sum()) - self._expected, len(messages))
         arrived = Counter((message.group, len(message.bits)) for message in messages)
         group = 0
         for count, row in self._groups:
@@ -235,9 +246,26 @@ class PureShuffle(SumProtocol):
                 f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; "
                 "nothing was opened"
             )
-        return Opened(
-            sum(sum(message.bits) for message in messages) - self._expected, len(messages)
-        )
+        value = sum(sum(message.bits) for message in messages) - self._expected
+        return Opened((value,), len(messages))
+
+    def view_law(self, total: int, reports: int) -> Table:
+        """The number of ones of all groups together, less what is expected, when the first `total`
+        participants hold a one. Whoever sees the groups apart sees more; the certificate covers it.
+        """
+        self.check_reports(reports)
+        spectrum: Any = np.ones(1)
+        bits = round(self.bits_per_participant * self.participants)
+        size, left = bits + 1, total
+        for count, row in self._groups:
+            p, people = row.certificate.parameters, count * row.users
+            for bit, copies in ((1, min(left, people)), (0, people - min(left, people))):
+                counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
+                counts[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
+                spectrum = spectrum * np.fft.rfft(counts, size) ** copies
+            left = max(0, left - people)
+        probabilities = np.fft.irfft(spectrum, size).clip(min=0.0)
+        return Table.of(-self._expected, probabilities / probabilities.sum())
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
         """Shares do not look at bits, so all shares of a row are drawn at once; only spoilt users,
@@ -256,8 +284,7 @@ class PureShuffle(SumProtocol):
         for _ in range(spoilt):  # whose bits they were: drawn without replacement
             held = int(rng.random() * left < ones)
             value, ones, left = value - held, ones - held, left - 1
-        self.wrapped += spoilt > 0
-        return Opened(value, reports)
+        return Opened((value,), reports, wrapped=spoilt > 0)
 
     def _sum(self, opened: Opened) -> float:
         return float(opened.value)

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import Binomial
+from tacit.estimates import ErrorLaw, Integers, Opened
+from tacit.noise import Binomial, Table
+from tacit.noise.table import convolution_power
 from tacit.privacy import (
     ApproximateDP,
     Guarantee,
@@ -24,7 +26,7 @@ from tacit.privacy import (
     guaranteed_reports,
     reporting_condition,
 )
-from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
+from tacit.protocols.contract import SumProtocol
 
 
 class ShuffledBits(SumProtocol):
@@ -35,13 +37,13 @@ class ShuffledBits(SumProtocol):
 
     >>> target = ApproximateDP(1.0, 1e-5)
     >>> protocol = ShuffledBits(100, 1, *shuffle_noise(100, 1, target), guarantee=target)
-    >>> protocol.bits_per_user, round(protocol.error(100).variance, 1)
+    >>> protocol.bits_per_participant, round(protocol.error(100).variance, 1)
     (2, 20.2)
     """
 
     def __init__(
         self,
-        users: int,
+        participants: int,
         precision: int,
         noise_bits: int,
         bias: Number,
@@ -49,7 +51,7 @@ class ShuffledBits(SumProtocol):
         guarantee: Guarantee,
         dropout: Number = 0,
     ) -> None:
-        self.users = integer("users", users, at_least=1)
+        self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
@@ -57,8 +59,8 @@ class ShuffledBits(SumProtocol):
         self.guarantee = (
             replace(guarantee, condition=reporting_condition(dropout)) if dropout else guarantee
         )
-        self.minimum = guaranteed_reports(self.users, dropout)
-        self.bits_per_user = self.precision + self.noise_bits
+        self.minimum = guaranteed_reports(self.participants, dropout)
+        self.bits_per_participant = self.precision + self.noise_bits
 
     def error(self, reports: int) -> ErrorLaw:
         """The noise bits of all reports that arrived."""
@@ -70,7 +72,7 @@ class ShuffledBits(SumProtocol):
         """
         noise = self.share.draw()
         ones = self.encode(x) + noise
-        return [1] * ones + [0] * (int(self.bits_per_user) - ones)
+        return [1] * ones + [0] * (self.precision + self.noise_bits - ones)
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
         """The number of ones that each user sends."""
@@ -84,13 +86,17 @@ class ShuffledBits(SumProtocol):
         """
         self.check_reports(len(messages))
         if isinstance(messages, np.ndarray):
-            return Opened(int(messages.sum()), len(messages))
-        return Opened(sum(sum(bits) for bits in messages), len(messages))
+            return Opened((int(messages.sum()),), len(messages))
+        return Opened((sum(sum(bits) for bits in messages),), len(messages))
 
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        return Opened(
-            total + int(rng.binomial(self.noise_bits * reports, float(self.bias))), reports
-        )
+        noise = int(rng.binomial(self.noise_bits * reports, float(self.bias)))
+        return Opened((total + noise,), reports)
+
+    def view_law(self, total: int, reports: int) -> Table:
+        """How many of all bits are ones."""
+        start, ones = convolution_power(self.share, reports)
+        return Table.of(start + total, ones)
 
     def _sum(self, opened: Opened) -> float:
         return float(opened.value - opened.reports * self.noise_bits * self.bias)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import NoiseLaw
+from tacit.estimates import Integers, Opened
+from tacit.noise import NoiseLaw, Table
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, PureDP, View
-from tacit.protocols.contract import Integers, Opened
-from tacit.protocols.modular import MISREAD, SecureSum
+from tacit.protocols.modular import MISREAD, ModularSum, SecureSum
 
 FEWEST_USERS = 19
 SECURITY = 60
@@ -42,7 +42,7 @@ def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
     )
 
 
-class SplitAndMix(SecureSum):
+class SplitAndMix(ModularSum):
     """`SecureSum` whose intermediary is a shuffler of shares.
 
     >>> from tacit.noise import DiscreteLaplace
@@ -53,7 +53,7 @@ class SplitAndMix(SecureSum):
 
     def __init__(
         self,
-        users: int,
+        participants: int,
         precision: int,
         law: NoiseLaw,
         guarantee: PureDP | ApproximateDP,
@@ -64,46 +64,53 @@ class SplitAndMix(SecureSum):
         misread: float = MISREAD,
         security: int = SECURITY,
     ) -> None:
-        super().__init__(
-            users,
-            precision,
-            law,
-            guarantee,
-            dropout=dropout,
-            share=share,
-            modulus=modulus,
-            misread=misread,
-        )
+        how = {"dropout": dropout, "share": share, "modulus": modulus, "misread": misread}
+        self.inner = SecureSum(participants, precision, law, guarantee, **how)  # type: ignore[arg-type]
+        self.participants, self.precision = self.inner.participants, self.inner.precision
+        self.minimum, self.modulus = self.inner.minimum, self.inner.modulus
         self.shares = shares_needed(self.minimum, self.modulus, security)
         slack = (1 + math.exp(guarantee.epsilon)) * 2.0**-security
         failure = slack + (guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
         self.guarantee = ApproximateDP(
             guarantee.epsilon, failure, neighbours=guarantee.neighbours, view=View.SHUFFLED
         )
-        self.bits_per_user = self.shares * (self.modulus - 1).bit_length()
+        self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 
-    def randomize(self, x: float) -> list[int]:  # type: ignore[override]
+    def noise(self, reports: int) -> NoiseLaw:
+        """That of the sum."""
+        return self.inner.noise(reports)
+
+    def randomize(self, x: float) -> list[int]:
         """k shares: all but the last uniform, the last makes them add up."""
-        total = super().randomize(x)
+        return self._split(self.inner.randomize(x))
+
+    def _split(self, message: int) -> list[int]:
         shares = [below(self.modulus) for _ in range(self.shares - 1)]
-        return [*shares, (total - sum(shares)) % self.modulus]
+        return [*shares, (message - sum(shares)) % self.modulus]
 
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """One row of k shares per user."""
+        """One row of k shares per participant; the last is not reduced, so that a simulation knows
+        the truth.
+        """
         if self.modulus * self.shares >= 1 << 63:
             raise TacitError(
                 f"modulus {self.modulus} is too large to simulate user by user: use simulate(), or "
                 "a smaller batch"
             )
-        totals = super().randomize_batch(levels, rng)
+        totals = self.inner.randomize_batch(levels, rng)
         shares = rng.integers(0, self.modulus, size=(len(levels), self.shares - 1))
-        last = (totals - shares.sum(axis=1) % self.modulus) % self.modulus
-        return np.column_stack([shares, last])
+        return np.column_stack([shares, totals - shares.sum(axis=1)])
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+        """The sum of all shares."""
+        return self.inner.combine_batch(messages.sum(axis=1), rng)
 
     def combine(self, messages: Any) -> Opened:
         """All shares, in an order that says nothing; their sum modulo m is all that an honest
         server computes from them.
         """
-        if isinstance(messages, np.ndarray):  # of `randomize_batch`: the sum of a row fits
-            return super().combine(messages.sum(axis=1) % self.modulus)
-        return super().combine([sum(row) % self.modulus for row in messages])
+        return self.inner.combine([sum(row) % self.modulus for row in messages])
+
+    def view_law(self, total: int, reports: int) -> Table:
+        """The sum; the shares say no more, up to the slack in δ."""
+        return self.inner.view_law(total, reports)

@@ -1,21 +1,19 @@
-"""Vector sums: every client holds one number in [-B, B] for each of s played actions, the server
-learns noisy means.
+"""Vector sums: every participant holds one number in [-B, B] for each of s played options.
 
-The secret is a client's whole vector; neighbours replace it, so each coordinate's sum moves by up
-to 2B (2B√s in l2 norm, LZJ22 Theorem 4.2). Who adds the noise tells the trust models apart: `Plain`
-nobody, `Central` the server, `Local` each client alone. They work on real sums, so the sum over all
-clients is all a simulation needs. Protocols over levels (shuffled bits, secure aggregation) are in
-`tacit.protocols.levels`. With s = 1 these are the private sums of DP-PE (LZJ22 Appendix C), where a
-person tries one action.
+The secret is a participant's whole vector; neighbours replace it, so each coordinate's sum moves by
+up to 2B (2B√s in l2 norm, LZJ22 Theorem 4.2). Who adds the noise tells the trust models apart:
+`Plain` nobody, `Central` the server, `Local` each participant alone. They work on real sums, so the
+sum over all participants is all a simulation needs. Protocols over levels (shuffled bits, secure
+aggregation) are in `tacit.protocols.levels`. `SeparateSums` holds one sum per option, each of other
+people (LZJ22 Appendix C).
 """
 
 from __future__ import annotations
 
 import math
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -24,56 +22,30 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, positive
+from tacit.estimates import (
+    Estimate,
+    Floats,
+    NoiseLike,
+    Opened,
+    Reports,
+    VectorError,
+)
 from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
 from tacit.protocols.continuous import Laplace
-from tacit.protocols.contract import NoiseLike
+from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import gaussian_noise, gaussian_ratio
 
-Floats = npt.NDArray[np.float64]
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64
 TAIL = 4.0  # standard deviations of the noise over which its sub-Gaussian proxy is taken
-
-
-@dataclass(frozen=True, eq=False)
-class VectorEstimate:
-    """Estimated mean rewards of the coordinates, and the error that the protocol added.
-
-    `proxies`: sub-Gaussian variances of that error, coordinate by coordinate: ln E[e^{t·error}] <=
-    t²·proxy/2 for |t| <= reach. `stated`: the standard deviation that goes into the paper's widths.
-    """
-
-    means: Floats
-    proxies: Floats
-    reaches: Floats
-    stated: float
-
-    @staticmethod
-    def join(parts: Sequence[VectorEstimate]) -> VectorEstimate:
-        """The coordinates of several estimates, one after the other."""
-        return VectorEstimate(
-            np.concatenate([part.means for part in parts]),
-            np.concatenate([part.proxies for part in parts]),
-            np.concatenate([part.reaches for part in parts]),
-            max(part.stated for part in parts),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class OpenedVector:
-    """What the intermediary hands to the server: a value per coordinate, and how many reports it
-    holds.
-    """
-
-    values: Floats
-    reports: int
+SECRET = "a participant's average reward for every played option, together"
 
 
 @lru_cache(maxsize=4096)
 def noise_proxy(law: NoiseLike) -> tuple[float, float]:
-    """A sub-Gaussian variance of the centred law, and the |t| up to which it holds: the largest 2
-    ln M(t)/t² on a grid.
+    """A sub-Gaussian variance of the centred law, and the |t| up to which it holds: the largest
+    2 ln M(t)/t² on a grid.
 
     >>> noise_proxy(Gaussian(2.0))
     (4.0, inf)
@@ -90,31 +62,28 @@ def noise_proxy(law: NoiseLike) -> tuple[float, float]:
     return max(float(law.variance), float((2 * values / points**2).max())), reach
 
 
-class VectorProtocol(ABC):
-    """P = (R, S, A) for the mean of one vector in [-B, B]^s per client, for a batch of exactly
-    known size.
+class VectorProtocol(Protocol):
+    """P = (R, S, A) for sums of one vector in [-B, B]^s per participant.
+
+    A subclass writes `randomize`, `combine`, `view_law`, `simulate` and `spread`: the error of the
+    means as (proxy, reach, stated), the same in every coordinate.
     """
 
-    clients: int
-    coordinates: int
     bound: float
-    guarantee: Guarantee | None
-    bits_per_client: float
-    secret = "a client's average reward for every played action, together"
 
-    def _take(self, clients: int, coordinates: int, bound: float) -> None:
-        self.clients = integer(
-            "clients",
-            clients,
+    def _take(self, participants: int, coordinates: int, bound: float) -> None:
+        self.participants = integer(
+            "participants",
+            participants,
             at_least=1,
             remedy="an alpha that leaves no clients in a phase teaches nothing",
         )
         self.coordinates = integer("coordinates", coordinates, at_least=1)
         self.bound = float(positive("bound", bound, "rewards lie in [-bound, bound]"))
-        self.bits_per_client = REAL_BITS * self.coordinates
+        self.bits_per_participant = REAL_BITS * self.coordinates
 
     def check(self, vector: npt.ArrayLike) -> Floats:
-        """A client's vector, refused beyond the bound: the guarantee would not hold for it."""
+        """A participant's vector, refused beyond the bound: the guarantee would not hold for it."""
         array = np.asarray(vector, dtype=float)
         if array.shape != (self.coordinates,):
             raise TacitError(
@@ -124,63 +93,57 @@ class VectorProtocol(ABC):
         if not float(np.abs(array).max()) <= self.bound * (1 + 1e-12):
             raise TacitError(
                 f"a reward of {float(array[np.abs(array).argmax()]):g} is beyond the bound of "
-                f"{self.bound:g}: clip it on the device, or "
-                "use a larger bound"
+                f"{self.bound:g}: clip it on the device, or use a larger bound"
             )
         return array
 
     @abstractmethod
-    def randomize(self, vector: npt.ArrayLike) -> Any:
-        """What leaves the device of a client with this vector of average rewards."""
+    def spread(self, reports: int) -> tuple[float, float, float]:
+        """(proxy, reach, stated) of the error in a mean of so many reports."""
 
-    @abstractmethod
-    def combine(self, messages: Sequence[Any]) -> OpenedVector:
-        """What the server is handed (and, where it is trusted with noise, publishes), given
-        everyone's message.
-        """
+    def sums(self, opened: Opened) -> Floats:
+        """The estimated sums of rewards."""
+        return np.array(opened.values, dtype=float)
 
-    @abstractmethod
-    def analyze(self, opened: OpenedVector) -> VectorEstimate:
-        """The estimate of the means, from what was opened."""
-
-
-class RealProtocol(VectorProtocol):
-    """A protocol that needs only the real sums over clients."""
-
-    @abstractmethod
-    def simulate(self, total: Floats, rng: np.random.Generator) -> VectorEstimate:
-        """An estimate with the law of running every client, given the sum of their vectors."""
-
-    def _estimate(self, means: Floats, proxy: float, reach: float, std: float) -> VectorEstimate:
-        size = self.coordinates
-        return VectorEstimate(means, np.full(size, proxy), np.full(size, reach), std)
+    def analyze(self, opened: Opened) -> Estimate:
+        """The estimated sums, and what was added to the means."""
+        self.check_reports(opened.reports)
+        columns = [np.full(self.coordinates, value) for value in self.spread(opened.reports)]
+        error = VectorError(opened.reports, *columns)
+        return Estimate(self.sums(opened), error, self.promise, opened.wrapped)
 
 
-class Plain(RealProtocol):
+class Plain(VectorProtocol):
     """No privacy: the server sees every vector."""
 
-    def __init__(self, clients: int, coordinates: int, bound: float) -> None:
-        self._take(clients, coordinates, bound)
-        self.guarantee = None
+    minimum = 1
+    guarantee = None
+
+    def __init__(self, participants: int, coordinates: int, bound: float) -> None:
+        self._take(participants, coordinates, bound)
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
         """The vector itself."""
         return self.check(vector)
 
-    def combine(self, messages: Sequence[Any]) -> OpenedVector:
+    def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
-        return OpenedVector(np.sum(messages, axis=0), len(messages))
+        return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
-    def analyze(self, opened: OpenedVector) -> VectorEstimate:
-        """The mean, without error."""
-        return self._estimate(opened.values / opened.reports, 0.0, math.inf, 0.0)
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """None: nothing is hidden."""
+        raise TacitError(f"{reports} vectors are seen as they are; {total} has no law")
 
-    def simulate(self, total: Floats, rng: np.random.Generator) -> VectorEstimate:  # noqa: ARG002
-        """The mean."""
-        return self.analyze(OpenedVector(total, self.clients))
+    def spread(self, reports: int) -> tuple[float, float, float]:  # noqa: ARG002
+        """No error."""
+        return 0.0, math.inf, 0.0
+
+    def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
+        """The sums."""
+        return self.analyze(Opened(tuple(load.total(rng).tolist()), self.participants))
 
 
-class Central(RealProtocol):
+class Central(VectorProtocol):
     """A trusted server sums vectors and publishes noisy sums.
 
     Tight: the sum is rounded at random to a grid of 2B/1,024 and gets discrete Gaussian noise
@@ -193,18 +156,19 @@ class Central(RealProtocol):
     '(10, 0.7886)-DP'
     """
 
+    minimum = 1
     view = View.SERVER_OUTPUT
 
     def __init__(
         self,
-        clients: int,
+        participants: int,
         coordinates: int,
         bound: float,
         target: PureDP | ApproximateDP,
         *,
         setting: str = "tight",
     ) -> None:
-        self._take(clients, coordinates, bound)
+        self._take(participants, coordinates, bound)
         self.law: NoiseLaw | Gaussian
         self.unit = 1.0
         if setting == "paper":
@@ -222,64 +186,64 @@ class Central(RealProtocol):
         """The vector itself: the server is trusted."""
         return self.check(vector)
 
-    def combine(self, messages: Sequence[Any]) -> OpenedVector:
+    def combine(self, messages: Sequence[Any]) -> Opened:
         """The sums with the server's noise: exact integer draws (paper: floating-point
         Gaussians).
         """
         total = np.sum(messages, axis=0)
         source = random.SystemRandom()
         if isinstance(self.law, Gaussian):
-            return OpenedVector(
-                total + np.array([source.gauss(0.0, self.law.sigma) for _ in total]), len(messages)
-            )
+            noise = [source.gauss(0.0, self.law.sigma) for _ in total]
+            return Opened(tuple((total + np.array(noise)).tolist()), len(messages))
         rounded = np.array([math.floor(value / self.unit + source.random()) for value in total])
-        noisy = (rounded + self.law.draw(self.coordinates)).astype(float)
-        return OpenedVector(noisy * self.unit, len(messages))
+        noisy = (rounded + self.law.draw(self.coordinates)).astype(float) * self.unit
+        return Opened(tuple(noisy.tolist()), len(messages))
 
-    def analyze(self, opened: OpenedVector) -> VectorEstimate:
-        """The published sums, divided."""
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """The server's noise about 0: sums are published as real numbers on a grid."""
+        return _only_noise(self.law, total, reports)
+
+    def spread(self, reports: int) -> tuple[float, float, float]:
+        """The server's noise and its rounding."""
         proxy, reach = noise_proxy(self.law)
         rounding = 0.0 if isinstance(self.law, Gaussian) else 0.25
-        scale = self.unit / opened.reports
+        scale = self.unit / reports
         std = math.sqrt(float(self.law.variance)) * scale
-        return self._estimate(
-            opened.values / opened.reports, (proxy + rounding) * scale**2, reach / scale, std
-        )
+        return (proxy + rounding) * scale**2, reach / scale, std
 
-    def simulate(self, total: Floats, rng: np.random.Generator) -> VectorEstimate:
-        """The noisy sums, divided."""
-        values = (
-            total / self.unit
-            if isinstance(self.law, Gaussian)
-            else np.floor(total / self.unit + rng.random(len(total)))
-        )
-        noisy = (values + self.law.sample(rng, len(total))) * self.unit
-        return self.analyze(OpenedVector(noisy, self.clients))
+    def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
+        """The noisy sums."""
+        steps = load.total(rng) / self.unit
+        if not isinstance(self.law, Gaussian):
+            steps = np.floor(steps + rng.random(len(steps)))
+        noisy = (steps + self.law.sample(rng, len(steps))) * self.unit
+        return self.analyze(Opened(tuple(noisy.tolist()), self.participants))
 
 
-class Local(RealProtocol):
-    """Nobody is trusted: every client adds noise to every coordinate that suffices alone.
+class Local(VectorProtocol):
+    """Nobody is trusted: every participant adds noise to every coordinate that suffices alone.
 
     Tight: a device rounds its vector at random to a grid of 2B/1,024, on which replacing it moves
     every coordinate by at most 1,024 steps, and adds exact discrete Gaussian noise for that
     movement (discrete Laplace of scale 1,024 s/ε for a pure target). The simulation draws the noise
-    of all clients at once as the Gaussian (Laplace) that this nearly is; rounding, a quarter of a
-    step squared, is in the proxy. Paper: N(0, σ²) by the closed form, in floating point, for
+    of all participants at once as the Gaussian (Laplace) that this nearly is; rounding, a quarter
+    of a step squared, is in the proxy. Paper: N(0, σ²) by the closed form, in floating point, for
     comparison only.
     """
 
+    minimum = 1
     view = View.MESSAGE
 
     def __init__(
         self,
-        clients: int,
+        participants: int,
         coordinates: int,
         bound: float,
         target: PureDP | ApproximateDP,
         *,
         setting: str = "tight",
     ) -> None:
-        self._take(clients, coordinates, bound)
+        self._take(participants, coordinates, bound)
         self.law: Gaussian | Laplace
         self.device: NoiseLaw | None = None
         self.unit = 2 * self.bound / FINE
@@ -304,49 +268,113 @@ class Local(RealProtocol):
         """
         source = random.SystemRandom()
         if self.device is None:
-            return np.asarray(
-                self.check(vector)
-                + np.array(
-                    [
-                        source.gauss(0.0, math.sqrt(self.law.variance))
-                        for _ in range(self.coordinates)
-                    ]
-                )
-            )
-        noise = self.device.draw(
-            self.coordinates
-        )  # before the vector is touched: its time depends on what is drawn
+            noise = [
+                source.gauss(0.0, math.sqrt(self.law.variance)) for _ in range(self.coordinates)
+            ]
+            return np.asarray(self.check(vector) + np.array(noise))
+        # before the vector is touched: its time depends on what is drawn
+        drawn = self.device.draw(self.coordinates)
         steps = [math.floor(value / self.unit + source.random()) for value in self.check(vector)]
-        clipped = np.clip(
-            steps, -FINE // 2, FINE // 2
-        )  # a coordinate of exactly B must not be rounded past the grid
-        return np.asarray((clipped + noise) * self.unit)
+        # a coordinate of exactly B must not be rounded past the grid
+        clipped = np.clip(steps, -FINE // 2, FINE // 2)
+        return np.asarray((clipped + drawn) * self.unit)
 
-    def combine(self, messages: Sequence[Any]) -> OpenedVector:
+    def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
-        return OpenedVector(np.sum(messages, axis=0), len(messages))
+        return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
-    def analyze(self, opened: OpenedVector) -> VectorEstimate:
-        """The mean; everyone's noise is in it."""
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """One message's noise about 0, in steps of the grid."""
+        return _only_noise(self.law if self.device is None else self.device, total, reports)
+
+    def spread(self, reports: int) -> tuple[float, float, float]:
+        """Everyone's noise."""
         proxy, reach = noise_proxy(self.law)
         rounding = 0.0 if self.device is None else self.unit**2 / 4
-        n = opened.reports
-        return self._estimate(
-            opened.values / n, (proxy + rounding) / n, reach * n, math.sqrt(self.law.variance / n)
-        )
+        std = math.sqrt(self.law.variance / reports)
+        return (proxy + rounding) / reports, reach * reports, std
 
-    def simulate(self, total: Floats, rng: np.random.Generator) -> VectorEstimate:
-        """The sum with everyone's noise at once: a Gaussian of √n σ, or a difference of Gamma(n)
+    def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
+        """The sums with everyone's noise at once: a Gaussian of √n σ, or a difference of Gamma(n)
         variables.
         """
-        size = (self.coordinates,)
+        total, size = load.total(rng), (self.coordinates,)
         if isinstance(self.law, Gaussian):
-            noise = self.law.sigma * math.sqrt(self.clients) * rng.standard_normal(size)
+            noise = self.law.sigma * math.sqrt(self.participants) * rng.standard_normal(size)
         else:
             noise = self.law.scale * (
-                rng.standard_gamma(self.clients, size) - rng.standard_gamma(self.clients, size)
+                rng.standard_gamma(self.participants, size)
+                - rng.standard_gamma(self.participants, size)
             )
-        return self.analyze(OpenedVector(total + noise, self.clients))
+        return self.analyze(Opened(tuple((total + noise).tolist()), self.participants))
+
+
+def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
+    if not isinstance(law, NoiseLaw):
+        raise TacitError(
+            f"continuous noise has no exact law (asked at {total} of {reports} reports): it is for "
+            "comparison only"
+        )
+    return law
+
+
+class SeparateSums(Protocol):
+    """One private sum per option, each of other people; whoever plays reports ±B, once.
+
+    A report is (place of the option in the round, reward). `parts` are protocols of one coordinate.
+    """
+
+    minimum = 1
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+        self.coordinates = len(self.parts)
+        self.participants = sum(part.participants for part in self.parts)
+        bits = sum(part.bits_per_participant * part.participants for part in self.parts)
+        self.bits_per_participant = bits / self.participants
+        self.guarantee = weakest([part.guarantee for part in self.parts])
+
+    def randomize(self, x: tuple[int, float]) -> tuple[int, Any]:
+        """What somebody who played the option at this place sends."""
+        place, reward = x
+        return place, self.parts[place].randomize([reward])
+
+    def combine(self, messages: Sequence[Any]) -> Opened:
+        """Every option's own sum; all of them, or nothing."""
+        sent: list[list[Any]] = [[] for _ in self.parts]
+        for place, message in messages:
+            sent[place].append(message)
+        opened = [part.combine(mine) for part, mine in zip(self.parts, sent, strict=True)]
+        return Opened(tuple(opened), len(messages))
+
+    def analyze(self, opened: Opened) -> Estimate:
+        """The estimates of all options, one after the other."""
+        made = [part.analyze(one) for part, one in zip(self.parts, opened.values, strict=True)]
+        return self._join(made)
+
+    def _join(self, made: Sequence[Estimate]) -> Estimate:
+        people = np.array([estimate.error.participants for estimate in made])
+        names = ("proxies", "reaches", "stated")
+        columns = [np.concatenate([getattr(e.error, name) for e in made]) for name in names]
+        total = np.concatenate([estimate.total for estimate in made])
+        wrapped = any(estimate.wrapped for estimate in made)
+        return Estimate(total, VectorError(people, *columns), self.promise, wrapped)
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """That of the first option's sum."""
+        law: NoiseLaw = self.parts[0].view_law(total, reports)
+        return law
+
+    def simulate(self, load: Sequence[Reports], rng: np.random.Generator) -> Estimate:
+        """Every option by itself."""
+        made = [part.simulate(one, rng) for part, one in zip(self.parts, load, strict=True)]
+        return self._join(made)
+
+
+def weakest(guarantees: Sequence[Guarantee | None]) -> Guarantee | None:
+    """The guarantee that holds for everyone, where each person has one of these."""
+    found = [guarantee for guarantee in guarantees if guarantee is not None]
+    return max(found, key=lambda g: (g.epsilon, getattr(g, "delta", 0.0))) if found else None  # type: ignore[attr-defined]
 
 
 def paper_gaussian(

@@ -1,7 +1,20 @@
-"""Drives learner, protocol and environment together; seeds, sweeps, results."""
+"""The one driver, sweeps over seeds, results and pictures."""
 
 from tacit.simulation.results import Result, write_csv
-from tacit.simulation.run import Run, checkpoints_for, run
+from tacit.simulation.run import Outcome, Trial, checkpoints_for, run
+from tacit.simulation.study import How, compare, simulate
 from tacit.simulation.sweep import Sweep, sweep
 
-__all__ = ["Result", "Run", "Sweep", "checkpoints_for", "run", "sweep", "write_csv"]
+__all__ = [
+    "How",
+    "Outcome",
+    "Result",
+    "Sweep",
+    "Trial",
+    "checkpoints_for",
+    "compare",
+    "run",
+    "simulate",
+    "sweep",
+    "write_csv",
+]

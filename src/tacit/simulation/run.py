@@ -1,43 +1,27 @@
-"""One simulated run: a learner, an environment and a protocol for every batch, and what came of it.
+"""The one driver: an experiment is driven through a world, round by round.
 
-The fast path draws how many of a batch's users hold each level and one value of the total noise, so
-its cost does not grow with the number of users; it is exact in distribution. The slow path runs
-every user through randomize, combine and analyze, with simulation noise.
+It knows no family: the learner says what is assigned, the world plays it, the protocol says what is
+learned of it, and a ledger adds up what it cost. The fast path draws what all participants hold
+together, so its cost does not grow with them; it is exact in distribution. The slow path
+(`user_by_user`) runs everyone through randomize, combine and analyze, with simulation noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tacit.bandits import Batch, Learner
-from tacit.environments import Environment
-from tacit.protocols.continuous import FINE
-from tacit.protocols.contract import Estimate, SumProtocol, round_levels
-
-Floats = npt.NDArray[np.float64]
-ProtocolFactory = Callable[[int], SumProtocol]
-
-
-@dataclass(frozen=True)
-class Run:
-    """What came of one run; `regret` and `realised` are at the `checkpoints`, cumulative;
-    `final_regret` is pseudo-regret at the end.
-    """
-
-    checkpoints: tuple[int, ...]
-    regret: tuple[float, ...]
-    realised: tuple[float, ...]
-    final_regret: float
-    batches: int
-    bits: float
-    users: int
-    active: int
-    best: int
-    wrapped: int
+from tacit.algorithms.problems import Problem
+from tacit.algorithms.registry import lookup
+from tacit.checks import TacitError
+from tacit.environments.contract import Environment, World
+from tacit.estimates import Estimate, Floats, Played, Round
+from tacit.experiment import Experiment
+from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.vectors import weakest
 
 
 def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
@@ -46,97 +30,159 @@ def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
     >>> checkpoints_for(1000, 4)
     (1, 10, 100, 1000)
     """
-    return tuple(
-        sorted(
-            {horizon}
-            | {max(1, min(horizon, round(t))) for t in np.geomspace(1, horizon, count).tolist()}
-        )
-    )
+    points = np.geomspace(1, horizon, count).tolist()
+    return tuple(sorted({horizon} | {max(1, min(horizon, round(t))) for t in points}))
 
 
 @dataclass
-class _Ledger:
-    """Cumulative regret as a piecewise linear function of the round."""
+class Outcome:
+    """What came of a run so far: cumulative regret as a piecewise linear function of time, and what
+    was sent and opened.
+    """
 
-    rounds: list[int] = field(default_factory=lambda: [0])
-    regret: list[float] = field(default_factory=lambda: [0.0])
-    realised: list[float] = field(default_factory=lambda: [0.0])
+    experiment: Experiment
+    gaps: Floats | None
+    checkpoints: tuple[int, ...]
+    opened: int = 0
+    participants: int = 0
+    reals: int = 0
+    bits: float = 0.0
+    wrapped: int = 0
+    weakest: Any = None
+    notes: Counter[str] = field(default_factory=Counter)
+    _time: list[Floats] = field(default_factory=lambda: [np.zeros(1)])
+    _regret: list[Floats] = field(default_factory=lambda: [np.zeros(1)])
+    _lost: list[float] = field(default_factory=lambda: [0.0])
+    _known: bool = True
 
-    def add(self, users: int, gap: float, lost: float) -> None:
-        self.rounds.append(self.rounds[-1] + users)
-        self.regret.append(self.regret[-1] + gap * users)
-        self.realised.append(self.realised[-1] + lost)
+    def add(self, played: Played, protocol: Protocol | None, wrapped: bool) -> None:
+        """One round more."""
+        self._time.append(self._time[-1][-1] + played.time)
+        if played.regret is None:
+            self._known = False
+        else:
+            self._regret.append(self._regret[-1][-1] + played.regret)
+            self._lost.append(self._lost[-1] + played.lost)
+        self.notes.update(played.notes)  # type: ignore[arg-type]
+        if protocol is not None:
+            self.opened += 1
+            self.wrapped += wrapped
+            self.participants += protocol.participants
+            self.reals += protocol.participants * protocol.coordinates
+            self.bits += protocol.participants * protocol.bits_per_participant
+            if self.experiment.guarantee is None:
+                self.weakest = weakest([self.weakest, protocol.guarantee])
 
-    def at(self, checkpoints: tuple[int, ...], values: list[float]) -> tuple[float, ...]:
-        return tuple(float(v) for v in np.interp(checkpoints, self.rounds, values))
+    @property
+    def played(self) -> int:
+        """How much of the horizon was used."""
+        return int(self._time[-1][-1])
+
+    @property
+    def regret(self) -> list[float] | None:
+        """Cumulative pseudo-regret at the checkpoints; None if nobody knows the true means."""
+        if not self._known:
+            return None
+        time, regret = np.concatenate(self._time), np.concatenate(self._regret)
+        return [float(value) for value in np.interp(self.checkpoints, time, regret)]
+
+    @property
+    def realised(self) -> list[float] | None:
+        """Cumulative realised regret at the checkpoints."""
+        if not self._known:
+            return None
+        ends = [float(part[-1]) for part in self._time]
+        return [float(value) for value in np.interp(self.checkpoints, ends, self._lost)]
+
+    @property
+    def promise(self) -> str:
+        """What was promised about the whole run; what the weakest round earned, where that is only
+        known afterwards.
+        """
+        mechanism = self.experiment.mechanism
+        if mechanism.guarantee is not None or self.weakest is None:
+            return mechanism.promise or "none: the server sees every report"
+        return f"{self.weakest} {mechanism.note}".strip()
+
+    @property
+    def numbers(self) -> list[float]:
+        """[ε, δ] of the promise; empty without any."""
+        promised = self.experiment.guarantee or self.weakest
+        return [] if promised is None else [promised.epsilon, getattr(promised, "delta", 0.0)]
 
 
 def run(
-    learner: Learner,
-    environment: Environment,
-    protocols: ProtocolFactory,
+    experiment: Experiment,
+    world: World,
     rng: np.random.Generator,
     *,
+    noise: np.random.Generator | None = None,
     checkpoints: tuple[int, ...] | None = None,
     user_by_user: bool = False,
-) -> Run:
-    """Drives a learner through its horizon.
-
-    `protocols(users)` builds the protocol of a batch. `user_by_user` takes the slow path.
+) -> Outcome:
+    """Drives an experiment through its horizon; `noise` is the protocols' generator, `rng`'s own by
+    default.
     """
-    ledger = _Ledger()
-    gaps, best_mean = environment.gaps, float(environment.means.max())
-    opened = wrapped = 0
-    bits = 0.0
-    while batches := learner.propose():
-        for batch in batches:
-            gap = float(gaps[batch.arm])
-            if not batch.opened:
-                ledger.add(
-                    batch.users, gap, best_mean * batch.users - _unopened(environment, batch, rng)
-                )
-                learner.skip(batch)
-                continue
-            protocol = protocols(batch.users)
-            before = protocol.wrapped
-            estimate, earned = _estimate(environment, protocol, batch, rng, user_by_user)
-            ledger.add(batch.users, gap, best_mean * batch.users - earned)
-            learner.observe(batch, estimate)
-            opened += 1
-            bits += protocol.bits_per_user * batch.users
-            wrapped += protocol.wrapped - before
-    marks = checkpoints or checkpoints_for(learner.horizon)
-    return Run(
-        checkpoints=marks,
-        regret=ledger.at(marks, ledger.regret),
-        realised=ledger.at(marks, ledger.realised),
-        final_regret=ledger.regret[-1],
-        batches=opened,
-        bits=bits,
-        users=ledger.rounds[-1],
-        active=len(learner.active),
-        best=learner.best(),
-        wrapped=wrapped,
-    )
+    source = rng if noise is None else noise
+    gaps = world.gaps if getattr(world, "means", None) is not None else None  # type: ignore[attr-defined]
+    outcome = Outcome(experiment, gaps, checkpoints or checkpoints_for(experiment.learner.horizon))
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            protocol = experiment.open(round_) if round_.opened else None
+            if user_by_user and protocol is not None:
+                played, estimate = _one_by_one(world, round_, protocol, rng)
+            else:
+                played = world.play(round_, protocol, rng)
+                estimate = None if protocol is None else protocol.simulate(played.load, source)
+            if estimate is None:
+                experiment.skip(round_)
+            else:
+                experiment.observe(round_, estimate)
+            outcome.add(played, protocol, estimate is not None and estimate.wrapped)
+    return outcome
 
 
-def _estimate(
-    environment: Environment,
-    protocol: SumProtocol,
-    batch: Batch,
-    rng: np.random.Generator,
-    user_by_user: bool,
-) -> tuple[Estimate, float]:
-    """The estimate of a batch's sum, and the sum of its (rounded) rewards."""
-    if not user_by_user:
-        levels = environment.levels(batch.arm, batch.users, protocol.precision, rng)
-        return protocol.simulate(levels, rng), levels.total / protocol.precision
-    rewards = environment.rewards(batch.arm, batch.users, rng)
-    rounded = round_levels(rewards, protocol.precision, rng)
-    estimate = protocol.analyze(protocol.combine_batch(protocol.randomize_batch(rounded, rng), rng))
-    return estimate, float(rounded.sum()) / protocol.precision
+def _one_by_one(
+    world: World, round_: Round, protocol: Protocol, rng: np.random.Generator
+) -> tuple[Played, Estimate]:
+    if not isinstance(world, Environment) or not isinstance(protocol, SumProtocol):
+        raise TacitError("only arms are simulated user by user: leave that out")
+    rewards = world.rewards(round_.arm, round_.participants, rng)
+    estimate, earned = protocol.run(rewards, rng)
+    return world.played(round_.arm, round_.participants, None, earned), estimate
 
 
-def _unopened(environment: Environment, batch: Batch, rng: np.random.Generator) -> float:
-    """The sum of rewards of a batch that nobody will report, rounded finely."""
-    return environment.levels(batch.arm, batch.users, FINE, rng).total / FINE
+@dataclass(frozen=True)
+class Trial:
+    """One run as a picklable function of its seed.
+
+    Instances are drawn anew for every seed, unless a world is given.
+    """
+
+    algorithm: str
+    problem: Problem
+    world: World | None = None
+    user_by_user: bool = False
+    checkpoints: tuple[int, ...] | None = None
+
+    def __call__(self, seed: int) -> dict[str, Any]:
+        """A flat record of the run."""
+        start = self.problem.start(seed, self.world)
+        problem = self.problem.fitted(start.world, seed)
+        experiment = lookup(self.algorithm).build(problem)
+        outcome = run(
+            experiment,
+            start.world,
+            start.rng,
+            noise=start.noise,
+            checkpoints=self.checkpoints,
+            user_by_user=self.user_by_user,
+        )
+        regret = outcome.regret
+        return {
+            "seed": seed,
+            "checkpoints": list(outcome.checkpoints),
+            "regret": regret,
+            "final_regret": None if regret is None else regret[-1],
+            **problem.record(outcome),
+        }

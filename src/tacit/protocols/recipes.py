@@ -24,12 +24,16 @@ from tacit.privacy import (
     guaranteed_reports,
     skellam_renyi,
 )
+from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
+from tacit.protocols.joint import gaussian_ratio
+from tacit.protocols.levels import SecureVector, ShuffledVector
 from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
 from tacit.protocols.pure import PureShuffle
 from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.vectors import SeparateSums, VectorProtocol
 
 CACHE = 1 << 14
 COARSEST, FINEST = (
@@ -248,3 +252,65 @@ def exact(users: int, binary: bool) -> SumProtocol:
 def pure_shuffle(users: int, epsilon: float) -> SumProtocol:
     """Bits in certified groups behind a shuffler."""
     return PureShuffle(users, epsilon)
+
+
+ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway
+ENDS = (
+    16  # levels where rewards are ±B: nothing is rounded, and less than a bit's noise can be added
+)
+
+
+def vector_of(
+    participants: int,
+    coordinates: int,
+    trust: str,
+    bound: float,
+    target: PureDP | ApproximateDP,
+    setting: str,
+    noise: str,
+    client_std: float,
+) -> VectorProtocol:
+    """The protocol of a phase of DP-DPE, by trust model.
+
+    Levels are such that rounding adds a few percent to the variance of a client's report, sampling
+    and privacy noise included.
+    """
+    pure = isinstance(target, PureDP)
+    privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants  # type: ignore[arg-type]
+    levels = math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (client_std / bound) ** 2))))
+    size = (participants, coordinates, bound)
+    return _vector(size, levels, trust, target, setting, noise)
+
+
+def sums_of(
+    plays: tuple[int, ...],
+    trust: str,
+    bound: float,
+    target: PureDP | ApproximateDP,
+    setting: str,
+    noise: str,
+    client_std: float,  # noqa: ARG001
+) -> SeparateSums:
+    """The protocol of a phase of DP-PE: one sum per action, of those who played it."""
+    how = (trust, target, setting, noise)
+    return SeparateSums([_vector((count, 1, bound), ENDS, *how) for count in plays])
+
+
+def _vector(
+    size: tuple[int, int, float],
+    levels: int,
+    trust: str,
+    target: PureDP | ApproximateDP,
+    setting: str,
+    noise: str,
+) -> VectorProtocol:
+    match trust:
+        case "none":
+            return vectors.Plain(*size)
+        case "central":
+            return vectors.Central(*size, target, setting=setting)
+        case "local":
+            return vectors.Local(*size, target, setting=setting)
+        case "shuffle":
+            return ShuffledVector(*size, target, precision=levels, setting=setting)
+    return SecureVector(*size, target, precision=4 * levels, noise_kind=noise)

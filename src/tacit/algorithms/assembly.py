@@ -1,0 +1,47 @@
+"""Putting an experiment of arms together: what all named compositions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tacit.names import Lazy, name_of
+
+if TYPE_CHECKING:
+    from tacit import bandits, privacy
+    from tacit.algorithms.problems import ArmsProblem
+    from tacit.bandits import Learner
+    from tacit.experiment import Experiment
+    from tacit.privacy import Guarantee
+else:
+    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
+
+WORLD = ("arms", "horizon", "anytime", "rewards", "instance", "means")
+
+
+def assemble(
+    problem: ArmsProblem,
+    learner: Learner,
+    make: Callable[..., Any],
+    guarantee: Guarantee | None,
+    **arguments: Any,
+) -> Experiment:
+    """A learner, and `make(participants, **arguments)` as the protocol of every round.
+
+    With a dropout the guarantee says what it then rests on; an anytime learner is started anew over
+    periods that double.
+    """
+    from tacit.experiment import Experiment
+    from tacit.protocols.mechanism import PerRound
+
+    if problem.dropout and guarantee is not None:
+        condition = privacy.reporting_condition(problem.dropout)
+        guarantee = replace(guarantee, condition=condition)
+    if problem.anytime:
+        options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
+        inner = name_of(type(learner))
+        learner = bandits.Doubling(learner.arms, learner.horizon, inner, options)
+    note = "" if guarantee is not None else "none: the server sees every sum as it is"
+    mechanism = PerRound(make, arguments, guarantee, note)
+    return Experiment.of(learner, mechanism, problem.names)

@@ -1,0 +1,437 @@
+"""Problems: what an algorithm is asked to do. Their fields are the options, here and on the command
+line.
+
+A problem also says where a simulation's rewards come from unless somebody brings an environment of
+their own, and what a run of its family is measured by. Nothing here loads NumPy before it is
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from tacit.algorithms.registry import option
+from tacit.checks import TacitError, integer, positive, probability
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tacit.environments.contract import World
+    from tacit.privacy import ApproximateDP, PureDP
+    from tacit.simulation.run import Outcome
+
+Setting = Literal["paper", "tight"]
+Trust = Literal["secagg", "shuffle", "central", "local"]
+DEFAULT_DELTA = 1e-6
+SETTINGS = ("tight", "paper")
+TRUSTS = ("secagg", "shuffle", "central", "local")
+REWARDS = ("bernoulli", "gaussian", "beta")
+INDICES = ("chernoff", "variance")
+NOISES = ("discrete-gaussian", "skellam")
+ARMS, LINEAR, SILOS = "Arms", "Linear bandits", "Federated bandits"
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run before its first round: its world, and where chance comes from."""
+
+    world: World
+    rng: np.random.Generator
+    noise: np.random.Generator
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What all problems have. `learner_seed` is for learners that draw; a run sets it."""
+
+    family: ClassVar[str]
+    per: ClassVar[str] = "participant"
+    extras: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        """The fields that are options, by name."""
+        return {entry.name: entry for entry in fields(cls) if "help" in entry.metadata}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the options are called, if somebody said."""
+        return ()
+
+    def start(self, seed: int, world: World | None) -> Start:  # noqa: ARG002
+        """The world and the generators of one run."""
+        raise TacitError(f"{type(self).__name__} says nowhere where rewards come from ({seed})")
+
+    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+        """This problem in a world: what a learner must know of it, and the seed of its draws."""
+        return self
+
+    def record(self, outcome: Outcome) -> dict[str, Any]:  # noqa: ARG002
+        """The columns of a run beyond those that all families have."""
+        return {}
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuses what is not in a list."""
+    if value not in allowed:
+        raise TacitError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True)
+class ArmsProblem(Problem):
+    """A multi-armed bandit.
+
+    Fields that an algorithm does not list among its options are ignored by it.
+    """
+
+    family: ClassVar[str] = "arms"
+    extras: ClassVar[tuple[str, ...]] = (
+        "bits_per_user",
+        "batches",
+        "active",
+        "wrapped",
+        "final_realised_regret",
+    )
+
+    arms: int = option(10, "Number of options.", panel=ARMS)
+    horizon: int = option(1_000_000, "Number of participants.")
+    epsilon: float = option(1.0, "Epsilon of the guarantee.")
+    delta: float | None = option(None, "Delta of the guarantee; leave it out for a pure one.")
+    trust: str = option("secagg", f"Whom to trust: {', '.join(TRUSTS)}.", panel=ARMS)
+    setting: str = option("tight", "Exact constants (tight), or those of the paper.")
+    index: str = option("chernoff", "Rigorous index, or a normal approximation.", panel=ARMS)
+    growth: float = option(4.0, "Factor between the sizes of rounds.", panel=ARMS)
+    confidence: float = option(0.1, "Probability with which the best option may be dropped.")
+    scale: int = option(10, "Scale s of the paper's Skellam and Gaussian noise.", panel=ARMS)
+    dropout: float = option(
+        0.0, "Part of a round that may fail to report; shares are made so that the promise holds."
+    )
+    anytime: bool = option(False, "Do not tell the learner the horizon.", panel=ARMS)
+    rewards: str = option("bernoulli", f"Rewards: {', '.join(REWARDS)}.", panel=ARMS, world=True)
+    instance: str = option("easy", "Random means: easy or hard.", panel=ARMS, world=True)
+    means: tuple[float, ...] | None = option(
+        None, "Mean rewards, comma-separated, instead of random ones.", panel=ARMS, world=True
+    )
+    binary: bool = False
+    learner_seed: int = 0
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.means is not None:
+            object.__setattr__(self, "means", tuple(self.means))
+            object.__setattr__(self, "arms", len(self.means or ()))
+        for name, least in (("arms", 2), ("horizon", 1), ("scale", 1)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
+        if self.horizon < self.arms:
+            raise TacitError(
+                f"horizon is {self.horizon}, fewer participants than the {self.arms} arms: drop "
+                "arms or recruit more participants"
+            )
+        positive(
+            "epsilon",
+            self.epsilon,
+            "a guarantee needs epsilon > 0; for no privacy use ucb1, klucb, thompson or "
+            "successive-elimination",
+        )
+        if self.delta is not None:
+            probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
+        remedy = "the probability with which the best option may be dropped, such as 0.1"
+        probability("confidence", self.confidence, remedy)
+        remedy = "the part of a round that may fail to report, such as 0.1"
+        probability("dropout", self.dropout, remedy, zero=True)
+        one_of("setting", self.setting, SETTINGS)
+        one_of("trust", self.trust, TRUSTS)
+        one_of("rewards", self.rewards, REWARDS)
+        one_of("index", self.index, INDICES)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the world, if it has any."""
+        return self.labels
+
+    @property
+    def target(self) -> ApproximateDP:
+        """(ε, δ), for algorithms that cannot do without a δ."""
+        from tacit.privacy import ApproximateDP
+
+        if self.delta == 0:
+            raise TacitError(
+                "delta is 0; this algorithm has no guarantee without exceptions: leave delta out "
+                f"for {DEFAULT_DELTA:g}, or use dist-dp-se, shuffle-dp-se or private-klucb, which "
+                "are pure"
+            )
+        return ApproximateDP(self.epsilon, DEFAULT_DELTA if self.delta is None else self.delta)
+
+    def refuse_dropout(self, reason: str) -> None:
+        """For algorithms whose rounds are only opened when everyone reports."""
+        if self.dropout:
+            raise TacitError(
+                f"dropout is {self.dropout:g}; {reason}: use dist-dp-se, vb-sdp-ae or "
+                "private-klucb in the tight setting"
+            )
+
+    def start(self, seed: int, world: World | None) -> Start:
+        """One generator for people and noise; a fresh instance unless means are given."""
+        import numpy as np
+
+        rng = np.random.default_rng([seed, 0x7AC17])
+        return Start(self.world(seed) if world is None else world.fresh(rng), rng, rng)
+
+    def world(self, seed: int) -> World:
+        """The instance of a seed."""
+        from tacit.environments import Bernoulli, Beta, ClippedGaussian, instance_means
+
+        kinds = {"bernoulli": Bernoulli, "gaussian": ClippedGaussian, "beta": Beta}
+        means = self.means or tuple(instance_means(self.instance, self.arms, seed).tolist())
+        return kinds[self.rewards](means)
+
+    def fitted(self, world: World, seed: int) -> Self:
+        """Bits need no rounding."""
+        from tacit.environments.contract import Environment
+
+        if not isinstance(world, Environment):
+            raise TacitError(f"{type(world).__name__} is no environment of arms")
+        if world.arms != self.arms:
+            raise TacitError(
+                f"arms is {self.arms}, but the environment has {world.arms}: leave arms out, or "
+                "bring an environment of that many"
+            )
+        return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
+
+    def record(self, outcome: Outcome) -> dict[str, Any]:
+        """What a multi-armed run is measured by."""
+        best, gaps = outcome.experiment.learner.best(), outcome.gaps
+        return {
+            "realised": outcome.realised,
+            "batches": outcome.opened,
+            "bits": outcome.bits,
+            "users": outcome.played,
+            "active": len(outcome.experiment.learner.active),
+            "best": best,
+            "wrapped": outcome.wrapped,
+            "final_realised_regret": outcome.realised[-1] if outcome.realised else None,
+            "bits_per_user": outcome.bits / max(1, outcome.played),
+            "best_mean_gap": None if gaps is None or best is None else float(gaps[best]),
+        }
+
+
+@dataclass(frozen=True)
+class LinearProblem(Problem):
+    """A linear bandit: options are actions in the unit ball, rewards lie in [-bound, bound].
+
+    `distributed` says whether participants are clients who watch a whole phase, or people who try
+    one option once; an algorithm sets it.
+    """
+
+    family: ClassVar[str] = "linear"
+    per: ClassVar[str] = "round"
+    extras: ClassVar[tuple[str, ...]] = (
+        "bits_per_user",
+        "communication",
+        "reals",
+        "clients",
+        "phases",
+        "active",
+        "best_kept",
+    )
+
+    dimension: int = option(20, "Dimension of actions.", panel=LINEAR, world=True)
+    actions: int = option(1000, "Number of actions.", panel=LINEAR, world=True)
+    horizon: int = option(1_000_000, "Number of rounds.")
+    epsilon: float = option(1.0, "Epsilon of the guarantee.")
+    delta: float = option(DEFAULT_DELTA, "Delta of the guarantee; 0 for a pure one.")
+    alpha: float = option(0.8, "How fast the number of clients per phase grows.", panel=LINEAR)
+    client_std: float = option(0.1, "How much clients differ.", panel=LINEAR)
+    bound: float = option(1.0, "Largest absolute reward.", panel=LINEAR)
+    setting: str = option("tight", "Exact constants (tight), or those of the paper.")
+    confidence: float = option(0.05, "Probability with which the best action may be dropped.")
+    population: int | None = option(
+        None, "How many clients there are; no limit by default.", panel=LINEAR
+    )
+    fixed_clients: int | None = option(
+        None, "Clients of every phase; by default as many as dpe's sums cost.", panel=LINEAR
+    )
+    noise: str = option("skellam", f"Noise to share: {', '.join(NOISES)}.")
+    distributed: bool = True
+    table: Any = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("dimension", 2), ("actions", 2), ("horizon", 1)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
+        one_of("setting", self.setting, SETTINGS)
+        one_of("noise", self.noise, NOISES)
+        positive(
+            "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use dpe or pe"
+        )
+        remedy = "use delta = 0 for a guarantee without exceptions"
+        probability("delta", self.delta, remedy, zero=True)
+        if self.population is not None:
+            integer("population", self.population, at_least=1)
+
+    @property
+    def target(self) -> PureDP | ApproximateDP:
+        """What is asked for."""
+        from tacit.privacy import ApproximateDP, PureDP
+
+        pure = self.delta == 0
+        return PureDP(self.epsilon) if pure else ApproximateDP(self.epsilon, self.delta)
+
+    def start(self, seed: int, world: World | None) -> Start:
+        """One generator for the instance, another for people and noise."""
+        import numpy as np
+
+        first, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+        return Start(self.world(first) if world is None else world.fresh(rng), rng, rng)
+
+    def world(self, rng: np.random.Generator) -> World:
+        """A random instance."""
+        from tacit.environments.population import random_population, random_shared
+
+        how = {"bound": self.bound, "rng": rng}
+        if not self.distributed:
+            return random_shared(self.dimension, self.actions, **how)  # type: ignore[arg-type]
+        clients = {"client_std": self.client_std, "size": self.population}
+        return random_population(self.dimension, self.actions, **clients, **how)  # type: ignore[arg-type]
+
+    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+        """The learner is told the actions."""
+        from tacit.environments.population import LinearWorld
+
+        if not isinstance(world, LinearWorld):
+            raise TacitError(f"{type(world).__name__} is no environment of linear bandits")
+        return replace(self, table=world.actions)
+
+    def record(self, outcome: Outcome) -> dict[str, Any]:
+        """What a linear run is measured by."""
+        learner, gaps = outcome.experiment.learner, outcome.gaps
+        kept = gaps is not None and int(gaps.argmin()) in learner.active
+        return {
+            "phases": outcome.opened,
+            "clients": outcome.participants,
+            "reals": outcome.reals,
+            "communication": outcome.bits,
+            "bits_per_user": outcome.bits / outcome.participants if outcome.participants else 0.0,
+            "active": len(learner.active),
+            "best": learner.best(),
+            "best_kept": float(kept),
+            "guarantee": outcome.promise,
+            "true_guarantee": outcome.numbers,
+        }
+
+
+@dataclass(frozen=True)
+class SilosProblem(Problem):
+    """A federated contextual bandit: silos that learn together.
+
+    Returning participants: the guarantee is for somebody who comes in at most `visits` batches, at
+    most `visits_per_batch` times in each, to one silo or (where only sums over silos are opened) to
+    any (ZC24 App. G.4).
+    """
+
+    family: ClassVar[str] = "federated"
+    per: ClassVar[str] = "round"
+    extras: ClassVar[tuple[str, ...]] = (
+        "group_regret_per_round",
+        "repairs",
+        "communication",
+        "bits_per_user",
+        "clipped",
+    )
+
+    silos: int = option(None, "Number of silos; 100, or 10 on recorded data.", panel=SILOS)
+    dimension: int = option(10, "Number of features.", panel=SILOS)
+    actions: int = option(100, "Actions to choose among.", panel=SILOS, world=True)
+    sync: int = option(25, "Rounds between synchronisations.", panel=SILOS)
+    epsilon: float = option(1.0, "Epsilon of the guarantee.")
+    delta: float = option(DEFAULT_DELTA, "Delta of the guarantee.")
+    horizon: int = option(10_000, "Number of rounds.")
+    setting: str = option("tight", "Exact constants (tight), or those of the paper.")
+    lazy: bool = option(False, "Decide from private statistics only.", panel=SILOS)
+    confidence: float = option(0.01, "Probability with which a confidence set may fail.")
+    visits: int = option(1, "Batches that one person may be in.", panel=SILOS)
+    visits_per_batch: int = option(1, "How often in each of them.", panel=SILOS)
+    noise: str = option("discrete-gaussian", f"Noise to share: {', '.join(NOISES)}.")
+    deviation: float = option(
+        0.25, "Standard deviation of a reward's noise.", panel=SILOS, world=True
+    )
+    data: str | None = option(
+        None, "MSLR-WEB10K fold file instead of the synthetic instance.", panel=SILOS, world=True
+    )
+    field: str = option(
+        "title", "Features of recorded data: title or body.", panel=SILOS, world=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.silos is None:
+            object.__setattr__(self, "silos", 100 if self.data is None else 10)
+        for name in ("silos", "dimension", "actions", "sync", "visits", "visits_per_batch"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        remedy = (
+            f"silos synchronise every {self.sync} rounds, so there must be that many; or choose a "
+            "smaller sync"
+        )
+        horizon = integer("horizon", self.horizon, at_least=self.sync, remedy=remedy)
+        object.__setattr__(self, "horizon", horizon)
+        positive(
+            "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb"
+        )
+        probability("delta", self.delta, "federated algorithms promise (epsilon, delta)-DP")
+        probability("confidence", self.confidence)
+        if not self.deviation >= 0:
+            raise TacitError(f"deviation is {self.deviation}; a standard deviation is at least 0")
+        one_of("noise", self.noise, NOISES)
+        one_of("setting", self.setting, SETTINGS)
+        one_of("field", self.field, ("title", "body"))
+
+    @property
+    def steps(self) -> int:
+        """Synchronisations: whole batches."""
+        return self.horizon // self.sync
+
+    @property
+    def target(self) -> ApproximateDP:
+        """What is asked for."""
+        from tacit.privacy import ApproximateDP
+
+        return ApproximateDP(self.epsilon, self.delta)
+
+    def start(self, seed: int, world: World | None) -> Start:
+        """People and noise have generators of their own, so all algorithms meet the same people."""
+        import numpy as np
+
+        rng, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+        return Start(self.world(rng) if world is None else world.fresh(rng), rng, noise)
+
+    def world(self, rng: np.random.Generator) -> World:
+        """ZC24's synthetic instance, or a recorded one."""
+        from tacit.environments.silos import Synthetic, remembered_ranking
+
+        if self.data is not None:
+            return remembered_ranking(Path(self.data), field=self.field, silos=self.silos)  # type: ignore[arg-type]
+        size = (self.silos, self.dimension, self.actions)
+        return Synthetic.draw(*size, rng, self.deviation)
+
+    def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
+        """A recorded world sets the number of silos and the dimension."""
+        from tacit.environments.silos import Silos
+
+        if not isinstance(world, Silos):
+            raise TacitError(f"{type(world).__name__} is no environment of silos")
+        return replace(self, silos=world.silos, dimension=world.dimension)
+
+    def record(self, outcome: Outcome) -> dict[str, Any]:
+        """What a federated run is measured by."""
+        people = self.silos * self.horizon
+        notes: Mapping[str, float] = outcome.notes
+        return {
+            "group_regret_per_round": None
+            if outcome.regret is None
+            else outcome.regret[-1] / self.horizon,
+            "repairs": outcome.experiment.learner.repairs,  # type: ignore[attr-defined]
+            "communication": outcome.bits,
+            "bits_per_user": outcome.bits / people,
+            "clipped": notes.get("clipped_rewards", 0) / people,
+        }

@@ -1,0 +1,133 @@
+"""Every named algorithm, in one registry.
+
+A name stands for a function that puts an `Experiment` together for a problem. `@algorithm` enters
+it; a package outside tacit enters its own through the entry-point group `tacit.algorithms`, and is
+then simulated, compared, planned with and tested like all others. Listing names loads no NumPy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tacit.checks import TacitError
+
+if TYPE_CHECKING:
+    from tacit.algorithms.problems import Problem
+    from tacit.experiment import Experiment
+
+GROUP = "tacit.algorithms"
+OWN = ("references", "cz23", "tkms21", "private_klucb", "lzj22", "zc24")
+Build = TypeVar("Build", bound=Callable[[Any], Any])
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One named algorithm: where it comes from, whom it trusts, what it promises, what it takes."""
+
+    name: str
+    paper: str
+    trust: str
+    promise: str
+    problem: type[Problem]
+    build: Callable[[Any], Experiment]
+    options: tuple[str, ...]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """Arms, linear or federated."""
+        return self.problem.family
+
+    def ask(self, options: Mapping[str, Any]) -> Problem:
+        """The problem with these options; one that this algorithm does not have is refused."""
+        strange = [name for name in options if name not in self.options]
+        if strange:
+            raise TacitError(
+                f"{self.name} has no option {', '.join(map(_spelled, strange))}; it has "
+                f"{', '.join(_spelled(name) for name in self.options)}"
+            )
+        return self.problem(**{**self.defaults, **options})
+
+    def describe(self, problem: Problem) -> dict[str, Any]:
+        """The options that were in force."""
+        return {name: getattr(problem, name) for name in self.options}
+
+
+_KNOWN: dict[str, Algorithm] = {}
+
+
+def algorithm(
+    name: str,
+    *,
+    paper: str,
+    trust: str,
+    promise: str,
+    problem: type[Problem],
+    options: Iterable[str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Callable[[Build], Build]:
+    """Enters a function from problems to experiments under a name.
+
+    `options` are the fields of the problem that matter to it, all by default; `defaults` are its
+    own where they differ from the problem's.
+    """
+
+    def enter(build: Build) -> Build:
+        if name in _KNOWN:
+            raise TacitError(f"the name {name} is taken by {_KNOWN[name].build.__module__}")
+        taken = tuple(options) if options is not None else tuple(problem.options())
+        unknown = set(taken) - set(problem.options())
+        if unknown:
+            raise TacitError(f"{problem.__name__} has no {', '.join(sorted(unknown))}")
+        about = (paper, trust, promise, problem, build, taken, dict(defaults or {}))
+        _KNOWN[name] = Algorithm(name, *about)
+        return build
+
+    return enter
+
+
+@cache
+def _load() -> None:
+    for module in OWN:
+        import_module(f"tacit.algorithms.{module}")
+    for point in entry_points(group=GROUP):
+        try:
+            point.load()
+        except Exception as error:
+            raise TacitError(
+                f"the package that brings {point.name} cannot be loaded ({error}): mend or remove "
+                f"{point.value}"
+            ) from error
+
+
+def algorithms() -> dict[str, Algorithm]:
+    """All of them by name, ours first."""
+    _load()
+    return dict(_KNOWN)
+
+
+def lookup(name: str) -> Algorithm:
+    """The algorithm of a name, or an error that says which was meant."""
+    known = algorithms()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+        raise TacitError(f"algorithm is {name!r}; {hint} (see: tacit algorithms)")
+    return known[name]
+
+
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def option(default: Any, text: str, *, panel: str = "", world: bool = False) -> Any:
+    """A field of a problem that is an option: its help, and whether it only describes the
+    environment, so that it does not count where somebody brings their own.
+    """
+    return field(default=default, metadata={"help": text, "panel": panel, "world": world})

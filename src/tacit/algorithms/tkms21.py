@@ -1,0 +1,93 @@
+"""DP multi-armed bandits in the shuffle model (Tenenbaum, Kaplan, Mansour & Stemmer, NeurIPS 2021).
+
+SDP-AE gives every viable arm batches of a fixed size, VB-SDP-AE batches that double; sums
+accumulate. `paper` sends the printed number of noise bits (ε < 1, rewards 0 or 1), `tight` the
+least that suffice, at any ε and for rewards in [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tacit.algorithms.assembly import WORLD, assemble
+from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.registry import algorithm
+from tacit.checks import TacitError
+from tacit.names import Lazy
+
+if TYPE_CHECKING:
+    from tacit import bandits, privacy
+    from tacit.experiment import Experiment
+    from tacit.privacy import ApproximateDP
+    from tacit.protocols import recipes
+else:
+    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
+    recipes = Lazy("tacit.protocols.recipes")
+
+OPTIONS = (*WORLD, "epsilon", "delta", "confidence", "setting", "dropout")
+
+
+@algorithm(
+    "sdp-ae",
+    paper="TKMS21",
+    trust="shuffler",
+    promise="(ε, δ)-DP of the shuffled bits",
+    problem=ArmsProblem,
+    options=OPTIONS,
+)
+def sdp_ae(problem: ArmsProblem) -> Experiment:
+    """Fixed batches of ⌈σ²⌉ participants, σ² the variance of a batch's noise (Cor. 3.2 as
+    corrected).
+    """
+    return _arm_elimination(problem, fixed=True)
+
+
+@algorithm(
+    "vb-sdp-ae",
+    paper="TKMS21",
+    trust="shuffler",
+    promise="(ε, δ)-DP of the shuffled bits",
+    problem=ArmsProblem,
+    options=OPTIONS,
+)
+def vb_sdp_ae(problem: ArmsProblem) -> Experiment:
+    """Batches of 2^t participants."""
+    return _arm_elimination(problem, fixed=False)
+
+
+def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
+    target = problem.target.at(view=privacy.View.SHUFFLED)
+    paper = problem.setting == "paper"
+    if paper:
+        problem.refuse_dropout("the printed noise is set for everyone present")
+    if paper and not problem.binary:
+        raise TacitError(
+            "TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, "
+            "which rounds to levels"
+        )
+    if paper and problem.epsilon >= 1:
+        raise TacitError(
+            f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
+            "--setting tight, exact at every epsilon"
+        )
+    variance = _noise_variance(target, problem.setting)
+    learner = bandits.CumulativeElimination(
+        problem.arms,
+        problem.horizon,
+        batch=math.ceil(variance) if fixed else None,
+        confidence=problem.confidence,
+        radius=problem.setting,
+        sigma=math.sqrt(variance),
+    )
+    if paper:
+        return assemble(problem, learner, recipes.shuffled_paper, target, target=target)
+    how = {"target": target, "binary": problem.binary, "dropout": problem.dropout}
+    return assemble(problem, learner, recipes.shuffled_tight, target, **how)
+
+
+@lru_cache(maxsize=256)
+def _noise_variance(target: ApproximateDP, method: str) -> float:
+    """The variance of the noise of a batch; every run asks for it again."""
+    return float(privacy.calibrate("binomial", 1, target, method=method).law.variance)

@@ -1,0 +1,147 @@
+"""Differentially private federated linear contextual bandits (Zhou & Chowdhury, ICLR 2024): silos
+that learn together.
+
+Five named algorithms that differ only in how sums over silos are made private, each with a lazy
+form. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
+the noise that is really there. `secagg-fedlinucb` is ours. Figures 2 and 3 are in
+`tacit.figures.zc24`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.registry import algorithm
+from tacit.names import Lazy
+
+if TYPE_CHECKING:
+    from tacit.algorithms import zc24_noise
+    from tacit.algorithms.zc24_noise import PrivateSums
+    from tacit.bandits import federated, statistics
+    from tacit.experiment import Experiment
+    from tacit.protocols import mechanism
+else:
+    zc24_noise, mechanism = Lazy("tacit.algorithms.zc24_noise"), Lazy("tacit.protocols.mechanism")
+    federated, statistics = Lazy("tacit.bandits.federated"), Lazy("tacit.bandits.statistics")
+
+WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
+OPEN = (*WORLD, "confidence", "lazy")
+ALL = (*OPEN, "epsilon", "delta", "setting", "visits", "visits_per_batch")
+ABOUT: dict[str, Any] = {"paper": "ZC24", "problem": SilosProblem}
+
+
+@algorithm("fedlinucb", trust="server sees sums of silos", promise="none", options=OPEN, **ABOUT)
+def fedlinucb(problem: SilosProblem) -> Experiment:
+    """No privacy."""
+    return compose(problem, zc24_noise.fedlinucb(problem))
+
+
+@algorithm(
+    "ldp-fedlinucb",
+    trust="nobody outside the silo",
+    promise="(ε, δ)-DP of all that a silo sends",
+    options=ALL,
+    **ABOUT,
+)
+def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
+    """Every silo adds its own noise."""
+    return compose(problem, zc24_noise.ldp_fedlinucb(problem))
+
+
+@algorithm(
+    "sdp-fedlinucb",
+    trust="a shuffler of silos' messages",
+    promise="(ε, δ)-DP of the shuffled messages, tiny ε only",
+    options=ALL,
+    **ABOUT,
+)
+def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
+    """Gaussian nodes behind a shuffler."""
+    return compose(problem, zc24_noise.sdp_fedlinucb(problem))
+
+
+@algorithm(
+    "sdp-fedlinucb-vec",
+    trust="a shuffler of bits",
+    promise="(ε, δ)-DP of the shuffled bits",
+    options=ALL,
+    **ABOUT,
+)
+def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
+    """Bits of binomial noise behind a shuffler."""
+    return compose(problem, zc24_noise.sdp_fedlinucb_vec(problem))
+
+
+@algorithm(
+    "secagg-fedlinucb",
+    trust="secure aggregation of silos",
+    promise="(ε, δ)-DP of the opened sums",
+    options=(*(name for name in ALL if name != "setting"), "noise"),
+    **{**ABOUT, "paper": "tacit"},
+)
+def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
+    """Shares of noise that only the sum over silos reveals."""
+    return compose(problem, zc24_noise.secagg_fedlinucb(problem))
+
+
+def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
+    """LinUCB in every silo over these prefix sums."""
+    from tacit.experiment import Experiment
+
+    learner = federated.FederatedLinUCB(
+        problem.silos,
+        problem.dimension,
+        problem.horizon,
+        problem.sync,
+        regularizer=regularizer(private, problem),
+        confidence=problem.confidence,
+        lazy=problem.lazy,
+        clip=True,
+        scaled=private.sigma is None,
+    )
+    hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
+    return Experiment.of(learner, hidden)
+
+
+def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
+    """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else the
+    noise's spectral quantile.
+
+    The quantile is that of the largest eigenvalue of the noise in the last, noisiest, released Gram
+    matrix, at level 1 - α: λI plus the noise is then positive definite but for a chance of α, and
+    the rest is repaired and counted.
+    """
+    if private.guarantee is None:
+        return 1.0
+    if private.sigma is not None:
+        d, chance = problem.dimension, problem.horizon / (problem.sync * problem.confidence)
+        return max(1.0, private.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
+    spread = math.sqrt(private.sums.variances.max())
+    return max(
+        1.0, spread * statistics.spectral_quantile(problem.dimension, 1 - problem.confidence)
+    )
+
+
+def note(problem: SilosProblem, private: PrivateSums) -> str:
+    """What is to be read with the guarantee, and between whom it holds.
+
+    When actions react to raw data within a batch (not lazy), replacing somebody changes what later
+    people of the same silo and batch are given, so up to `sync` pairs (x, y) move at once. ZC24
+    counts one. Both are stated.
+    """
+    if private.guarantee is None:
+        return "none: silos send sums as they are"
+    every = f"In all {problem.steps} releases together; {private.derivation}."
+    if problem.visits * problem.visits_per_batch > 1:
+        often = f"{problem.visits_per_batch} time(s) in each"
+        every += f" For a user in up to {problem.visits} batches, {often}."
+    if problem.lazy:
+        return every
+    person = private.sums.loss(problem.visits, problem.sync).epsilon(problem.delta)
+    return (
+        f"{every} Between streams that differ in one recorded (x, y); a user whose silo acts on "
+        f"raw data within a batch may move up to {problem.sync} of them: ({person:.3g}, "
+        f"{problem.delta:g})-DP. The lazy form has no such gap."
+    )

@@ -1,0 +1,301 @@
+"""The noise of ZC24's algorithms: as printed, and as exact accounting has it.
+
+`tight` is the default: one joint accounting of (xy, xxᵀ) with sensitivity √4.5, the square-root
+factorization wherever real coefficients can be sent, exact (ε, δ). `paper` is what the figures
+need: the tree, the printed variances with every unspecified constant set to 1, L = 1 and ε halved
+between the two streams. Whatever the setting, the guarantee is computed from the noise that is
+added.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tacit.algorithms.problems import SilosProblem
+from tacit.bandits import statistics
+from tacit.checks import TacitError
+from tacit.privacy import ApproximateDP, GaussianLoss, View, advanced_composition
+from tacit.privacy.search import least
+from tacit.protocols.continual import Noise, PrefixSums, Trust
+from tacit.protocols.factorization import Kind, depth, factorize
+from tacit.protocols.least_noise import calibrated
+
+# standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term
+# by term
+BIT_WIDTH = 2e5
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateSums:
+    """Prefix sums, the guarantee of everything that they open, and by what argument.
+
+    `sigma` is the printed bound on the noise of a prefix sum, for the printed regularizer.
+    """
+
+    sums: PrefixSums
+    guarantee: ApproximateDP | None
+    derivation: str
+    sigma: float | None = None
+
+
+def nodes(problem: SilosProblem) -> int:
+    """κ: nodes of the tree that hold one batch."""
+    return depth(problem.steps)
+
+
+def size(problem: SilosProblem) -> int:
+    """Numbers per message."""
+    return statistics.size(problem.dimension)
+
+
+def sensitivity(problem: SilosProblem) -> float:
+    """Joint, under replacement."""
+    return statistics.joint_sensitivity(problem.dimension)
+
+
+def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
+    """What prefix sums give to somebody who returns as often as is allowed for; the target itself
+    where that was checked to hold.
+    """
+    often = (problem.visits, problem.visits_per_batch)
+    found = sums.guarantee(problem.delta, batches=often[0], times=often[1])
+    met = sums.loss(*often).delta(problem.epsilon) <= problem.delta
+    return replace(found, epsilon=min(found.epsilon, problem.epsilon)) if met else found
+
+
+def _tree(
+    problem: SilosProblem, sigma: float, trust: Trust, noise: Noise, scale: int = 1
+) -> PrefixSums:
+    """The binary tree with this noise in every node."""
+    shape = factorize("tree", problem.steps)
+    about = (problem.silos, size(problem), sensitivity(problem))
+    return PrefixSums(shape, *about, trust, noise, sigma, scale, problem.sync)
+
+
+EXACT = "exact joint accounting of all releases"
+
+
+@lru_cache(maxsize=32)
+def fedlinucb(problem: SilosProblem) -> PrivateSums:
+    """No privacy: sums as they are."""
+    shape = factorize("tree", problem.steps)
+    return PrivateSums(
+        PrefixSums(shape, problem.silos, size(problem), sensitivity(problem)),
+        None,
+        "nothing is hidden",
+    )
+
+
+@lru_cache(maxsize=32)
+def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
+    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²)."""
+    if problem.setting == "tight":
+        return _tight(problem, "square-root", "silo", "gaussian")
+    e, d = problem.epsilon, problem.delta
+    variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
+    protocol = _tree(problem, math.sqrt(variance), "silo", "gaussian")
+    return PrivateSums(
+        protocol,
+        guarantee_of(problem, protocol),
+        EXACT,
+        math.sqrt(problem.silos * nodes(problem) * variance),
+    )
+
+
+@lru_cache(maxsize=32)
+def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
+    """Gaussian nodes behind a shuffler (Theorem 5.3), in the range where that theorem holds
+    (CORRECTIONS 12).
+    """
+    e, d, silos = problem.epsilon, problem.delta, problem.silos
+    if problem.setting == "tight":
+        limit = math.sqrt(nodes(problem)) / (problem.horizon * math.sqrt(silos))
+        if e > limit:
+            raise TacitError(
+                f"epsilon is {e:g}; amplification by shuffling silos holds up to √κ/(T√M) = "
+                f"{limit:.2g} (ZC24 Theorem 5.3, its constant "
+                "taken as 1): use secagg-fedlinucb, which holds at every epsilon, or "
+                "sdp-fedlinucb-vec"
+            )
+        if problem.visits * problem.visits_per_batch > 1:
+            raise TacitError(
+                "amplification is worked out for users who come once: use secagg-fedlinucb for "
+                "returning users"
+            )
+        alone = calibrated(
+            factorize("tree", problem.steps),
+            silos,
+            size(problem),
+            sensitivity(problem),
+            "silo",
+            "gaussian",
+            problem.target,
+        )
+        sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
+        protocol = _tree(problem, sigma, "shuffle", "gaussian")
+        return PrivateSums(protocol, *_best_argument(problem, protocol))
+    if d >= nodes(problem) / problem.horizon:
+        raise TacitError(
+            f"delta is {d:g}; the noise of ZC24 Theorem 5.3 is defined below κ/T = "
+            f"{nodes(problem) / problem.horizon:.2g}: use a smaller "
+            "delta, or secagg-fedlinucb"
+        )
+    logs = (
+        math.log(1 / d)
+        * math.log(nodes(problem) / (d * problem.horizon))
+        * math.log(silos * nodes(problem) / d)
+    )
+    variance = 2 * nodes(problem) * logs / (e**2 * silos)
+    protocol = _tree(problem, math.sqrt(variance), "shuffle", "gaussian")
+    return PrivateSums(
+        protocol,
+        *_best_argument(problem, protocol),
+        sigma=math.sqrt(silos * nodes(problem) * variance),
+    )
+
+
+@lru_cache(maxsize=32)
+def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
+    """Bits of binomial noise behind a shuffler, node by node (Theorem 5.5, Algorithms 5 to 7).
+
+    `paper` takes the variance of the theorem's proof, κ ln(1/δ) ln²(d²κ/δ) / ε², constant 1: with
+    the constants of Appendix F.2 (24·10⁴) its noise would exceed that of silo-level privacy and
+    Figure 2(b) could not be as it is.
+    """
+    e, d = problem.epsilon, problem.delta
+    if problem.setting == "tight":
+        return _tight(problem, "tree", "shuffle", "binomial")
+    limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
+    if e > limit:
+        raise TacitError(
+            f"epsilon is {e:g}; ZC24 Theorem 5.5 holds up to {limit:.3g}: use the tight setting, "
+            "or secagg-fedlinucb"
+        )
+    sigma = (
+        math.sqrt(nodes(problem) * math.log(1 / d))
+        * math.log(problem.dimension**2 * nodes(problem) / d)
+        / e
+    )
+    scale = (
+        1 << max(0, min(6, math.floor(math.log2(BIT_WIDTH / sigma)))) if sigma < BIT_WIDTH else 1
+    )
+    protocol = _tree(problem, sigma, "shuffle", "binomial", scale)
+    return PrivateSums(
+        protocol, guarantee_of(problem, protocol), EXACT, math.sqrt(nodes(problem)) * sigma
+    )
+
+
+@lru_cache(maxsize=32)
+def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
+    """Discrete Gaussian (or Skellam) shares; only their sum over silos is opened. Ours; there is no
+    printed form.
+
+    Shares are made for all silos but one, so the guarantee also holds against a curious silo that
+    takes its own share off.
+    """
+    return _tight(problem, "square-root", "secagg", problem.noise)  # type: ignore[arg-type]
+
+
+def _tight(
+    problem: SilosProblem,
+    kind: Kind,
+    trust: Trust,
+    noise: Noise,
+) -> PrivateSums:
+    shape = factorize(kind, problem.steps)
+    curious = 1 if trust != "silo" and problem.silos > 1 else 0
+    protocol = calibrated(
+        shape,
+        problem.silos,
+        size(problem),
+        sensitivity(problem),
+        trust,
+        noise,
+        problem.target,
+        people=problem.sync,
+        corrupt=curious,
+        batches=problem.visits,
+        times=problem.visits_per_batch,
+    )
+    return PrivateSums(protocol, guarantee_of(problem, protocol), EXACT)
+
+
+def amplified(
+    epsilon0: float, delta0: float, silos: int, points: int, delta: float
+) -> ApproximateDP | None:
+    """Lemma F.2 for one node: (ε, δ) of the shuffled messages of silos that each hold `points`
+    people and are (ε₀, δ₀)-DP.
+
+    None where the lemma says nothing. Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1)
+    (CORRECTIONS 6).
+    """
+    group = points * epsilon0
+    if not 0 < delta <= 1 or group > math.log(silos / (16 * math.log(2 / delta))):
+        return None
+    bias = math.tanh(epsilon0 / 2)
+    inner = (
+        8 * math.sqrt(math.exp(group) * math.log(4 / delta) / silos) + 8 * math.exp(group) / silos
+    )
+    epsilon = math.log1p(bias * inner)
+    failure = (
+        bias * delta + silos * (math.exp(epsilon) + 1) * (1 + math.exp(-epsilon0) / 2) * delta0
+    )
+    return ApproximateDP(epsilon, failure) if failure < 1 else None
+
+
+def _amplified_guarantee(problem: SilosProblem, sigma: float) -> ApproximateDP | None:
+    """Lemma F.2 at every node and advanced composition over the nodes of one person, δ split
+    evenly.
+    """
+    level = problem.delta / (2 * nodes(problem))
+    delta0 = level / (8 * problem.silos)
+    epsilon0 = GaussianLoss(sigma, sensitivity(problem)).epsilon(delta0)
+    if epsilon0 == 0:
+        return None
+    node = amplified(
+        epsilon0,
+        delta0,
+        problem.silos,
+        problem.horizon,
+        min(1.0, level / (2 * math.tanh(epsilon0 / 2))),
+    )
+    if node is None or node.epsilon <= 0 or node.delta > level:
+        return None
+    return advanced_composition(node, nodes(problem), problem.delta / 2)
+
+
+def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
+    """The least noise that amplification is known to need; infinite where it needs more than
+    `enough`.
+    """
+
+    def holds(sigma: float) -> bool:
+        found = _amplified_guarantee(problem, sigma)
+        return (
+            found is not None and found.epsilon <= problem.epsilon and found.delta <= problem.delta
+        )
+
+    return least(holds, enough) if holds(enough) else math.inf
+
+
+def _best_argument(problem: SilosProblem, protocol: PrefixSums) -> tuple[ApproximateDP, str]:
+    """What is proven about shuffled Gaussian nodes: each silo's own noise, accounted for exactly,
+    or Lemma F.2, whichever says more.
+    """
+    alone = guarantee_of(problem, protocol).at(view=View.SHUFFLED)
+    once = problem.visits * problem.visits_per_batch == 1
+    shuffled = _amplified_guarantee(problem, protocol.sigma) if once else None
+    if (
+        shuffled is not None
+        and shuffled.delta <= problem.delta
+        and shuffled.epsilon < alone.epsilon
+    ):
+        return shuffled.at(
+            view=View.SHUFFLED
+        ), "amplification by shuffling (ZC24 Lemma F.2), advanced composition"
+    return (
+        alone,
+        "each silo's own noise, accounted for exactly; amplification proves nothing more here",
+    )

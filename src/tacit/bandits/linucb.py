@@ -1,0 +1,167 @@
+"""LinUCB for many silos at once; one silo is a batch of one.
+
+A `LinUCBPolicy` is what the coordinator hands to every silo at a synchronisation: private sums, and
+how wide to look in every round until the next. `LinUCB` acts on it. The inverse of every silo's
+matrix is kept and updated by rank one after each participant (not when lazy); right after a
+synchronisation, and always when lazy, all silos have one and the same. ZC24 Algorithms 1 and 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.bandits import statistics
+from tacit.bandits.statistics import TOLERANCE
+from tacit.checks import TacitError
+from tacit.estimates import Floats, Policy
+
+Choices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LinUCBPolicy(Policy):
+    """The private bias and Gram matrix (regularised, repaired), and β of each round to come.
+
+    `lazy` silos learn nothing between synchronisations; with `clip` features and rewards out of
+    bounds are cut and counted instead of refused; `scaled` as in `tacit.bandits.statistics`.
+    """
+
+    bias: tuple[float, ...]
+    gram: tuple[tuple[float, ...], ...]
+    radii: tuple[float, ...]
+    lazy: bool = False
+    clip: bool = False
+    scaled: bool = True
+
+    @property
+    def coordinates(self) -> int:
+        """The numbers of a bias and a Gram matrix."""
+        return statistics.size(len(self.bias))
+
+    def time(self, participants: int) -> int:  # noqa: ARG002
+        """One step for each participant of a silo."""
+        return len(self.radii)
+
+    def start(self, silos: int) -> LinUCB:
+        """The decisions of so many silos."""
+        return LinUCB(self, silos)
+
+
+class LinUCB:
+    """`choose` for one participant of every silo, `learn` their rewards, and so on; `report` what
+    all of them add up to.
+    """
+
+    def __init__(self, policy: LinUCBPolicy, silos: int = 1) -> None:
+        self.policy = policy
+        self.steps = len(policy.radii)
+        self.step = 0
+        self.clipped_rewards = self.clipped_contexts = 0
+        d = len(policy.bias)
+        self._base = np.array(policy.bias)
+        self._common = np.asarray(np.linalg.inv(np.array(policy.gram)), dtype=float)
+        self._inverses: Floats | None = None
+        self._estimate = self._common @ self._base
+        self.bias, self.gram = np.zeros((silos, d)), np.zeros((silos, d, d))
+        self._chosen: Floats | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every participant of this policy has come and gone."""
+        return self.step == self.steps and self._chosen is None
+
+    def look(self, contexts: Floats) -> Floats:
+        """Contexts (silos × actions × dimension) as features with actions last, within bounds."""
+        silos, d = self.bias.shape
+        if contexts.ndim != 3 or contexts.shape[::2] != (silos, d) or not contexts.shape[1]:
+            raise TacitError(
+                f"contexts have shape {contexts.shape}; {silos} silo(s) need one row of {d} "
+                "features per action, like all silos"
+            )
+        features = contexts.transpose(0, 2, 1)
+        squares = np.einsum("sda,sda->sa", features, features)
+        if float(squares.max()) <= (1 + TOLERANCE) ** 2:
+            return features
+        if not self.policy.clip or not np.isfinite(squares).all():
+            raise TacitError(
+                f"a feature vector has norm {float(squares.max()) ** 0.5:g}; at most 1 is covered: "
+                "rescale, or set clip to shrink and count"
+            )
+        self.clipped_contexts += int((squares > (1 + TOLERANCE) ** 2).sum())
+        return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[:, None, :])
+
+    def choose(self, features: Floats) -> Choices:
+        """Every silo's action: the largest ⟨x, θ⟩ + β ‖x‖ in the norm of the inverse."""
+        if self._chosen is not None:
+            raise TacitError("the last action's reward is missing: learn it before the next comes")
+        if self.step >= self.steps:
+            raise TacitError(
+                f"the {self.steps} participants of this round have come: report, and start the "
+                "next round"
+            )
+        inverses = self._common if self._inverses is None else self._inverses
+        widths = np.einsum("sda,sda->sa", inverses @ features, features)
+        np.maximum(widths, 0.0, out=widths)
+        np.sqrt(widths, out=widths)
+        widths *= self.policy.radii[self.step]
+        widths += (self._estimate[..., None, :] @ features)[:, 0, :]
+        best: Choices = np.argmax(widths, axis=1)
+        self.step += 1
+        self._chosen = features[np.arange(len(best)), :, best]
+        return best
+
+    def learn(self, rewards: Floats) -> None:
+        """The rewards of what was chosen last."""
+        if self._chosen is None:
+            raise TacitError("no action is waiting for a reward: act first")
+        outside = int(np.count_nonzero(~((rewards >= 0) & (rewards <= 1))))
+        if outside and (not self.policy.clip or not np.isfinite(rewards).all()):
+            raise TacitError(
+                f"{outside} reward(s) lie outside [0, 1], such as {rewards.flat[0]:g}: rescale "
+                "them, or set clip to cut and count"
+            )
+        self.clipped_rewards += outside
+        x, self._chosen = self._chosen, None
+        self.bias += x * np.clip(rewards, 0.0, 1.0)[:, None]
+        self.gram += x[:, :, None] * x[:, None, :]
+        if not self.policy.lazy and self.step < self.steps:
+            self._update(x)
+
+    def _update(self, x: Floats) -> None:
+        """Each silo's own update with the features x of its last action (Sherman and Morrison)."""
+        if self._inverses is None:
+            self._inverses = np.repeat(self._common[None], len(x), axis=0)
+        along = np.einsum("sde,se->sd", self._inverses, x)
+        scaled = along / (1 + np.einsum("sd,sd->s", x, along))[:, None]
+        self._inverses -= scaled[:, :, None] * along[:, None, :]
+        self._estimate = np.einsum("sde,se->sd", self._inverses, self._base + self.bias)
+
+    def report(self) -> Floats:
+        """What every silo saw since the synchronisation, packed: silos × numbers."""
+        if not self.finished:
+            raise TacitError(
+                f"{self.step} of {self.steps} participants have come: the schedule is fixed, so "
+                "that it says nothing"
+            )
+        return statistics.pack(self.bias, self.gram, scaled=self.policy.scaled)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What these silos must keep, for their own storage and nobody else's."""
+        arrays = {"bias": self.bias, "gram": self.gram, "chosen": self._chosen}
+        learned = {"inverses": self._inverses, "estimate": self._estimate}
+        counts = {"clipped": [self.clipped_rewards, self.clipped_contexts], "step": self.step}
+        lists = {k: None if v is None else v.tolist() for k, v in (arrays | learned).items()}
+        return counts | lists
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Back to a state of `to_dict`."""
+        self.step, (self.clipped_rewards, self.clipped_contexts) = state["step"], state["clipped"]
+        self.bias, self.gram = np.array(state["bias"]), np.array(state["gram"])
+        self._estimate = np.array(state["estimate"])
+        self._chosen, self._inverses = (
+            None if state[key] is None else np.array(state[key]) for key in ("chosen", "inverses")
+        )

@@ -1,0 +1,158 @@
+"""An experiment: what is tried, who decides, how answers are hidden, what is promised.
+
+One object for arms, linear and contextual bandits, driven alike by a simulation and by a live
+service:
+
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            if round_.opened:
+                experiment.observe(round_, estimate_of(round_))
+            else:
+                experiment.skip(round_)
+
+It is written down whole and goes on where it was. An estimate that was made under another promise
+is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.bandits.contract import Learner
+from tacit.checks import TacitError
+from tacit.estimates import Estimate, Round, Standing
+from tacit.privacy import Guarantee
+from tacit.protocols.contract import Protocol
+from tacit.protocols.mechanism import Mechanism
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Options by name, a learner that decides among them, a mechanism that hides what they did.
+
+    `options` is empty where what is tried depends on a context.
+    """
+
+    options: tuple[str, ...]
+    learner: Learner
+    mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        if self.learner.arms != len(self.options):
+            raise TacitError(
+                f"{len(self.options)} options are named, the learner chooses among "
+                f"{self.learner.arms}: name each of them"
+            )
+        if len(set(self.options)) < len(self.options):
+            raise TacitError(f"options are {', '.join(self.options)}; every name is given once")
+
+    @classmethod
+    def of(cls, learner: Learner, mechanism: Mechanism, options: Sequence[str] = ()) -> Experiment:
+        """With names made up where none are given."""
+        names = tuple(options) or tuple(f"option {k + 1}" for k in range(learner.arms))
+        return cls(names, learner, mechanism)
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What a person is promised about the whole run."""
+        return self.mechanism.guarantee
+
+    @property
+    def finished(self) -> bool:
+        """Whether the horizon is used up and no round is outstanding."""
+        return self.learner.finished
+
+    def propose(self) -> list[Round]:
+        """The rounds to hold now, side by side: the outstanding ones until all are dealt with."""
+        return self.learner.propose()
+
+    def open(self, round_: Round) -> Protocol:
+        """The protocol by which the participants of a proposed round report."""
+        if not round_.opened:
+            raise TacitError(f"round {round_.number} is played but not opened: call skip(round)")
+        return self.mechanism.open(round_)
+
+    def observe(self, round_: Round, estimate: Estimate) -> None:
+        """Learn from the estimate of a round, if it was made under this experiment's promise."""
+        self.learner.check(round_, estimate)
+        promised = self.open(round_).promise
+        if estimate.promise != promised:
+            raise TacitError(
+                f"the estimate of round {round_.number} was made under another promise "
+                f"({estimate.promise or 'none'}); this experiment promises {promised or 'none'}"
+            )
+        self.learner.observe(round_, estimate)
+
+    def skip(self, round_: Round) -> None:
+        """Count a round as played but never opened."""
+        self.learner.skip(round_)
+
+    def served(self, option: str, count: int) -> None:
+        """Count people who got an option without being asked."""
+        if option not in self.options:
+            raise TacitError(f"option is {option!r}; they are {', '.join(self.options)}")
+        self.learner.served(self.options.index(option), count)
+
+    def estimates(self, level: float = 0.95) -> list[Standing]:
+        """Where each option stands; see `Standing` for what the numbers mean."""
+        return self.learner.standings(self.options, level)
+
+    def best(self) -> str | None:
+        """The option to recommend; None where it depends on a context."""
+        place = self.learner.best()
+        return None if place is None else self.options[place]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data, which JSON keeps exactly."""
+        return {
+            "format": FORMAT,
+            "options": list(self.options),
+            "learner": self.learner.to_dict(),
+            "mechanism": self.mechanism.to_dict(),
+            "promise": self.mechanism.promise,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
+        """The experiment that `to_dict` wrote down."""
+        if data.get("format") != FORMAT:
+            raise TacitError(
+                f"the experiment has format {data.get('format')!r}; this version reads {FORMAT}"
+            )
+        mechanism = Mechanism.from_dict(data["mechanism"])
+        if mechanism.promise != data["promise"]:
+            raise TacitError("the stored promise is not that of the stored mechanism: was it cut?")
+        return cls(tuple(data["options"]), Learner.from_dict(data["learner"]), mechanism)
+
+
+def save(experiment: Experiment, path: Path | str) -> None:
+    """Writes an experiment to a file; what stood there is replaced at once or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        partial.write_text(json.dumps(experiment.to_dict(), allow_nan=False), encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise TacitError(
+            f"{target} cannot be written ({error.strerror}): choose another"
+        ) from error
+
+
+def load(path: Path | str) -> Experiment:
+    """The experiment of a file that `save` wrote."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        return Experiment.from_dict(data)
+    except OSError as error:
+        raise TacitError(f"{path} cannot be read ({error.strerror}): give a saved file") from error
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, TacitError):
+            raise
+        raise TacitError(f"{path} is not a saved experiment ({error!r})") from error

@@ -1,1 +1,0 @@
-"""One module per paper: its named algorithms as compositions, its figures as functions."""

@@ -1,0 +1,178 @@
+"""Mechanisms: the protocol of every round, and the guarantee of a whole run.
+
+`PerRound` opens every round by itself: a person takes part in one of them, so what holds for a
+round holds for the run. `Releases` opens prefix sums, whose steps are accounted for together. Both
+can be written down as plain data and read back; what was promised is part of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.estimates import Arm, Design, Floats, Round
+from tacit.names import name_of, named
+from tacit.privacy import Guarantee, Neighbours, View
+from tacit.protocols.continual import Encoder, PrefixRound, PrefixSums
+from tacit.protocols.contract import Protocol
+from tacit.protocols.factorization import factorize
+
+
+class Mechanism(ABC):
+    """How answers are hidden: `open(round)` is the protocol of a round that was proposed.
+
+    `guarantee` is that of the whole run for a person who takes part as often as is stated; None
+    where nothing is promised, or where it is only known round by round. `note` is what must be read
+    with it.
+    """
+
+    guarantee: Guarantee | None
+    note: str
+
+    @abstractmethod
+    def open(self, round_: Round) -> Protocol:
+        """The protocol of a round; asking twice gives the same one."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+
+    @property
+    def promise(self) -> str:
+        """Guarantee and note as sentences."""
+        return " ".join(part for part in (str(self.guarantee or ""), self.note) if part)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Mechanism:
+        """What `to_dict` wrote down."""
+        kind = named(data["mechanism"], Mechanism)
+        restored: Mechanism = kind.restore(data)
+        return restored
+
+
+@dataclass(frozen=True)
+class PerRound(Mechanism):
+    """`make(participants, **arguments)` for arms; for designs `make(participants, coordinates, …)`,
+    or `make(plays, …)` where every play is another person's.
+
+    `make` stands at the top of a module and takes plain arguments and guarantees, so that it can be
+    stored by name.
+    """
+
+    make: Callable[..., Protocol]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    guarantee: Guarantee | None = None
+    note: str = ""
+
+    def open(self, round_: Round) -> Protocol:
+        """Made for the round's size alone."""
+        match round_.assignment:
+            case Arm():
+                return self.make(round_.participants, **self.arguments)
+            case Design(each=True):
+                return self.make(round_.assignment.plays, **self.arguments)
+        coordinates = round_.assignment.coordinates
+        return self.make(round_.participants, coordinates, **self.arguments)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nothing but what it was made with."""
+        return {
+            "mechanism": name_of(type(self)),
+            "make": name_of(self.make),
+            "arguments": {key: plain(value) for key, value in self.arguments.items()},
+            "guarantee": plain(self.guarantee),
+            "note": self.note,
+        }
+
+    @classmethod
+    def restore(cls, data: Mapping[str, Any]) -> PerRound:
+        """The reverse."""
+        make = named(data["make"], Callable)  # type: ignore[arg-type]
+        arguments = {key: rich(value) for key, value in data["arguments"].items()}
+        return cls(make, arguments, rich(data["guarantee"]), data["note"])
+
+
+@dataclass(frozen=True, eq=False)
+class Releases(Mechanism):
+    """Private prefix sums: round k is step k of one `PrefixSums`, and all of them together have one
+    guarantee.
+    """
+
+    sums: PrefixSums
+    guarantee: Guarantee | None = None
+    note: str = ""
+    released: dict[int, Floats] = field(default_factory=dict)
+    held: dict[int, Floats] = field(default_factory=dict)
+
+    def open(self, round_: Round) -> PrefixRound:
+        """The step of this round."""
+        if round_.participants != self.sums.silos:
+            raise TacitError(
+                f"round {round_.number} is for {round_.participants} silos; the noise was shared "
+                f"among {self.sums.silos}"
+            )
+        return PrefixRound(self.sums, round_.number, self.released, self.held, self.guarantee)
+
+    def encoder(self) -> Encoder:
+        """One silo's side, which draws exactly; it stays with the silo."""
+        return self.sums.encoder()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was opened, which is public, and what simulated silos hold."""
+        shape = {"kind": self.sums.shape.kind, "steps": self.sums.shape.steps}
+        numbers = {f.name: getattr(self.sums, f.name) for f in fields(self.sums)}
+        lists = {
+            name: {str(step): row.tolist() for step, row in getattr(self, name).items()}
+            for name in ("released", "held")
+        }
+        return {
+            "mechanism": name_of(type(self)),
+            "sums": {**numbers, "shape": shape},
+            "guarantee": plain(self.guarantee),
+            "note": self.note,
+            **lists,
+        }
+
+    @classmethod
+    def restore(cls, data: Mapping[str, Any]) -> Releases:
+        """The reverse."""
+        shape = data["sums"]["shape"]
+        sums = PrefixSums(**{**data["sums"], "shape": factorize(shape["kind"], shape["steps"])})
+        lists = (
+            {int(step): np.array(row) for step, row in data[name].items()}
+            for name in ("released", "held")
+        )
+        return cls(sums, rich(data["guarantee"]), data["note"], *lists)
+
+
+def plain(value: Any) -> Any:
+    """A guarantee as a dictionary; other values, and its own, as they are."""
+    if isinstance(value, Enum):
+        return value.name
+    if not isinstance(value, Guarantee):
+        return value
+    entries = {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
+    return {"guarantee": name_of(type(value)), **entries}
+
+
+def rich(value: Any) -> Any:
+    """The reverse of `plain`."""
+    if not (isinstance(value, Mapping) and "guarantee" in value):
+        return value
+    entries = {key: _tuples(part) for key, part in value.items()}
+    kind = named(entries.pop("guarantee"), Guarantee)
+    about = {
+        "neighbours": Neighbours[entries["neighbours"]],
+        "view": View[entries["view"]],
+    }
+    return kind(**entries | about)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value

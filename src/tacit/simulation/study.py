@@ -1,0 +1,149 @@
+"""Named algorithms over many seeds: what `tacit simulate` and `tacit compare` do, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.algorithms.problems import LinearProblem, Problem
+from tacit.algorithms.registry import Algorithm, lookup
+from tacit.checks import TacitError, integer
+from tacit.environments.contract import Environment, World
+from tacit.simulation.results import Result
+from tacit.simulation.run import Trial
+from tacit.simulation.sweep import sweep
+
+MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
+
+
+@dataclass(frozen=True)
+class How:
+    """How often and how an algorithm is run: seeds `seed`, `seed` + 1, and so on."""
+
+    runs: int = 20
+    seed: int = 0
+    progress: bool = False
+    workers: int | None = None
+    log: Path | None = None
+    user_by_user: bool = False
+
+    def __post_init__(self) -> None:
+        integer("runs", self.runs, at_least=1)
+        integer("seed", self.seed, at_least=0)
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of all runs."""
+        return range(self.seed, self.seed + self.runs)
+
+
+HOW = tuple(entry.name for entry in fields(How))
+
+
+def simulate(algorithm: str, environment: World | None = None, **options: Any) -> Result:
+    """Runs a named algorithm over seeds, on the instances of its problem or in an environment of
+    your own. Options are those of the algorithm's problem, and of `How`.
+
+    >>> result = simulate("dist-dp-se", arms=3, horizon=2000, runs=2)
+    >>> result.guarantee[:9], len(result.runs)
+    ('(1, 0)-DP', 2)
+    """
+    how = How(**{name: options.pop(name) for name in HOW if name in options})
+    entry = lookup(algorithm)
+    return study(entry, entry.ask(asked(entry, environment, options)), how, environment)
+
+
+def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, completed by what an environment of one's own decides; what only describes
+    instances is refused beside it.
+    """
+    if environment is None:
+        return options
+    described = entry.problem.options()
+    vain = [name for name in options if name in described and described[name].metadata["world"]]
+    if vain:
+        raise TacitError(
+            f"{', '.join(vain)} would describe random instances, but the environment is your own: "
+            "leave them out"
+        )
+    if isinstance(environment, Environment):
+        limit = getattr(environment, "horizon", None)
+        return ({"horizon": limit} if limit else {}) | {"arms": environment.arms} | options
+    return options
+
+
+def study(entry: Algorithm, problem: Problem, how: How, world: World | None = None) -> Result:
+    """All runs of one algorithm on one problem."""
+    if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
+        problem = matched(entry, problem, how)
+    start = problem.start(how.seed, world)
+    experiment = entry.build(problem.fitted(start.world, how.seed))  # refuses before any work
+    trial = Trial(entry.name, problem, world, how.user_by_user)
+    about = {"label": entry.name, "progress": how.progress, "workers": how.workers}
+    done = sweep(trial, how.seeds, path=how.log, **about)  # type: ignore[arg-type]
+    configuration = recorded(entry, problem, world) | {"first_seed": how.seed}
+    promise = experiment.mechanism.promise or "none: the server sees every report"
+    if experiment.guarantee is None and done.records and "guarantee" in done.records[0]:
+        promise = max(done.records, key=lambda record: record["true_guarantee"])["guarantee"]
+    horizon = int(getattr(problem, "horizon"))  # noqa: B009 - every problem that is played has one
+    return Result(entry.name, horizon, configuration, promise, done, problem.extras)
+
+
+def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
+    """The options that were in force; those about random instances only where there were some."""
+    described = entry.problem.options()
+    own = world is not None
+    used = {
+        name: value
+        for name, value in entry.describe(problem).items()
+        if not (own and described[name].metadata["world"])
+    }
+    return used | ({"environment": type(world).__name__} if own else {})
+
+
+def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> list[Result]:
+    """Several algorithms on the same instances; an option goes to those that have it, and must go
+    to one at least.
+    """
+    how = {name: options.pop(name) for name in HOW if name in options}
+    entries = [lookup(name) for name in names]
+    for option in options:
+        if not any(option in entry.options for entry in entries):
+            raise TacitError(f"none of {', '.join(e.name for e in entries)} has {option}")
+    results = []
+    for entry in entries:
+        mine = {name: value for name, value in options.items() if name in entry.options}
+        results.append(simulate(entry.name, environment, **mine, **how))
+        if results[-1].sweep.interrupted:
+            break
+    return results
+
+
+def matched(entry: Algorithm, problem: LinearProblem, how: How) -> LinearProblem:
+    """With the largest fixed number of clients per phase at which no more numbers are sent than by
+    dpe, on these seeds, to a twentieth; unless the number is given.
+    """
+    if problem.fixed_clients is not None:
+        return problem
+    seeds = how.seeds[: min(how.runs, MOST_PILOTS)]
+
+    def sent(name: str, clients: int | None) -> float:
+        asked = replace(problem, fixed_clients=clients)
+        trial = Trial(name, asked, checkpoints=(problem.horizon,))
+        done = sweep(trial, seeds, workers=how.workers)
+        return float(np.mean([record["reals"] for record in done.records]))
+
+    wanted = sent("dpe", None)
+    low, high = 1, 64
+    while sent(entry.name, high) <= wanted and high < 1 << 40:
+        low, high = high, 4 * high
+    while high - low > max(1, low // 20):
+        middle = round(float(np.sqrt(low * high)))
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if sent(entry.name, middle) <= wanted else (low, middle)
+    return replace(problem, fixed_clients=low)

@@ -1,0 +1,1 @@
+"""Studies on top of simulations: plans, corrections, the refuted predecessor, the demonstration."""
