@@ -54,16 +54,11 @@ class Sheet:
             cells.pop()
         if not cells:
             raise TacitError(f"{self.source} has no number in {name!r}: delete it, or fill it in")
-        for row, cell in enumerate(cells):
-            if empty(cell):
-                raise self.fault(
-                    row,
-                    f"{name!r} is empty",
-                    "fill it in, or delete the row (a column of a table may end early)",
-                )
-            if not math.isfinite(as_number(cell)):
-                raise self.fault(row, f"{name!r} is {shown(cell)}", "it must be a finite number")
-        return np.array([as_number(cell) for cell in cells])
+        values = np.array([as_number(cell) for cell in cells])
+        for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
+            found = "empty" if empty(cells[row]) else shown(cells[row])
+            raise self.fault(row, f"{name!r} is {found}", "give a number, or delete the row")
+        return values
 
     def rewards(self, column: int, *, clip: bool, may_end: bool = False) -> tuple[Floats, int]:
         """A column of rewards in [0, 1], and how many of them had to be clipped."""
@@ -248,19 +243,17 @@ def find_roles(sheet: Sheet) -> dict[str, int]:
 
 def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
     """One column per option."""
-    counts = Counter(sheet.names)
     if len(sheet.names) < 2:
         raise TacitError(
             f"{sheet.source} has {len(sheet.names)} column(s): a bandit needs two or more options"
         )
-    if "" in counts:
-        raise TacitError(
-            f"{sheet.source} has no name for column {sheet.names.index('') + 1}: give it one, or "
-            "delete the column if it numbers the rows"
-        )
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise TacitError(f"{sheet.source} has two columns called {twice[0]!r}: rename one of them")
+    for column, name in enumerate(sheet.names):
+        if not name or name in sheet.names[:column]:
+            called = f"is called {name!r}, as another one is" if name else "has no name"
+            raise TacitError(
+                f"{sheet.source} column {column + 1} {called}: give it a name of its own, or "
+                "delete it if it is no option"
+            )
     pairs = [sheet.rewards(c, clip=clip, may_end=True) for c in range(len(sheet.names))]
     columns = tuple(values for values, _ in pairs)
     return Recorded(columns, sheet.names, clipped=sum(clipped for _, clipped in pairs))
