@@ -1,15 +1,31 @@
-"""Where rewards come from: coins, clipped Gaussians, beta variables, recorded data."""
+"""Where rewards come from: coins, clipped Gaussians, beta variables, recorded data, functions."""
 
+from tacit.environments.callables import FromFunction
 from tacit.environments.contract import Environment, instance_means
-from tacit.environments.replay import Replay, read_mslr, read_table
+from tacit.environments.recorded import (
+    OutOfData,
+    Recorded,
+    RecordedRun,
+    check_arms,
+    check_horizon,
+)
+from tacit.environments.replay import Replay, read_mslr
 from tacit.environments.synthetic import Bernoulli, Beta, ClippedGaussian
+from tacit.environments.tables import from_frame, read_table
 
 __all__ = [
     "Bernoulli",
     "Beta",
     "ClippedGaussian",
     "Environment",
+    "FromFunction",
+    "OutOfData",
+    "Recorded",
+    "RecordedRun",
     "Replay",
+    "check_arms",
+    "check_horizon",
+    "from_frame",
     "instance_means",
     "read_mslr",
     "read_table",

@@ -1,20 +1,21 @@
-"""Replay of recorded rewards: a table with one column per arm, drawn from with replacement.
+"""Replay of recorded rewards: one list per option, drawn from with replacement.
 
-`Replay` takes any rewards in [0, 1]. `read_mslr` makes one out of the MSLR-WEB10K learning-to-rank
-data (CZ23 Section 7): query-document pairs are clustered by their features, a cluster is an arm,
-relevance labels 0 to 4 are rewards. The data set is Microsoft's; see `docs/data.md` for where to
-get it.
+`Replay` takes any rewards in [0, 1]; it stands for fresh people like the recorded ones and promises
+these nothing (`recorded.py` uses each of them once). `read_mslr` makes one out of the MSLR-WEB10K
+learning-to-rank data (CZ23 Section 7): query-document pairs are clustered by their features, a
+cluster is an arm, relevance labels 0 to 4 are rewards. The data set is Microsoft's; see
+`docs/data.md` for where to get it.
 """
 
 from __future__ import annotations
 
 import array
-import csv
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,15 @@ FEATURE_NUMBERS = range(1, FEATURES + 1)
 LARGEST_LABEL = 4
 
 
+def option_names(count: int) -> tuple[str, ...]:
+    """What options are called that nobody named.
+
+    >>> option_names(2)
+    ('option 1', 'option 2')
+    """
+    return tuple(f"option {number}" for number in range(1, count + 1))
+
+
 @dataclass(frozen=True, eq=False)
 class Replay(Environment):
     """Rewards drawn with replacement from each arm's recorded ones.
@@ -41,6 +51,15 @@ class Replay(Environment):
     values: tuple[Floats, ...]
     weights: tuple[Floats, ...]
     clipped: int = 0
+    names: tuple[str, ...] = ()
+    rows: int = 0  # recorded outcomes, of all options together
+
+    horizon: ClassVar[int | None] = None  # nobody is used up
+    means_are: ClassVar[str] = "of the recorded people"
+    promise_note: ClassVar[str] = (
+        "recorded people are drawn again and again: the guarantee is about fresh people like them, "
+        "not about the recorded ones"
+    )
 
     @cached_property
     def means(self) -> Floats:
@@ -53,8 +72,11 @@ class Replay(Environment):
         return all(np.all((v == 0) | (v == 1)) for v in self.values)
 
     @classmethod
-    def of(cls, columns: Sequence[npt.ArrayLike], *, clip: bool = False) -> Replay:
-        """An environment from one list of rewards per arm.
+    def of(
+        cls, columns: Sequence[npt.ArrayLike], *, clip: bool = False, names: Sequence[str] = ()
+    ) -> Replay:
+        """An environment from one list of rewards per arm, called "option 1" and so on unless
+        named.
 
         With `clip`, rewards outside [0, 1] are clipped and counted; else refused.
         """
@@ -72,8 +94,7 @@ class Replay(Environment):
             if wrong.any() and not clip:
                 raise TacitError(
                     f"arm {arm} has {int(wrong.sum())} reward(s) outside [0, 1], such as "
-                    f"{column[wrong][0]:g}: rescale them, "
-                    "or clip them with clip=True"
+                    f"{column[wrong][0]:g}: rescale them, or clip them (clip)"
                 )
             outside += int(wrong.sum())
         tables = [np.unique(np.clip(column, 0.0, 1.0), return_counts=True) for column in arrays]
@@ -81,6 +102,8 @@ class Replay(Environment):
             tuple(values for values, _ in tables),
             tuple(counts / counts.sum() for _, counts in tables),
             outside,
+            tuple(names) or option_names(len(columns)),
+            sum(len(column) for column in arrays),
         )
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
@@ -97,36 +120,6 @@ class Replay(Environment):
             np.concatenate([lower, np.minimum(lower + 1, precision)]),
             np.concatenate([counts - up, up]),
         )
-
-
-def read_table(path: Path, *, clip: bool = False) -> Replay:
-    """A CSV file with one column of rewards per arm and a line of names on top; columns may end
-    early.
-    """
-    if not path.exists():
-        raise TacitError(
-            f"{path} does not exist: give a CSV file with one column of rewards per arm and a line "
-            "of names on top"
-        )
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))
-    if len(rows) < 2:
-        raise TacitError(
-            f"{path.name} has {len(rows)} line(s): it needs a line of names and at least one line "
-            "of rewards"
-        )
-    columns: list[list[float]] = [[] for _ in rows[0]]
-    for number, row in enumerate(rows[1:], 2):
-        for column, text in zip(columns, row, strict=False):
-            if text.strip():
-                try:
-                    column.append(float(text))
-                except ValueError as error:
-                    raise TacitError(
-                        f"{path.name} line {number} has {text!r} where a reward is expected: use "
-                        "numbers in [0, 1]"
-                    ) from error
-    return Replay.of(columns, clip=clip)
 
 
 def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:

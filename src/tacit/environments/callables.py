@@ -1,0 +1,128 @@
+"""Rewards from a user's own function: a simulator, a model, a generator of test cases.
+
+The function is asked for many rewards at once, or for one at a time; what it returns is checked
+every time. Without the true means its regret is not known, and nothing pretends that it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.checks import TacitError, integer
+from tacit.environments.contract import Environment, Floats, check_means
+from tacit.environments.recorded import count_levels
+from tacit.environments.replay import option_names
+from tacit.protocols.contract import Levels
+
+CHUNK = 1 << 20  # rewards asked for at a time
+
+
+@dataclass(frozen=True, eq=False)
+class FromFunction(Environment):
+    """`function(arm, users, rng)` returns an array of rewards in [0, 1], or `function(arm, rng)`
+    one reward; `options` are their names, or how many there are.
+
+    >>> world = FromFunction(lambda arm, rng: float(rng.random() < 0.5 + arm / 4), ["old", "new"])
+    >>> world.rewards(1, 4, np.random.default_rng(0)), world.known_means
+    (array([1., 1., 1., 1.]), False)
+    """
+
+    function: Callable[..., Any]
+    options: int | Sequence[str]
+    true_means: npt.ArrayLike | None = None
+    binary: bool = False
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) != len(self.names) or len(self.names) < 2:
+            raise TacitError(
+                f"options are {', '.join(self.names)}; give two or more different names, or how "
+                "many there are"
+            )
+        if self.true_means is not None and len(check_means(self.true_means)) != self.arms:
+            raise TacitError(
+                f"true_means has {np.size(self.true_means)} values for {self.arms} options: give "
+                "one each"
+            )
+        if self._parameters not in (2, 3):
+            raise TacitError(
+                f"the function takes {self._parameters} arguments; it must take (arm, users, rng) "
+                "and return an array, or (arm, rng) and return one reward"
+            )
+
+    @cached_property
+    def _parameters(self) -> int:
+        """How many arguments the function must be given."""
+        given = inspect.signature(self.function).parameters.values()
+        named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(p.default is p.empty and p.kind in named for p in given)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What the options are called."""
+        if isinstance(self.options, Sequence) and not isinstance(self.options, str):
+            return tuple(str(name) for name in self.options)
+        return option_names(integer("options", self.options, at_least=2))
+
+    @property
+    def arms(self) -> int:
+        """How many options there are."""
+        return len(self.names)
+
+    @property
+    def known_means(self) -> bool:
+        """Whether the true means were given; without them there are no gaps and no regret."""
+        return self.true_means is not None
+
+    @cached_property
+    def means(self) -> Floats:
+        """The true means, refused where they were not given."""
+        if self.true_means is None:
+            raise TacitError(
+                "the true means of this function are not known, so neither is regret: give "
+                "true_means, or ask for rewards only"
+            )
+        return check_means(self.true_means)
+
+    def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
+        """What the function returns, checked."""
+        if self._parameters == 3:
+            found = self.function(arm, users, rng)
+        else:
+            found = [self.function(arm, rng) for _ in range(users)]
+        return self._checked(arm, users, found)
+
+    def _checked(self, arm: int, users: int, found: Any) -> Floats:
+        called = f"the function returned {{}} for {self.names[arm]!r}"
+        try:
+            values = np.asarray(found, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise TacitError(f"{called.format(repr(found)[:60])}: return numbers") from error
+        if values.shape != (users,):
+            raise TacitError(
+                f"{called.format(f'shape {values.shape}')}: return one reward for each of {users:,}"
+            )
+        wrong = ~((values >= 0) & (values <= 1))
+        if self.binary:
+            wrong |= (values != 0) & (values != 1)
+        if wrong.any():
+            expected = "0 or 1, as binary says" if self.binary else "in [0, 1]: rescale or clip it"
+            raise TacitError(
+                f"{called.format(f'{values[wrong][0]:g}')}; a reward must be {expected}"
+            )
+        return values
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
+        """Everybody's reward, rounded at random, in chunks."""
+        sizes = [min(CHUNK, users - start) for start in range(0, users, CHUNK)]
+        counted = [count_levels(self.rewards(arm, n, rng), precision, rng) for n in sizes]
+        return Levels(
+            np.concatenate([part.values for part in counted]),
+            np.concatenate([part.counts for part in counted]),
+        )

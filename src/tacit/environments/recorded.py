@@ -1,0 +1,224 @@
+"""Recorded outcomes that are used once each: a table with one column per option, or a log of who
+got what.
+
+`Recorded` is a value; what a run has used up is in the `RecordedRun` that `fresh` begins. A log is
+replayed by rejection (Li, Chu, Langford & Wang 2011): a round that asks for n people on an option
+gets the next n accepted rows of that option. Rounds name their option before they see a row, so
+rows of other options need not be thrown away as with contexts: they stay for later rounds. Rows
+were logged with the stated propensities, or with ones that do not depend on the person; nothing
+here can check that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.checks import TacitError
+from tacit.environments.contract import Environment, Floats
+from tacit.environments.replay import Replay
+from tacit.protocols.contract import Levels, round_levels
+
+
+class OutOfData(TacitError):  # noqa: N818  (the end of a log is no mistake)
+    """The recorded outcomes of an option have run out; `served` people took part until then."""
+
+    served: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded(Environment):
+    """Recorded outcomes per option, each used at most once in a run; made by `read_table` and
+    `from_frame`.
+
+    With `propensities` (of the logged options), a row is accepted with the option's smallest
+    propensity divided by its own: whoever had been likelier to get the option is dropped more
+    often, until the accepted people of each option are like everybody.
+
+    >>> table = Recorded((np.array([0.0, 1.0, 1.0]), np.array([0.5, 0.5])), ("A", "B"))
+    >>> table.rows, table.horizon, table.means.round(2).tolist()
+    (5, 2, [0.67, 0.5])
+    >>> run = table.fresh(np.random.default_rng(0))
+    >>> sorted(run.rewards(0, 3, np.random.default_rng(0)).tolist()), run.used
+    ([0.0, 1.0, 1.0], 3)
+    """
+
+    columns: tuple[Floats, ...]
+    names: tuple[str, ...]
+    propensities: tuple[Floats, ...] | None = None
+    participations: int = 1  # the most rows of one person
+    log: bool = False  # a run ends early when its rows do; a table must be long enough
+    shuffle: bool = True  # rows in an order drawn for each run, or as recorded
+    clipped: int = 0
+
+    @cached_property
+    def means(self) -> Floats:
+        """The recorded means, weighted by 1 / propensity; see `means_are`."""
+        if self.propensities is None:
+            return np.array([column.mean() for column in self.columns])
+        pairs = zip(self.columns, self.propensities, strict=True)
+        return np.array([np.average(column, weights=1 / chances) for column, chances in pairs])
+
+    @cached_property
+    def binary(self) -> bool:  # type: ignore[override]
+        """Whether every recorded reward is 0 or 1."""
+        return all(np.all((column == 0) | (column == 1)) for column in self.columns)
+
+    @property
+    def rows(self) -> int:
+        """How many outcomes were recorded, of all options together."""
+        return sum(len(column) for column in self.columns)
+
+    @property
+    def horizon(self) -> int:
+        """The most people that can be served whatever a learner does: the shortest column, of rows
+        that are always accepted.
+        """
+        return min(int((self.acceptance(arm) == 1).sum()) for arm in range(self.arms))
+
+    @property
+    def means_are(self) -> str:
+        """What `means`, and regret with them, is measured against."""
+        if not self.log:
+            return "of the recorded people"
+        if self.propensities is None:
+            return "estimated from the log, as if options had been given out at random"
+        return "estimated from the log, weighted by its propensities"
+
+    @property
+    def promise_note(self) -> str:
+        """What must be said beside a guarantee."""
+        if self.participations > 1:
+            return (
+                f"a recorded person occurs up to {self.participations} times and takes part as "
+                f"often: the guarantee must be stated for {self.participations} participations"
+            )
+        people = "row of the log" if self.log else "cell of the table"
+        return f"each recorded person takes part at most once (one person per {people})"
+
+    def acceptance(self, arm: int) -> Floats:
+        """With which probability each row of an option counts."""
+        if self.propensities is None:
+            return np.ones(len(self.columns[arm]))
+        result: Floats = self.propensities[arm].min() / self.propensities[arm]
+        return result
+
+    def fresh(self, rng: np.random.Generator) -> RecordedRun:
+        """One run's environment, with nobody used yet."""
+        return RecordedRun(self, rng)
+
+    def resampled(self) -> Replay:
+        """The same outcomes, drawn with replacement: nobody is used up."""
+        replay = Replay.of(self.columns, names=self.names)
+        values, weights = replay.values, replay.weights
+        if self.propensities is not None:
+            inverse = [1 / chances for chances in self.propensities]
+            values, weights = self.columns, tuple(w / w.sum() for w in inverse)
+        return Replay(values, weights, self.clipped, self.names, self.rows)
+
+    def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """Refused: who was used already is known to a run only."""
+        raise TacitError(
+            "recorded people are used once each, which only a run can keep count of: begin one "
+            "with fresh(rng), or draw with replacement (resample)"
+        )
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
+        """Refused as `rewards` is."""
+        return count_levels(self.rewards(arm, users, rng), precision, rng)
+
+
+class RecordedRun(Environment):
+    """What is left of recorded outcomes in one run."""
+
+    def __init__(self, world: Recorded, rng: np.random.Generator) -> None:
+        self.world, self.names, self.rows = world, world.names, world.rows
+        self.binary = world.binary
+        self._taken = [0] * world.arms
+        self._queues = [self._queue(arm, rng) for arm in range(world.arms)]
+
+    def _queue(
+        self, arm: int, rng: np.random.Generator
+    ) -> tuple[Floats, npt.NDArray[np.signedinteger]]:
+        """Accepted rewards in the order of their use, and how many rows are used up by then."""
+        column, chances = self.world.columns[arm], self.world.acceptance(arm)
+        order = rng.permutation(len(column)) if self.world.shuffle else np.arange(len(column))
+        accepted = np.flatnonzero(rng.random(len(column)) < chances[order])
+        return column[order[accepted]], accepted + 1
+
+    @property
+    def means(self) -> Floats:
+        """The recorded means."""
+        return self.world.means
+
+    @property
+    def served(self) -> int:
+        """How many people took part so far."""
+        return sum(self._taken)
+
+    @property
+    def used(self) -> int:
+        """How many of the `rows` are used up: those of people who took part, and those rejected
+        before them.
+        """
+        pairs = zip(self._queues, self._taken, strict=True)
+        return sum(int(upto[taken - 1]) for (_, upto), taken in pairs if taken)
+
+    def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """The next people of this option; `OutOfData`, and nobody served, if there are too few."""
+        taken, (queue, _) = self._taken[arm], self._queues[arm]
+        left = len(queue) - taken
+        if users > left:
+            error = OutOfData(
+                f"{self.names[arm]!r} has {left:,} recorded people left and {users:,} are asked "
+                f"for, after {self.served:,} took part: use a shorter horizon, record more, or "
+                "draw with replacement (resample)"
+            )
+            error.served = self.served
+            raise error
+        self._taken[arm] += users
+        return queue[taken : taken + users]
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
+        """The next people of this option, each rounded at random."""
+        return count_levels(self.rewards(arm, users, rng), precision, rng)
+
+
+def count_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> Levels:
+    """How many rewards fall on each level when rounded at random."""
+    return Levels(*np.unique(round_levels(rewards, precision, rng), return_counts=True))
+
+
+def check_arms(arms: int, environment: Environment) -> None:
+    """Refuses a problem with another number of options than its environment has.
+
+    >>> check_arms(3, Recorded((np.ones(2), np.ones(2)), ("A", "B")))
+    Traceback (most recent call last):
+    tacit.checks.TacitError: the problem has 3 options, the environment 2 (A, B): use arms = 2
+    """
+    there = environment.arms
+    if arms != there:
+        names = getattr(environment, "names", ())
+        listed = f" ({', '.join(names)})" if 0 < len(names) <= 10 else ""
+        raise TacitError(
+            f"the problem has {arms} options, the environment {there}{listed}: use arms = {there}"
+        )
+
+
+def check_horizon(horizon: int, environment: Environment) -> None:
+    """Refuses a horizon at which a table's column can run out; a log may end early instead.
+
+    >>> check_horizon(3, Recorded((np.ones(2), np.ones(4)), ("A", "B")))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    tacit.checks.TacitError: the horizon is 3, but 'A' has 2 recorded people: use at most 2, or ...
+    """
+    if isinstance(environment, Recorded) and not environment.log and horizon > environment.horizon:
+        least = environment.horizon
+        name = environment.names[[len(column) for column in environment.columns].index(least)]
+        raise TacitError(
+            f"the horizon is {horizon:,}, but {name!r} has {least:,} recorded people: use at most "
+            f"{least:,}, or draw them with replacement (resample) instead of once each"
+        )

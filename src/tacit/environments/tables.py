@@ -1,0 +1,302 @@
+"""A user's own data: a table with one column per option, or a log with one row per participation.
+
+Both come from a CSV file or from a frame (pandas, polars, or any mapping of names to columns). In a
+table, each cell is one person's reward and columns may end early. In a log, columns called
+participant, option and reward, and perhaps propensity, say who got what. Whatever cannot be read
+for certain is refused with its line; nothing is filled in or left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.environments.contract import Floats
+from tacit.environments.recorded import Recorded
+from tacit.environments.replay import Replay, option_names
+
+ROLES = {
+    "participant": ("participant", "participant_id", "person", "user", "user_id", "id"),
+    "option": ("option", "arm", "action", "variant"),
+    "reward": ("reward", "outcome", "response"),
+    "propensity": ("propensity", "probability", "pscore"),
+}
+EXPECTED = "give a CSV file with one column of rewards per option"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Cells as they were found, under their names; `places` says where each row is."""
+
+    source: str
+    names: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+    places: Sequence[str]
+
+    def fault(self, row: int, found: str, remedy: str) -> TacitError:
+        """An error that names the row."""
+        return TacitError(f"{self.source} {self.places[row]}: {found}; {remedy}")
+
+    def numbers(self, column: int, *, may_end: bool = False) -> Floats:
+        """A column of finite numbers; where it may end early, empty cells at its end are none."""
+        name, cells = self.names[column], [row[column] for row in self.rows]
+        while may_end and cells and empty(cells[-1]):
+            cells.pop()
+        if not cells:
+            raise TacitError(f"{self.source} has no number in {name!r}: delete it, or fill it in")
+        values = np.array([as_number(cell) for cell in cells])
+        for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
+            found = "empty" if empty(cells[row]) else shown(cells[row])
+            raise self.fault(row, f"{name!r} is {found}", "give a number, or delete the row")
+        return values
+
+    def rewards(self, column: int, *, clip: bool, may_end: bool = False) -> tuple[Floats, int]:
+        """A column of rewards in [0, 1], and how many of them had to be clipped."""
+        values = self.numbers(column, may_end=may_end)
+        outside = np.flatnonzero((values < 0) | (values > 1))
+        if len(outside) and not clip:
+            raise self.fault(
+                int(outside[0]),
+                f"{self.names[column]!r} is {values[outside[0]]:g}, outside [0, 1] as "
+                f"{len(outside)} of {len(values)} are",
+                "rescale them, or clip them (clip)",
+            )
+        return np.clip(values, 0.0, 1.0), len(outside)
+
+    def texts(self, column: int) -> list[str]:
+        """A column of names, none of them empty."""
+        cells = [row[column] for row in self.rows]
+        for row, cell in enumerate(cells):
+            if empty(cell):
+                raise self.fault(row, f"{self.names[column]!r} is empty", "fill it in")
+        return [str(cell).strip() for cell in cells]
+
+
+def empty(cell: object) -> bool:
+    """Whether a cell holds nothing: blank text, or what a frame has for a missing value."""
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or str(cell) in ("nan", "<NA>", "NaT")
+
+
+def as_number(cell: Any) -> float:
+    """A cell as a number, or not a number."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def is_number(text: str) -> bool:
+    """Whether text is a number, "nan" and "inf" included."""
+    return not math.isnan(as_number(text)) or text.strip("+-").lower() == "nan"
+
+
+def shown(cell: object) -> str:
+    """A cell as an error shows it, however long it is."""
+    text = repr(cell)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def read_table(
+    path: Path | str, *, clip: bool = False, resample: bool = False
+) -> Recorded | Replay:
+    """A CSV file as an environment: one column of rewards per option, with or without names on top;
+    or a log with the columns participant, option, reward and perhaps propensity.
+
+    People are used once each, or drawn with replacement (`resample`). Rewards outside [0, 1] are
+    refused, or clipped and counted (`clip`).
+    """
+    return environment_of(read_sheet(Path(path)), clip=clip, resample=resample)
+
+
+def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Recorded | Replay:
+    """As `read_table`, from a pandas or polars frame, or a mapping of names to columns; missing
+    values are empty cells.
+
+    >>> world = from_frame({"old": [0, 1, 0, 0], "new": [1, 1, 0]})
+    >>> world.names, world.rows, world.horizon
+    (('old', 'new'), 7, 3)
+    >>> log = from_frame({"user": [1, 2, 1], "arm": ["a", "b", "b"], "reward": [1, 0, 1]})
+    >>> log.names, log.promise_note[:43]
+    (('a', 'b'), 'a recorded person occurs up to 2 times and ')
+    """
+    keys = frame if isinstance(frame, Mapping) else getattr(frame, "columns", None)
+    if keys is None:
+        raise TacitError(
+            f"got {type(frame).__name__}; give a pandas or polars frame, or a mapping of names to "
+            "columns"
+        )
+    rows = list(zip_longest(*(list(frame[key]) for key in keys)))
+    places = [f"row {number}" for number in range(1, len(rows) + 1)]
+    sheet = Sheet("the frame", tuple(str(key).strip() for key in keys), rows, places)
+    return environment_of(sheet, clip=clip, resample=resample)
+
+
+def read_sheet(path: Path) -> Sheet:
+    """A CSV file's cells; every line has as many as the first."""
+    lines = read_lines(path)
+    while lines and all(empty(cell) for cell in lines[-1][1]):
+        lines.pop()
+    if not lines:
+        raise TacitError(f"{path.name} is empty: {EXPECTED}")
+    first = [cell.strip() for cell in lines[0][1]]
+    headed = has_names(path.name, first)
+    names = tuple(first) if headed else option_names(len(first))
+    lines = lines[headed:]
+    sheet = Sheet(
+        path.name, names, [row for _, row in lines], [f"line {number}" for number, _ in lines]
+    )
+    for row, cells in enumerate(sheet.rows):
+        if len(cells) != len(names):
+            raise sheet.fault(
+                row,
+                f"it has {len(cells)} cells, line 1 has {len(names)}",
+                "give every line as many (empty ones where a column has ended)",
+            )
+    return sheet
+
+
+def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The lines of a CSV file with their numbers."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TacitError(f"{path} cannot be read ({error.strerror}): {EXPECTED}") from error
+    try:
+        text = data.decode("utf-8-sig")
+        wrong = data.find(b"\0")
+    except UnicodeDecodeError as error:
+        wrong = error.start
+    if wrong >= 0:
+        line = data[:wrong].count(b"\n") + 1
+        raise TacitError(
+            f"{path.name} line {line} has the byte {data[wrong]:#04x}, which is not UTF-8 text: "
+            "save the data as CSV in UTF-8"
+        )
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise TacitError(
+            f"{path.name} line {reader.line_num} is not CSV ({error}): check its quotation marks"
+        ) from error
+
+
+def has_names(source: str, first: Sequence[str]) -> bool:
+    """Whether the first line holds names; numbers are data, and what could be either is refused."""
+    if len(first) < 2:
+        raise TacitError(
+            f"{source} line 1 has {len(first)} column(s): a bandit needs two or more options, "
+            "separated by commas"
+        )
+    named = [cell for cell in first if cell and not is_number(cell)]
+    numbers = [as_number(cell) for cell in first if cell and cell not in named]
+    if named and numbers:
+        raise TacitError(
+            f"{source} line 1 mixes names and numbers ({shown(', '.join(first))}): begin every "
+            "name with a letter, or give numbers only"
+        )
+    count = len(first)
+    if numbers in (list(range(1, count + 1)), list(range(count))) and max(numbers) > 1:
+        raise TacitError(
+            f"{source} line 1 counts the columns ({shown(', '.join(first))}), which are neither "
+            "rewards nor names: begin every name with a letter, or delete the line"
+        )
+    return bool(named)
+
+
+def environment_of(sheet: Sheet, *, clip: bool, resample: bool) -> Recorded | Replay:
+    """A sheet as a log, if its names say so, or else as a table."""
+    roles = find_roles(sheet)
+    if not sheet.rows:
+        raise TacitError(f"{sheet.source} has names but no rewards: add a line for every person")
+    is_log = "participant" in roles or len(roles) > 1
+    world = log_of(sheet, roles, clip=clip) if is_log else table_of(sheet, clip=clip)
+    return world.resampled() if resample else world
+
+
+def find_roles(sheet: Sheet) -> dict[str, int]:
+    """Which columns have the names of a log's."""
+    roles: dict[str, int] = {}
+    for column, name in enumerate(sheet.names):
+        for role, words in ROLES.items():
+            if name.lower().replace(" ", "_") in words:
+                if role in roles:
+                    raise TacitError(
+                        f"{sheet.source} has two columns for the {role}, "
+                        f"{sheet.names[roles[role]]!r} and {name!r}: rename one of them"
+                    )
+                roles[role] = column
+    return roles
+
+
+def table_of(sheet: Sheet, *, clip: bool) -> Recorded:
+    """One column per option."""
+    if len(sheet.names) < 2:
+        raise TacitError(
+            f"{sheet.source} has {len(sheet.names)} column(s): a bandit needs two or more options"
+        )
+    for column, name in enumerate(sheet.names):
+        if not name or name in sheet.names[:column]:
+            called = f"is called {name!r}, as another one is" if name else "has no name"
+            raise TacitError(
+                f"{sheet.source} column {column + 1} {called}: give it a name of its own, or "
+                "delete it if it is no option"
+            )
+    pairs = [sheet.rewards(c, clip=clip, may_end=True) for c in range(len(sheet.names))]
+    columns = tuple(values for values, _ in pairs)
+    return Recorded(columns, sheet.names, clipped=sum(clipped for _, clipped in pairs))
+
+
+def log_of(sheet: Sheet, roles: Mapping[str, int], *, clip: bool) -> Recorded:
+    """One row per participation; options in the order in which they first occur."""
+    missing = [role for role in ("participant", "option", "reward") if role not in roles]
+    if missing:
+        found = ", ".join(repr(sheet.names[column]) for column in roles.values())
+        raise TacitError(
+            f"{sheet.source} has {found}, but no column called {' or '.join(missing)}: a log needs "
+            "participant, option and reward; a table has one column per option and no other"
+        )
+    people, options = Counter(sheet.texts(roles["participant"])), sheet.texts(roles["option"])
+    rewards, clipped = sheet.rewards(roles["reward"], clip=clip)
+    names = tuple(dict.fromkeys(options))
+    if len(names) < 2:
+        raise TacitError(
+            f"{sheet.source} has only the option {names[0]!r}: a bandit needs two or more options"
+        )
+    members = [np.array(options) == name for name in names]
+    chances = log_propensities(sheet, roles)
+    return Recorded(
+        tuple(rewards[member] for member in members),
+        names,
+        None if chances is None else tuple(chances[member] for member in members),
+        max(people.values()),
+        log=True,
+        clipped=clipped,
+    )
+
+
+def log_propensities(sheet: Sheet, roles: Mapping[str, int]) -> Floats | None:
+    """With which probability each row's option had been given out, if the log says so."""
+    if "propensity" not in roles:
+        return None
+    chances = sheet.numbers(roles["propensity"])
+    wrong = np.flatnonzero((chances <= 0) | (chances > 1))
+    if len(wrong):
+        raise sheet.fault(
+            int(wrong[0]),
+            f"{sheet.names[roles['propensity']]!r} is {chances[wrong[0]]:g}",
+            "a logged option had a probability above 0 and at most 1",
+        )
+    return chances

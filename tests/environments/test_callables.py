@@ -1,0 +1,91 @@
+"""Rewards from a function are passed on as they are, or refused with the option's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.checks import TacitError
+from tacit.environments import FromFunction, callables
+
+Rng = np.random.Generator
+
+
+def many(arm: int, users: int, rng: Rng) -> Any:
+    return (rng.random(users) < 0.25 + arm / 2).astype(float)
+
+
+def one(arm: int, rng: Rng, threshold: float = 0.25) -> float:
+    return float(rng.random() < threshold + arm / 2)
+
+
+def test_both_ways_of_asking_hand_out_the_same_rewards() -> None:
+    for arm in (0, 1):
+        found, expected = (
+            FromFunction(f, 2, (0.25, 0.75), True).rewards(arm, 50, np.random.default_rng(1))
+            for f in (one, many)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_levels_are_those_of_the_rewards_also_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callables, "CHUNK", 7)
+    world = FromFunction(many, ["old", "new"], binary=True)
+    levels = world.levels(1, 1000, 10, np.random.default_rng(0))
+    assert levels.users == 1000
+    assert set(levels.values.tolist()) == {0, 10}
+    assert abs(levels.total / 10 - 750) < 5 * np.sqrt(1000 * 3 / 16)
+
+
+def test_means_are_those_given_or_unknown() -> None:
+    known = FromFunction(many, 2, (0.25, 0.75))
+    assert known.known_means
+    assert known.gaps.tolist() == [0.5, 0.0]
+    assert known.names == ("option 1", "option 2")
+    unknown = FromFunction(many, ["old", "new"])
+    assert not unknown.known_means
+    assert unknown.arms == 2
+    for ask in ("means", "gaps"):
+        with pytest.raises(TacitError, match="not known, so neither is regret: give true_means"):
+            getattr(unknown, ask)
+
+
+BAD_RESULTS: list[tuple[Any, str]] = [
+    ([0.5, 1.5, 0], r"returned 1.5 for 'new'; a reward must be in \[0, 1\]: rescale or clip it"),
+    ([0.5, -0.1, 0], "returned -0.1 for 'new'"),
+    ([0.5, np.nan, 0], "returned nan for 'new'"),
+    ([0.5], r"returned shape \(1,\) for 'new': return one reward for each of 3"),
+    (0.5, r"returned shape \(\) for 'new'"),
+    (["a", "b", "c"], r"returned \['a', 'b', 'c'\] for 'new': return numbers"),
+    (None, r"returned shape \(\) for 'new'"),
+]
+
+
+@pytest.mark.parametrize(("result", "message"), BAD_RESULTS)
+def test_bad_results_are_refused_with_the_option(result: Any, message: str) -> None:
+    world = FromFunction(lambda _arm, _users, _rng: result, ["old", "new"])
+    with pytest.raises(TacitError, match=message):
+        world.rewards(1, 3, np.random.default_rng(0))
+
+
+def test_binary_is_held_to_its_word() -> None:
+    world = FromFunction(lambda _arm, _rng: 0.5, 2, binary=True)
+    with pytest.raises(TacitError, match=r"returned 0.5 for 'option 1'; .* 0 or 1, as binary says"):
+        world.rewards(0, 1, np.random.default_rng(0))
+
+
+def test_bad_definitions_are_refused() -> None:
+    with pytest.raises(TacitError, match="options are old; give two or more different names"):
+        FromFunction(many, ["old"])
+    with pytest.raises(TacitError, match="two or more different names"):
+        FromFunction(many, ["old", "old"])
+    with pytest.raises(TacitError, match="options is 1; it must be a whole number of at least 2"):
+        FromFunction(many, 1)
+    with pytest.raises(TacitError, match="options is old"):
+        FromFunction(many, "old")
+    with pytest.raises(TacitError, match="true_means has 2 values for 3 options: give one each"):
+        FromFunction(many, 3, (0.1, 0.2))
+    with pytest.raises(TacitError, match=r"takes 1 arguments; it must take \(arm, users, rng\)"):
+        FromFunction(lambda arm: arm, 2)
