@@ -10,7 +10,7 @@ reproduced: every arm gets its own noise.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
@@ -89,6 +89,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     `paper` takes ε as a Rényi scale, `tight` as the ε of (ε, δ)-DP.
     """
     e, s = problem.epsilon, problem.scale
+    how: dict[str, Any]
     learner = _elimination(problem, 2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
     if problem.setting == "paper":
         problem.refuse_dropout(PRINTED)
@@ -114,6 +115,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP.
     """
     e, s = problem.epsilon, problem.scale
+    how: dict[str, Any]
     learner = _elimination(problem, math.sqrt(2) / e, 0.0)
     problem.refuse_dropout(
         "a sum of discrete Gaussian shares is accounted for with everyone present"

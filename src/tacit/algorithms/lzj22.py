@@ -10,7 +10,7 @@ every algorithm the same actions and the same θ*. The figure is in `tacit.figur
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.algorithms.problems import LinearProblem
 from tacit.algorithms.registry import algorithm
@@ -109,7 +109,7 @@ def compose(problem: LinearProblem, trust: Trust) -> Experiment:
 def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination | SingleElimination:
     """A fresh learner."""
     size = (problem.table, problem.horizon)
-    common = {
+    common: dict[str, Any] = {
         "bound": problem.bound,
         "confidence": problem.confidence,
         "setting": problem.setting,

@@ -54,8 +54,9 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, make, guarantee, **how)
 
 
-def _protocols(problem: ArmsProblem) -> tuple[Any, Guarantee, dict[str, Any]]:
+def _protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, Any]]:
     e, bits = problem.epsilon, {"binary": problem.binary}
+    how: dict[str, Any]
     view = privacy.View
     match problem.trust:
         case "central":

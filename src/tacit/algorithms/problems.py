@@ -186,12 +186,16 @@ class ArmsProblem(Problem):
 
         kinds = {"bernoulli": Bernoulli, "gaussian": ClippedGaussian, "beta": Beta}
         means = self.means or tuple(instance_means(self.instance, self.arms, seed).tolist())
-        return kinds[self.rewards](means)
+        world: World = kinds[self.rewards](means)
+        return world
 
     def fitted(self, world: World, seed: int) -> Self:
         """Bits need no rounding."""
         from tacit.environments.contract import Environment
+        from tacit.environments.recorded import RecordedRun, check_horizon
 
+        if isinstance(world, RecordedRun):
+            check_horizon(self.horizon, world.world)
         if not isinstance(world, Environment):
             raise TacitError(f"{type(world).__name__} is no environment of arms")
         if world.arms != self.arms:

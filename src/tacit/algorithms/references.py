@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     bandits, recipes = Lazy("tacit.bandits"), Lazy("tacit.protocols.recipes")
 
-OPEN = {"trust": "server sees all", "promise": "none", "problem": ArmsProblem}
+OPEN: dict[str, Any] = {"trust": "server sees all", "promise": "none", "problem": ArmsProblem}
 
 
 @algorithm("ucb1", paper="Auer, Cesa-Bianchi & Fischer 2002", options=WORLD, **OPEN)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tacit.algorithms.assembly import WORLD, assemble
-from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.problems import ArmsProblem, Setting
 from tacit.algorithms.registry import algorithm
 from tacit.checks import TacitError
 from tacit.names import Lazy
@@ -72,7 +72,7 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
             f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
             "--setting tight, exact at every epsilon"
         )
-    variance = _noise_variance(target, problem.setting)
+    variance = _noise_variance(target, problem.setting)  # type: ignore[arg-type]
     learner = bandits.CumulativeElimination(
         problem.arms,
         problem.horizon,
@@ -88,6 +88,6 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
 
 
 @lru_cache(maxsize=256)
-def _noise_variance(target: ApproximateDP, method: str) -> float:
+def _noise_variance(target: ApproximateDP, method: Setting) -> float:
     """The variance of the noise of a batch; every run asks for it again."""
     return float(privacy.calibrate("binomial", 1, target, method=method).law.variance)

@@ -57,7 +57,7 @@ class Doubling(Learner):
         self.period = 0
         self._inner = self._fresh()
         self._offset = 0  # number of the period's first round
-        self._best = 0
+        self._best: int | None = 0
 
     def _fresh(self) -> Learner:
         kind = named(self.learner, Learner)
@@ -69,7 +69,7 @@ class Doubling(Learner):
         """The arms that the current period may still try."""
         return self._inner.active
 
-    def best(self) -> int:
+    def best(self) -> int | None:
         """What the last period recommended, or the current one once it outgrew it."""
         return self._inner.best() if 2 * self._inner.played >= self._inner.horizon else self._best
 

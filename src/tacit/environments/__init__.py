@@ -6,7 +6,6 @@ from tacit.environments.recorded import (
     OutOfData,
     Recorded,
     RecordedRun,
-    check_arms,
     check_horizon,
 )
 from tacit.environments.replay import Replay, read_mslr
@@ -23,7 +22,6 @@ __all__ = [
     "Recorded",
     "RecordedRun",
     "Replay",
-    "check_arms",
     "check_horizon",
     "from_frame",
     "instance_means",

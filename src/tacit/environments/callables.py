@@ -16,12 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer
-from tacit.environments.contract import Environment, Floats, check_means
-from tacit.environments.recorded import count_levels
+from tacit.environments.contract import Environment, check_means
 from tacit.environments.replay import option_names
-from tacit.protocols.contract import Levels
-
-CHUNK = 1 << 20  # rewards asked for at a time
+from tacit.estimates import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +27,8 @@ class FromFunction(Environment):
     one reward; `options` are their names, or how many there are.
 
     >>> world = FromFunction(lambda arm, rng: float(rng.random() < 0.5 + arm / 4), ["old", "new"])
-    >>> world.rewards(1, 4, np.random.default_rng(0)), world.known_means
-    (array([1., 1., 1., 1.]), False)
+    >>> world.rewards(1, 4, np.random.default_rng(0)), world.means
+    (array([1., 1., 1., 1.]), None)
     """
 
     function: Callable[..., Any]
@@ -64,7 +61,7 @@ class FromFunction(Environment):
         return sum(p.default is p.empty and p.kind in named for p in given)
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the options are called."""
         if isinstance(self.options, Sequence) and not isinstance(self.options, str):
             return tuple(str(name) for name in self.options)
@@ -75,20 +72,10 @@ class FromFunction(Environment):
         """How many options there are."""
         return len(self.names)
 
-    @property
-    def known_means(self) -> bool:
-        """Whether the true means were given; without them there are no gaps and no regret."""
-        return self.true_means is not None
-
     @cached_property
-    def means(self) -> Floats:
-        """The true means, refused where they were not given."""
-        if self.true_means is None:
-            raise TacitError(
-                "the true means of this function are not known, so neither is regret: give "
-                "true_means, or ask for rewards only"
-            )
-        return check_means(self.true_means)
+    def means(self) -> Floats | None:
+        """The true means; None where they were not given, and regret is not known either."""
+        return None if self.true_means is None else check_means(self.true_means)
 
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
         """What the function returns, checked."""
@@ -117,12 +104,3 @@ class FromFunction(Environment):
                 f"{called.format(f'{values[wrong][0]:g}')}; a reward must be {expected}"
             )
         return values
-
-    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """Everybody's reward, rounded at random, in chunks."""
-        sizes = [min(CHUNK, users - start) for start in range(0, users, CHUNK)]
-        counted = [count_levels(self.rewards(arm, n, rng), precision, rng) for n in sizes]
-        return Levels(
-            np.concatenate([part.values for part in counted]),
-            np.concatenate([part.counts for part in counted]),
-        )

@@ -16,15 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError
-from tacit.estimates import Floats, Levels, Played, Round
+from tacit.estimates import Floats, Integers, Levels, Played, Round
 
 LEAST_PROBABILITY = 1e-18
 LARGEST_REMEMBERED = 1 << 15  # levels up to which a table is kept: 256 of them are at most 128 MB
+CHUNK = 1 << 20  # rewards drawn one by one at a time
 FINE = 1024  # levels to which rewards are rounded that nobody reports
 
 
 class World(ABC):
-    """Anything that can play rounds."""
+    """Anything that can play rounds. `names` are what its options are called, if anybody said."""
+
+    names: tuple[str, ...] = ()
 
     @abstractmethod
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
@@ -33,11 +36,6 @@ class World(ABC):
     def fresh(self, rng: np.random.Generator) -> World:  # noqa: ARG002
         """The same world at the start of a run."""
         return self
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the options are called; empty if nobody said."""
-        return ()
 
 
 class Environment(World):
@@ -73,11 +71,20 @@ class Environment(World):
         """How many of `users` fresh participants hold each level 0..precision, after rounding at
         random: counted one by one, unless an environment knows better.
         """
+        sizes = [min(CHUNK, users - start) for start in range(0, users, CHUNK)]
+        parts = [self._counted(arm, size, precision, rng) for size in sizes]
+        values, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Levels(values, counts)
+
+    def _counted(
+        self, arm: int, users: int, precision: int, rng: np.random.Generator
+    ) -> tuple[Integers, Integers]:
         rewards = self.rewards(arm, users, rng)
         scaled = rewards * precision
         lower = np.floor(scaled)
         levels = (lower + (rng.random(len(rewards)) < scaled - lower)).astype(np.int64)
-        return Levels(*np.unique(levels, return_counts=True))
+        values, counts = np.unique(levels, return_counts=True)
+        return values, counts
 
     def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
         """Everyone tries the round's arm."""

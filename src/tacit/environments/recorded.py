@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError
-from tacit.environments.contract import Environment, Floats
+from tacit.environments.contract import Environment
 from tacit.environments.replay import Replay
-from tacit.protocols.contract import Levels, round_levels
+from tacit.estimates import Floats
 
 
 class OutOfData(TacitError):  # noqa: N818  (the end of a log is no mistake)
@@ -126,10 +126,6 @@ class Recorded(Environment):
             "with fresh(rng), or draw with replacement (resample)"
         )
 
-    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """Refused as `rewards` is."""
-        return count_levels(self.rewards(arm, users, rng), precision, rng)
-
 
 class RecordedRun(Environment):
     """What is left of recorded outcomes in one run."""
@@ -181,31 +177,6 @@ class RecordedRun(Environment):
             raise error
         self._taken[arm] += users
         return queue[taken : taken + users]
-
-    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
-        """The next people of this option, each rounded at random."""
-        return count_levels(self.rewards(arm, users, rng), precision, rng)
-
-
-def count_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> Levels:
-    """How many rewards fall on each level when rounded at random."""
-    return Levels(*np.unique(round_levels(rewards, precision, rng), return_counts=True))
-
-
-def check_arms(arms: int, environment: Environment) -> None:
-    """Refuses a problem with another number of options than its environment has.
-
-    >>> check_arms(3, Recorded((np.ones(2), np.ones(2)), ("A", "B")))
-    Traceback (most recent call last):
-    tacit.checks.TacitError: the problem has 3 options, the environment 2 (A, B): use arms = 2
-    """
-    there = environment.arms
-    if arms != there:
-        names = getattr(environment, "names", ())
-        listed = f" ({', '.join(names)})" if 0 < len(names) <= 10 else ""
-        raise TacitError(
-            f"the problem has {arms} options, the environment {there}{listed}: use arms = {there}"
-        )
 
 
 def check_horizon(horizon: int, environment: Environment) -> None:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from scipy.cluster.vq import kmeans2
 
 from tacit.checks import TacitError, integer
-from tacit.environments.contract import Environment, Floats
-from tacit.estimates import Levels
+from tacit.environments.contract import Environment
+from tacit.estimates import Floats, Levels
 
 FEATURES = 136
 FEATURE_NUMBERS = range(1, FEATURES + 1)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import TacitError
-from tacit.environments.contract import Floats
 from tacit.environments.recorded import Recorded
 from tacit.environments.replay import Replay, option_names
+from tacit.estimates import Floats
 
 ROLES = {
     "participant": ("participant", "participant_id", "person", "user", "user_id", "id"),

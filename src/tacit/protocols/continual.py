@@ -234,6 +234,12 @@ class PrefixSums:
         )
         return self.shape.steps * self.size * MODULUS_BITS * split
 
+    def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
+        """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from
+        the operating system.
+        """
+        return Encoder(self, rng)
+
     def sample_noise(self, rng: np.random.Generator) -> Floats:
         """The noise of all silos in what is opened of one step, for simulation."""
         if self.noise == "none":
@@ -369,7 +375,7 @@ class PrefixRound(Protocol):
             )
         kind = np.uint64 if p.integral else np.float64
         total = np.sum(np.array(messages, dtype=kind), axis=0, dtype=kind)
-        return Opened(tuple(total.tolist()), len(messages))
+        return Opened(tuple(np.asarray(total).tolist()), len(messages))
 
     def analyze(self, opened: Opened) -> Estimate:
         """The private prefix sum: the left factor applied to all that was opened so far, as

@@ -276,7 +276,7 @@ def vector_of(
     and privacy noise included.
     """
     pure = isinstance(target, PureDP)
-    privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants  # type: ignore[arg-type]
+    privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants
     levels = math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (client_std / bound) ** 2))))
     size = (participants, coordinates, bound)
     return _vector(size, levels, trust, target, setting, noise)

@@ -9,6 +9,7 @@ together, so its cost does not grow with them; it is exact in distribution. The 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from tacit.algorithms.problems import Problem
 from tacit.algorithms.registry import lookup
 from tacit.checks import TacitError
 from tacit.environments.contract import Environment, World
+from tacit.environments.recorded import OutOfData
 from tacit.estimates import Estimate, Floats, Played, Round
 from tacit.experiment import Experiment
 from tacit.protocols.contract import Protocol, SumProtocol
@@ -63,7 +65,7 @@ class Outcome:
         else:
             self._regret.append(self._regret[-1][-1] + played.regret)
             self._lost.append(self._lost[-1] + played.lost)
-        self.notes.update(played.notes)  # type: ignore[arg-type]
+        self.notes.update(played.notes)
         if protocol is not None:
             self.opened += 1
             self.wrapped += wrapped
@@ -107,7 +109,7 @@ class Outcome:
     @property
     def numbers(self) -> list[float]:
         """[ε, δ] of the promise; empty without any."""
-        promised = self.experiment.guarantee or self.weakest
+        promised: Any = self.experiment.guarantee or self.weakest
         return [] if promised is None else [promised.epsilon, getattr(promised, "delta", 0.0)]
 
 
@@ -126,19 +128,22 @@ def run(
     source = rng if noise is None else noise
     gaps = world.gaps if getattr(world, "means", None) is not None else None  # type: ignore[attr-defined]
     outcome = Outcome(experiment, gaps, checkpoints or checkpoints_for(experiment.learner.horizon))
-    while rounds := experiment.propose():
-        for round_ in rounds:
-            protocol = experiment.open(round_) if round_.opened else None
-            if user_by_user and protocol is not None:
-                played, estimate = _one_by_one(world, round_, protocol, rng)
-            else:
-                played = world.play(round_, protocol, rng)
-                estimate = None if protocol is None else protocol.simulate(played.load, source)
-            if estimate is None:
-                experiment.skip(round_)
-            else:
-                experiment.observe(round_, estimate)
-            outcome.add(played, protocol, estimate is not None and estimate.wrapped)
+    with suppress(OutOfData):  # a log that is used up ends the run
+        while rounds := experiment.propose():
+            for round_ in rounds:
+                protocol = experiment.open(round_) if round_.opened else None
+                estimate: Estimate | None = None
+                if user_by_user and protocol is not None:
+                    played, estimate = _one_by_one(world, round_, protocol, rng)
+                else:
+                    played = world.play(round_, protocol, rng)
+                    if protocol is not None:
+                        estimate = protocol.simulate(played.load, source)
+                if estimate is None:
+                    experiment.skip(round_)
+                else:
+                    experiment.observe(round_, estimate)
+                outcome.add(played, protocol, estimate is not None and estimate.wrapped)
     return outcome
 
 
