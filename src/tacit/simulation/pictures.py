@@ -1,8 +1,8 @@
 """Pictures of results: regret against rounds, with bands of one standard error.
 
 Matplotlib is loaded when a picture is drawn, never before; figures are made without pyplot, so that
-nothing of the caller's own drawing is touched. Curves that coincide can be told apart: dashed ones
-lie over solid ones, and markers are staggered.
+nothing of the caller's own drawing is touched. Curves that coincide can be told apart: every next
+one is thinner and lies over those before, with gaps, and markers are staggered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def axes(rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise TacitError("drawing needs matplotlib: pip install 'tacit[plot]'") from error
-    size = (max(8.0, 5.6 * columns), max(5.0, 4.4 * rows))
+    size = (max(9.5, 5.6 * columns), max(5.0, 5.4 * rows))
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False)
@@ -66,14 +66,18 @@ def style(index: int) -> dict[str, Any]:
         "linestyle": DASHES[index % len(DASHES)],
         "marker": MARKERS[index % len(MARKERS)],
         "markevery": (index % MARK_EVERY, MARK_EVERY),
-        "markersize": 5,
-        "linewidth": 3.0 if index % len(DASHES) == 0 else 1.8,
-        "zorder": 2 + index % len(DASHES) / 10 + index / 1000,
+        "markersize": 7,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+        "linewidth": max(1.2, 3.2 - 0.35 * index),
+        "zorder": 2 + index / 100,
     }
 
 
-def legend(one: Any) -> None:
-    """A legend in the order in which the curves end, the highest first."""
+def legend(one: Any, *, below: bool = False) -> None:
+    """A legend in the order in which the curves end, the highest first: beside the axes or, where
+    others stand there, below them, so that it never hides a curve.
+    """
     drawn, labels = one.get_legend_handles_labels()
     ends = [float(curve.get_ydata()[-1]) for curve in drawn]
     order = sorted(range(len(ends)), key=lambda i: -ends[i] if math.isfinite(ends[i]) else math.inf)
@@ -81,10 +85,10 @@ def legend(one: Any) -> None:
         [drawn[i] for i in order],
         [labels[i] for i in order],
         fontsize=10,
-        frameon=True,
-        framealpha=0.85,
-        edgecolor="none",
+        frameon=False,
         handlelength=3.5,
+        loc="upper center" if below else "upper left",
+        bbox_to_anchor=(0.5, -0.15) if below else (1.0, 1.0),
     )
 
 
@@ -120,14 +124,14 @@ def picture(
             _curve(one, label, result, styles[label], time_average)
         longest = max(result.horizon for result in panel.results.values())
         one.set_xscale("log")
-        one.set_xlim(left=max(1.0, longest * SHOWN))
+        one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
         if not time_average:
             one.set_yscale("log")
             one.set_ylim(bottom=1)
         one.set_title(panel.title, fontsize=12)
         one.set_xlabel(f"{per}s so far", fontsize=11)
         one.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
-        legend(one)
+        legend(one, below=columns > 1)
     for one in figure.axes[len(panels) :]:
         one.set_visible(False)
     if title:
