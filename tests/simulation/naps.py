@@ -75,7 +75,7 @@ def main() -> None:
 
     from tests.simulation import naps
 
-    sweeping = importlib.import_module("tacit.simulation.sweep")
+    sweeping: Any = importlib.import_module("tacit.simulation.sweep")
     sweeping.WORTH_A_POOL = 0.0
     folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
     print("started", flush=True)
