@@ -1,19 +1,26 @@
 """Pictures of results: regret against rounds, with bands of one standard error.
 
-Matplotlib is loaded when a picture is drawn, never before, and draws to files only.
+Matplotlib is loaded when a picture is drawn, never before; figures are made without pyplot, so that
+nothing of the caller's own drawing is touched. Curves that coincide can be told apart: every next
+one is thinner and lies over those before, with gaps, and markers are staggered.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.checks import TacitError
-from tacit.simulation.results import Result, write_csv
+from tacit.simulation.results import Result, whole, write_csv
 
 SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is learned there
+DASHES = ("-", (0, (6, 3)), (2, (2, 2)), (1, (8, 2, 1, 2)))
+MARKERS = "osD^vPX"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
+MARK_EVERY = 9  # checkpoints between a curve's markers; the next curve's are one further
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,67 @@ class Panel:
 
     title: str
     results: dict[str, Result]
+
+
+def axes(rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    """A figure, and its axes (a grid of them where there are several), in the house's style."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise TacitError("drawing needs matplotlib: pip install 'tacit[plot]'") from error
+    size = (max(9.5, 5.6 * columns), max(5.0, 5.4 * rows))
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for one in grid.flat:
+        one.grid(visible=True, alpha=0.25)
+        one.spines[["top", "right"]].set_visible(False)
+    return figure, grid if grid.size > 1 else grid[0, 0]
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Writes a figure, in the format that the file's name asks for; all of it or nothing."""
+    kind = path.suffix[1:].lower() or "png"
+    known = figure.canvas.get_supported_filetypes()
+    if kind not in known:
+        raise TacitError(f"cannot draw {path.name}: choose a name ending in {', '.join(known)}")
+    with whole(path) as partial:
+        figure.savefig(partial, dpi=150, format=kind)
+    return path
+
+
+def style(index: int) -> dict[str, Any]:
+    """How the curve of this index is drawn; no two of the first 28 look alike."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": DASHES[index % len(DASHES)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "markevery": (index % MARK_EVERY, MARK_EVERY),
+        "markersize": 7,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+        "linewidth": max(1.2, 3.2 - 0.35 * index),
+        "zorder": 2 + index / 100,
+    }
+
+
+def legend(one: Any, *, below: bool = False) -> None:
+    """A legend in the order in which the curves end, the highest first: beside the axes or, where
+    others stand there, below them, so that it never hides a curve.
+    """
+    drawn, labels = one.get_legend_handles_labels()
+    ends = [float(curve.get_ydata()[-1]) for curve in drawn]
+    order = sorted(range(len(ends)), key=lambda i: -ends[i] if math.isfinite(ends[i]) else math.inf)
+    one.legend(
+        [drawn[i] for i in order],
+        [labels[i] for i in order],
+        fontsize=10,
+        frameon=False,
+        handlelength=3.5,
+        loc="upper center" if below else "upper left",
+        bbox_to_anchor=(0.5, -0.15) if below else (1.0, 1.0),
+    )
 
 
 def pyplot() -> Any:
@@ -36,65 +104,53 @@ def pyplot() -> Any:
     return plt
 
 
-def draw_panels(
+def picture(
     panels: Sequence[Panel],
-    path: Path,
     *,
     time_average: bool = True,
     title: str = "",
-    per: str = "user",
+    per: str = "participant",
     regret: str = "regret",
-) -> None:
-    """Panels side by side (at most three in a row), all curves of a label in one colour."""
-    plt = pyplot()
+) -> Any:
+    """A figure with panels side by side (at most three in a row), all curves of a label in one
+    style.
+    """
     columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, grid = plt.subplots(
-        rows,
-        columns,
-        figsize=(max(7.5, 5.2 * columns), max(4.8, 3.9 * rows)),
-        layout="constrained",
-        squeeze=False,
-    )
-    colours = {
-        label: f"C{i}"
-        for i, label in enumerate(
-            dict.fromkeys(label for panel in panels for label in panel.results)
-        )
-    }
-    for axes, panel in zip(grid.flat, panels, strict=False):
+    figure, _ = axes(-(-len(panels) // columns), columns)
+    labels = dict.fromkeys(label for panel in panels for label in panel.results)
+    styles = {label: style(i) for i, label in enumerate(labels)}
+    for one, panel in zip(figure.axes, panels, strict=False):
         for label, result in panel.results.items():
-            mean, sem = result.curve()
-            rounds = result.checkpoints
-            scale = 1 / rounds if time_average else 1.0
-            axes.plot(rounds, mean * scale, color=colours[label], label=label)
-            axes.fill_between(
-                rounds,
-                (mean - sem) * scale,
-                (mean + sem) * scale,
-                color=colours[label],
-                alpha=0.2,
-                linewidth=0,
-            )
-        axes.set_xscale("log")
-        axes.set_xlim(
-            left=max(1.0, max(result.horizon for result in panel.results.values()) * SHOWN)
-        )
+            _curve(one, label, result, styles[label], time_average)
+        longest = max(result.horizon for result in panel.results.values())
+        one.set_xscale("log")
+        one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
         if not time_average:
-            axes.set_yscale("log")
-            axes.set_ylim(bottom=1)
-        axes.set_title(panel.title, fontsize=11)
-        axes.set_xlabel(f"{per}s")
-        axes.set_ylabel(f"{regret} per {per}" if time_average else f"cumulative {regret}")
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(frameon=False, fontsize=9)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
+            one.set_yscale("log")
+            one.set_ylim(bottom=1)
+        one.set_title(panel.title, fontsize=12)
+        one.set_xlabel(f"{per}s so far", fontsize=11)
+        one.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
+        legend(one, below=columns > 1)
+    for one in figure.axes[len(panels) :]:
+        one.set_visible(False)
     if title:
-        figure.suptitle(title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+        figure.suptitle(title, fontsize=13)
+    return figure
+
+
+def _curve(one: Any, label: str, result: Result, drawn: dict[str, Any], average: bool) -> None:
+    mean, sem = result.curve()
+    rounds = result.checkpoints
+    scale = 1 / rounds if average else 1.0
+    one.plot(rounds, mean * scale, label=label, **drawn)
+    low, high = (mean - sem) * scale, (mean + sem) * scale
+    one.fill_between(rounds, low, high, color=drawn["color"], alpha=0.15, linewidth=0)
+
+
+def draw_panels(panels: Sequence[Panel], path: Path, **options: Any) -> None:
+    """The `picture` of panels, with its options, in a file."""
+    save(picture(panels, **options), path)
 
 
 def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
@@ -126,7 +182,7 @@ def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
                     {
                         **common,
                         "regret_mean": m,
-                        "regret_sem": s,
+                        "regret_sem": None if math.isnan(s) else s,
                         "time_average": m / t,
                         "guarantee": result.guarantee,
                     }

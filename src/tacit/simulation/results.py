@@ -3,8 +3,9 @@ numbers people ask for.
 
 Every record holds at least `seed`, `checkpoints`, `regret` (cumulative, at the checkpoints) and
 `final_regret`; families of algorithms add their own columns (bits, batches, communication,
-repairs). `summary` is what the command line prints with `--json`; `rows` is a tidy table, one row
-per run and checkpoint.
+repairs). Where a world does not say what its options are worth, regret is unknown and its columns
+are not there. `summary` is what the command line prints with `--json`; `rows` is a tidy table, one
+row per run and checkpoint.
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ import csv
 import json
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tacit import __version__
 from tacit.checks import TacitError
-from tacit.simulation.sweep import Record, Sweep
+from tacit.simulation.sweep import Record, Sweep, unwritable
 
 Floats = npt.NDArray[np.float64]
+CURVES = ("checkpoints", "regret", "realised")  # columns of a record that hold one value per round
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,18 @@ class Result:
         return np.array(self.runs[0]["checkpoints"], dtype=float)
 
     @property
+    def regret_known(self) -> bool:
+        """Whether the runs say what was lost."""
+        return "regret" in self.runs[0]
+
+    @property
     def regret(self) -> Floats:
         """Cumulative pseudo-regret: one row per run, one column per checkpoint."""
+        if not self.regret_known:
+            raise TacitError(
+                f"the regret of {self.algorithm} is unknown: its environment does not say what its "
+                "options are worth; look at the other columns of `rows`"
+            )
         return np.array([record["regret"] for record in self.runs], dtype=float)
 
     @property
@@ -64,76 +80,117 @@ class Result:
         return float(self.regret[:, -1].mean())
 
     @property
-    def regret_sem(self) -> float:
-        """Standard error of the mean final regret; 0 for a single run."""
-        return self._sem(self.regret[:, -1])
+    def regret_sem(self) -> float | None:
+        """Standard error of the mean final regret; a single run has none."""
+        return float(self.curve()[1][-1]) if len(self.runs) > 1 else None
 
     def mean(self, column: str) -> float:
         """The mean of a column over runs."""
         return float(np.mean([record[column] for record in self.runs]))
 
     def curve(self) -> tuple[Floats, Floats]:
-        """Mean and standard error of cumulative regret at the checkpoints."""
+        """Mean and standard error of cumulative regret at the checkpoints; the latter is not a
+        number for a single run.
+        """
         regret = self.regret
-        sem = (
-            regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
-            if len(regret) > 1
-            else np.zeros(regret.shape[1])
-        )
-        return regret.mean(axis=0), sem
-
-    @staticmethod
-    def _sem(values: Floats) -> float:
-        return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+        if len(regret) == 1:
+            return regret[0], np.full(regret.shape[1], math.nan)
+        return regret.mean(axis=0), regret.std(axis=0, ddof=1) / math.sqrt(len(regret))
 
     def summary(self) -> dict[str, Any]:
         """What `--json` prints."""
+        mean, sem = (self.regret_mean, self.regret_sem) if self.regret_known else (None, None)
         return {
             "algorithm": self.algorithm,
             "horizon": self.horizon,
-            "regret_mean": self.regret_mean,
-            "regret_sem": self.regret_sem,
-            "time_average_regret": self.regret_mean / self.horizon,
+            "regret_mean": mean,
+            "regret_sem": sem,
+            "time_average_regret": None if mean is None else mean / self.horizon,
             "guarantee": self.guarantee,
-            **{name: self.mean(name) for name in self.extras},
+            **{name: self.mean(name) for name in self.extras if name in self.runs[0]},
             "seconds": self.sweep.seconds,
+            "asked": self.sweep.asked,
             "interrupted": self.sweep.interrupted,
+            "version": __version__,
             "configuration": self.configuration,
-            "runs": [
-                {
-                    key: value
-                    for key, value in record.items()
-                    if key not in ("checkpoints", "regret", "realised")
-                }
-                for record in self.runs
-            ],
+            "runs": [_without_curves(record) for record in self.runs],
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One row per run and checkpoint."""
+        """One row per run and checkpoint; one per run, with its other numbers, where regret is
+        unknown.
+        """
         for record in self.runs:
+            head = {**self.configuration, "algorithm": self.algorithm, "seed": record["seed"]}
+            if not self.regret_known:
+                yield {**head, **_without_curves(record)}
+                continue
             for round_, regret in zip(record["checkpoints"], record["regret"], strict=True):
-                yield {
-                    **self.configuration,
-                    "algorithm": self.algorithm,
-                    "seed": record["seed"],
-                    "round": round_,
-                    "regret": regret,
-                }
+                yield {**head, "round": round_, "regret": regret}
+
+    def frame(self) -> Any:
+        """The rows as a DataFrame of pandas or, without it, of polars; tacit needs neither."""
+        for library, options in (("pandas", {}), ("polars", {"infer_schema_length": None})):
+            with suppress(ModuleNotFoundError):
+                return import_module(library).DataFrame(list(self.rows()), **options)
+        raise TacitError(
+            "a frame needs pandas or polars: pip install pandas, or pip install polars"
+        )
+
+    def plot(self, path: Path | None = None, *, time_average: bool = True) -> Any:
+        """Regret against participants: the figure or, with a path, the file it was written to."""
+        from tacit.simulation.pictures import Panel, picture, save
+
+        panel = Panel(f"{self.algorithm}, {len(self.runs)} runs", {self.algorithm: self})
+        figure = picture([panel], time_average=time_average)
+        return figure if path is None else save(figure, path)
+
+
+def _without_curves(record: Record) -> Record:
+    return {key: value for key, value in record.items() if key not in CURVES}
+
+
+def probe(out: Path) -> None:
+    """Refuses a directory that could not be written to, before any work is done for it; nothing is
+    left behind.
+    """
+    missing: list[Path] = []
+    try:
+        missing = [path for path in (out, *out.parents) if not path.exists()]
+        out.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise unwritable(out, error) from error
+    finally:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A neighbour to write to, which is moved into place if all went well: no half file is left,
+    and an old one is there until the new one is.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
 
 
 def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
-    """A tidy table; a column for every name in any row.
-
-    Written to a neighbour and moved into place, so no half file is left.
-    """
+    """A tidy table; a column for every name in any row. All of it is written, or nothing."""
     listed = list(rows)
     if not listed:
         raise TacitError(f"nothing to write to {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(path.suffix + ".partial")
     names = list(dict.fromkeys(name for row in listed for name in row))
-    with partial.open("w", newline="", encoding="utf-8") as file:
+    with whole(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=names)
         writer.writeheader()
         writer.writerows(
@@ -143,4 +200,3 @@ def write_csv(path: Path, rows: Iterator[dict[str, Any]] | list[dict[str, Any]])
             }
             for row in listed
         )
-    partial.replace(path)

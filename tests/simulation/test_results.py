@@ -1,0 +1,177 @@
+"""Results as tables, frames and pictures: nothing half written, nothing claimed that is not known,
+curves that can be told apart; what is missing is named with the remedy.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tacit.checks import TacitError
+from tacit.simulation import Result, Sweep, write_csv
+from tacit.simulation.pictures import Panel, draw_panels, picture, style, write_panels
+from tacit.simulation.results import probe
+
+
+def of(*finals: float, horizon: int = 4) -> Result:
+    records = [
+        {"seed": s, "checkpoints": [1, horizon], "regret": [1.0, r], "final_regret": r, "bits": 8}
+        for s, r in enumerate(finals)
+    ]
+    return Result("some", horizon, {"epsilon": 1.0}, "(1, 0)-DP", Sweep(records, 0.0, False))
+
+
+def unknown() -> Result:
+    records = [{"seed": s, "checkpoints": [1], "bits": 8.0, "best": s} for s in range(2)]
+    return Result("own", 4, {"epsilon": 1.0}, "", Sweep(records, 0.0, True, 5), ("bits", "gap"))
+
+
+def test_a_single_run_has_no_standard_error(tmp_path: Path) -> None:
+    assert of(2.0).summary()["regret_sem"] is None
+    mean, sem = of(2.0).curve()
+    assert mean.tolist() == [1.0, 2.0]
+    assert not (sem >= 0).any()
+    _, means = write_panels([Panel("one", {"some": of(2.0)})], tmp_path, "panels")
+    with means.open(encoding="utf-8") as file:
+        assert {row["regret_sem"] for row in csv.DictReader(file)} == {""}
+    assert of(2.0).plot(tmp_path / "one.png").exists()
+
+
+def test_unknown_regret_is_not_made_up() -> None:
+    result = unknown()
+    assert list(result.rows()) == [
+        {"epsilon": 1.0, "algorithm": "own", "seed": s, "bits": 8.0, "best": s} for s in range(2)
+    ]
+    summary = json.loads(json.dumps(result.summary()))
+    assert summary["regret_mean"] is summary["regret_sem"] is summary["time_average_regret"] is None
+    assert summary["bits"] == 8
+    assert (summary["asked"], summary["interrupted"]) == (5, True)
+    with pytest.raises(TacitError, match="regret of own is unknown"):
+        result.plot()
+
+
+def test_frames_are_of_the_library_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def frames(rows: list[Any], **options: Any) -> tuple[int, dict[str, Any]]:
+        return len(rows), options
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(TacitError, match="pandas or polars"):
+        of(1.0).frame()
+    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(DataFrame=frames))
+    assert of(1.0, 2.0).frame() == (4, {"infer_schema_length": None})
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=frames))
+    assert of(1.0, 2.0).frame() == (4, {})
+
+
+def test_a_table_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "table.csv"
+    write_csv(path, [{"a": 1}])
+
+    def stops(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(csv.DictWriter, "writerows", stops)
+        with pytest.raises(KeyboardInterrupt):
+            write_csv(path, [{"a": 2}])
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text().split() == ["a", "1"]
+    with pytest.raises(TacitError, match="a file is in the way"):
+        write_csv(path / "below.csv", [{"a": 1}])
+
+
+def test_a_directory_is_probed_and_nothing_is_left(tmp_path: Path) -> None:
+    probe(tmp_path / "one" / "two")
+    assert list(tmp_path.iterdir()) == []
+    probe(tmp_path)
+    (tmp_path / "file").touch()
+    for bad, reason in (
+        (tmp_path / "file", "a file is in the way"),
+        (tmp_path / "file" / "below", "a file is in the way"),
+        (tmp_path / "new" / ("x" * 300), "too long"),
+    ):
+        with pytest.raises(TacitError, match=rf"cannot write to .*: .*{reason}") as caught:
+            probe(bad)
+        assert str(bad) in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    yield tmp_path
+    tmp_path.chmod(stat.S_IRWXU)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do anything")
+def test_a_directory_without_permission_is_refused(closed: Path) -> None:
+    for out in (closed, closed / "new"):
+        with pytest.raises(TacitError, match="no permission: choose a directory"):
+            probe(out)
+
+
+def test_a_refused_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuses)
+    with pytest.raises(TacitError, match="no permission: choose a directory"):
+        probe(tmp_path / "new")
+
+
+def test_curves_that_coincide_look_different(tmp_path: Path) -> None:
+    names = [f"curve {i}" for i in range(8)]
+    figure = picture([Panel("same", dict.fromkeys(names, of(1.0, 2.0)))])
+    lines = figure.axes[0].get_lines()
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
+    assert len(looks) == 8
+    assert len({line.get_zorder() for line in lines}) == 8
+    kinds = [(str(style(i)["linestyle"]), style(i)["marker"]) for i in range(28)]
+    assert len(set(kinds)) == 28
+    figure.savefig(tmp_path / "same.png")
+
+
+def test_the_legend_is_in_the_order_in_which_curves_end() -> None:
+    results = {"low": of(1.0, 1.0), "high": of(9.0, 9.0), "middle": of(4.0, 4.0)}
+    for panels in ([Panel("", results)], [Panel("", results)] * 4):
+        figure = picture(panels, title="all")
+        for axes in figure.axes[: len(panels)]:
+            shown = [text.get_text() for text in axes.get_legend().get_texts()]
+            assert shown == ["high", "middle", "low"]
+            assert axes.get_ylabel() == "regret per participant"
+    assert [axes.get_visible() for axes in figure.axes] == [True] * 4 + [False] * 2
+
+
+def test_pictures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    result = of(1.0, 2.0)
+    path = tmp_path / "new" / "regret.svg"
+    assert result.plot(path, time_average=False) == path
+    assert path.read_text(encoding="utf-8").startswith("<?xml")
+    assert list(path.parent.iterdir()) == [path]
+    assert result.plot().axes
+    with pytest.raises(TacitError, match=r"cannot draw regret\.docx: choose a name"):
+        result.plot(tmp_path / "regret.docx")
+    with pytest.raises(TacitError, match="a file is in the way"):
+        draw_panels([Panel("", {"some": result})], path / "below.png")
+
+
+def test_a_missing_matplotlib_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(TacitError, match=r"pip install 'tacit\[plot\]'"):
+        draw_panels([Panel("", {"some": of(1.0)})], tmp_path / "x.png")
+    with pytest.raises(TacitError, match=r"pip install 'tacit\[plot\]'"):
+        of(1.0).plot()
