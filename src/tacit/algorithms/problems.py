@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Setting = Literal["paper", "tight"]
 Trust = Literal["secagg", "shuffle", "central", "local"]
 DEFAULT_DELTA = 1e-6
+MOST = 10**15  # participants: what 64-bit generators can still draw
 SETTINGS = ("tight", "paper")
 TRUSTS = ("secagg", "shuffle", "central", "local")
 REWARDS = ("bernoulli", "gaussian", "beta")
@@ -72,6 +73,15 @@ class Problem:
     def record(self, outcome: Outcome) -> dict[str, Any]:  # noqa: ARG002
         """The columns of a run beyond those that all families have."""
         return {}
+
+
+def check_counts(problem: Problem, **least: int) -> None:
+    """Whole numbers as such (1e6 is one), from their least values on and within reason."""
+    for name, at_least in least.items():
+        value = integer(name, getattr(problem, name), at_least=at_least)
+        if value > MOST:
+            raise TacitError(f"{name} is {value:.4g}; more than {MOST:.0e} cannot be counted here")
+        object.__setattr__(problem, name, value)
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -123,8 +133,7 @@ class ArmsProblem(Problem):
         if self.means is not None:
             object.__setattr__(self, "means", tuple(self.means))
             object.__setattr__(self, "arms", len(self.means or ()))
-        for name, least in (("arms", 2), ("horizon", 1), ("scale", 1)):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
+        check_counts(self, arms=2, horizon=1, scale=1)
         if self.horizon < self.arms:
             raise TacitError(
                 f"horizon is {self.horizon}, fewer participants than the {self.arms} arms: drop "
@@ -263,8 +272,7 @@ class LinearProblem(Problem):
     table: Any = None
 
     def __post_init__(self) -> None:
-        for name, least in (("dimension", 2), ("actions", 2), ("horizon", 1)):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
+        check_counts(self, dimension=2, actions=2, horizon=1)
         one_of("setting", self.setting, SETTINGS)
         one_of("noise", self.noise, NOISES)
         positive(
@@ -371,14 +379,13 @@ class SilosProblem(Problem):
     def __post_init__(self) -> None:
         if self.silos is None:
             object.__setattr__(self, "silos", 100 if self.data is None else 10)
-        for name in ("silos", "dimension", "actions", "sync", "visits", "visits_per_batch"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        check_counts(self, silos=1, dimension=2, actions=1, sync=1, visits=1, visits_per_batch=1)
         remedy = (
             f"silos synchronise every {self.sync} rounds, so there must be that many; or choose a "
             "smaller sync"
         )
-        horizon = integer("horizon", self.horizon, at_least=self.sync, remedy=remedy)
-        object.__setattr__(self, "horizon", horizon)
+        integer("horizon", self.horizon, at_least=self.sync, remedy=remedy)
+        check_counts(self, horizon=1)
         positive(
             "epsilon", self.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb"
         )

@@ -43,8 +43,8 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Entry point: what cannot be done as asked becomes one line on standard error and exit
-    code 2.
+    """Entry point: what cannot be done as asked becomes one line on standard error and exit code
+    2, an interrupt exit code 130.
     """
     try:
         code = app(standalone_mode=False)
@@ -56,22 +56,28 @@ def main() -> None:
             f"a number is too large or too small to compute with ({reason}): use values nearer to "
             "1, or scale the query"
         )
+    except OSError as error:
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}: choose another")
+    except KeyboardInterrupt:
+        _fail("interrupted", simulating.INTERRUPTED)
     except Exception as error:
-        if not hasattr(
-            error, "format_message"
-        ):  # the command line's own errors have it: an unknown option, a word for a number
+        # the command line's own errors have it: an unknown option, a word for a number
+        if type(error).__name__ == "Abort":
+            _fail("interrupted", simulating.INTERRUPTED)
+        if not hasattr(error, "format_message"):
             raise
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
         _fail(f"{error.format_message()} Try: tacit --help")
+    sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 2) -> NoReturn:
     print(f"tacit: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 def _version(value: bool) -> None:

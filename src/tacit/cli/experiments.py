@@ -127,12 +127,10 @@ def reproduce(
 
 def algorithms(as_json: Json = False) -> None:
     """List every named algorithm with its paper, trust model and guarantee."""
-    from tacit.papers import lzj22, zc24  # noqa: F401 - they register their algorithms
-    from tacit.papers.arms import load_all
-    from tacit.papers.catalogue import CATALOGUE
+    from tacit.algorithms.registry import algorithms as known
 
-    load_all()
-    entries = [asdict(entry) for entry in CATALOGUE.values()]
+    columns = ("name", "family", "paper", "trust", "promise")
+    entries = [{key: getattr(entry, key) for key in columns} for entry in known().values()]
     if as_json:
         print_json({"algorithms": entries})
         return

@@ -1,13 +1,22 @@
-"""Options that several commands share, and whether anyone is watching."""
+"""Options that several commands share, and those that problems declare.
+
+A problem's fields are the options: they are read off the registry, so that a package from outside
+brings its own. Which of them an algorithm has is checked when its name is known.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from tacit.algorithms.registry import algorithms
+from tacit.checks import TacitError
 
 
 class SettingChoice(StrEnum):
@@ -17,30 +26,6 @@ class SettingChoice(StrEnum):
     paper = "paper"
 
 
-class RewardChoice(StrEnum):
-    """What rewards look like."""
-
-    bernoulli = "bernoulli"
-    gaussian = "gaussian"
-    beta = "beta"
-
-
-class TrustChoice(StrEnum):
-    """Who is trusted, for private-klucb."""
-
-    secagg = "secagg"
-    shuffle = "shuffle"
-    central = "central"
-    local = "local"
-
-
-class IndexChoice(StrEnum):
-    """The index of private-klucb."""
-
-    chernoff = "chernoff"
-    variance = "variance"
-
-
 class AxisChoice(StrEnum):
     """What an epsilon in a figure means."""
 
@@ -48,43 +33,111 @@ class AxisChoice(StrEnum):
     equal = "equal"
 
 
+def whole(text: str) -> int:
+    """A whole number as people type it: 1000000, 1e6."""
+    try:
+        number = float(text)
+        if number == int(number):
+            return int(text) if str(text).lstrip("+-").isdigit() else int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise typer.BadParameter(f"{text!r} is not a whole number, such as 1000 or 1e6")
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in str(text).split(","))
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r}; give numbers separated by commas: 0.31,0.47"
+        ) from error
+
+
+Algorithm = Annotated[str, typer.Option(help="Name of the algorithm; see: tacit algorithms.")]
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the guarantee.")]
 Delta = Annotated[float | None, typer.Option(help="Delta of the guarantee; none for a pure one.")]
-Arms = Annotated[int, typer.Option(help="Number of arms of a random instance.")]
-Instance = Annotated[
-    str, typer.Option(help="Random instance: easy (means in [0.25, 0.75]) or hard ([0.45, 0.55]).")
+Runs = Annotated[int, typer.Option(help="Number of runs.", parser=whole, metavar="N")]
+Seed = Annotated[
+    int, typer.Option(help="First seed; run r has seed + r.", parser=whole, metavar="N")
 ]
-Means = Annotated[
-    str | None,
-    typer.Option(help="Means of the arms, comma-separated, instead of a random instance."),
-]
-Rewards = Annotated[RewardChoice, typer.Option(help="Law of the rewards.")]
-Horizon = Annotated[float, typer.Option(help="Number of users.")]
-Growth = Annotated[float, typer.Option(help="Growth of batches in successive elimination.")]
-Runs = Annotated[int, typer.Option(help="Number of runs.")]
-Seed = Annotated[int, typer.Option(help="First seed; run r has seed + r.")]
-SettingOption = Annotated[
-    SettingChoice,
-    typer.Option(help="tight: exact calibration and radii; paper: printed constants."),
-]
-TrustOption = Annotated[TrustChoice, typer.Option(help="private-klucb: who is trusted.")]
-IndexOption = Annotated[
-    IndexChoice,
-    typer.Option(
-        help="private-klucb: rigorous bound, or a tighter one that is Gaussian in its tails."
-    ),
-]
-Dropout = Annotated[
-    float,
-    typer.Option(
-        help="Fraction of users who may drop out of a batch; shares are made so that the "
-        "guarantee holds."
-    ),
-]
-Out = Annotated[Path | None, typer.Option(help="Directory for a tidy CSV of every run.")]
+Out = Annotated[Path | None, typer.Option(help="Directory for tables, pictures and the log.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Replay = Annotated[
+    Path | None,
+    typer.Option(help="Your own CSV instead of random instances: a column per option, or a log."),
+]
+Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them.")]
+Resample = Annotated[
+    bool, typer.Option(help="Draw recorded people again and again, instead of once each.")
+]
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "int": (int, {"parser": whole, "metavar": "N"}),
+    "float": (float, {}),
+    "str": (str, {}),
+    "bool": (bool, {}),
+    "tuple[float, ...]": (str, {"parser": numbers, "metavar": "X,Y,…"}),
+}
+
+
+def problem_options(without: tuple[str, ...] = ()) -> list[inspect.Parameter]:
+    """A parameter for every option of every problem; not given means not said."""
+    found: dict[str, inspect.Parameter] = {}
+    for entry in algorithms().values():
+        for name, declared in entry.problem.options().items():
+            if name in found or name in without:
+                continue
+            kind, how = KINDS[str(declared.type).removesuffix(" | None")]
+            panel = declared.metadata["panel"] or "Problem"
+            option = typer.Option(help=declared.metadata["help"], rich_help_panel=panel, **how)
+            annotation = Annotated[kind | None, option]
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            found[name] = inspect.Parameter(name, keyword, default=None, annotation=annotation)
+    return list(found.values())
+
+
+def asks(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command that takes `**options` the options of all problems."""
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+        parameters = [*own, *problem_options((*without, *(p.name for p in own)))]
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in keyword}
+        return command
+
+    return give
+
+
+def said(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def warnings(epsilon: float | None, delta: float | None) -> list[str]:
+    """A word about promises that are hardly any."""
+    found = []
+    if delta is not None and delta >= 1e-3:
+        found.append(f"delta {delta:g} lets one person in {1 / delta:,.0f} be given away: use 1e-6")
+    if epsilon is not None and epsilon > 5:
+        found.append(
+            f"epsilon {epsilon:g} hides little: an answer can become e^{epsilon:g} likelier"
+        )
+    return found
 
 
 def interactive() -> bool:
     """Whether progress bars have someone to look at them."""
     return sys.stderr.isatty()
+
+
+def own_data(path: Path | None, clip: bool, resample: bool) -> Any:
+    """The environment of a user's table, if one was given."""
+    if path is None:
+        if clip or resample:
+            raise TacitError("--clip and --resample are about --replay: give a CSV with it")
+        return None
+    from tacit.environments import read_table
+
+    return read_table(path, clip=clip, resample=resample)

@@ -1,381 +1,213 @@
 """The commands that simulate: one algorithm, or several on the same problems.
 
-Plain functions with annotated options; `tacit.cli` hangs them on the command line. One `simulate`
-serves all families of algorithms: the name says which of the options matter.
+Plain functions; `tacit.cli` hangs them on the command line. One `simulate` serves all families: the
+algorithm's problem says which options there are.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError, integer
+from tacit.algorithms.registry import lookup
+from tacit.checks import TacitError
 from tacit.cli.options import (
-    Arms,
-    Delta,
-    Dropout,
-    Epsilon,
-    Growth,
-    Horizon,
-    IndexChoice,
-    IndexOption,
-    Instance,
+    Algorithm,
+    Clip,
     Json,
-    Means,
     Out,
-    RewardChoice,
-    Rewards,
+    Replay,
+    Resample,
     Runs,
     Seed,
-    SettingChoice,
-    SettingOption,
-    TrustChoice,
-    TrustOption,
+    asks,
     interactive,
+    own_data,
+    said,
+    warnings,
 )
 from tacit.cli.printing import print_json, table
 
 if TYPE_CHECKING:
-    from tacit.papers.arms import Problem
     from tacit.simulation import Result
 
+INTERRUPTED = 130
 
+
+@asks()
 def simulate(
-    algorithm: Annotated[str, typer.Option(help="Name of the algorithm; see: tacit algorithms.")],
-    epsilon: Epsilon = 1.0,
-    delta: Delta = None,
-    arms: Arms = 10,
-    instance: Instance = "easy",
-    means: Means = None,
-    rewards: Rewards = RewardChoice.bernoulli,
-    horizon: Annotated[
-        float | None,
-        typer.Option(help="Number of users (rounds); 1e6, or 1e4 for federated algorithms."),
-    ] = None,
-    growth: Growth = 4.0,
+    algorithm: Algorithm,
     runs: Runs = 20,
     seed: Seed = 0,
-    setting: SettingOption = SettingChoice.tight,
-    trust: TrustOption = TrustChoice.secagg,
-    index: IndexOption = IndexChoice.chernoff,
-    dropout: Dropout = 0.0,
-    anytime: Annotated[
-        bool,
-        typer.Option(
-            help="Do not tell the learner the horizon: restart it over periods that double."
-        ),
-    ] = False,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV of recorded rewards, one column per arm, instead of a random instance."
-        ),
-    ] = None,
-    clip: Annotated[
-        bool,
-        typer.Option(
-            help="Clip recorded rewards to [0, 1] and count them, instead of refusing them."
-        ),
-    ] = False,
+    replay: Replay = None,
+    clip: Clip = False,
+    resample: Resample = False,
     user_by_user: Annotated[
-        bool,
-        typer.Option(
-            help="Run every user through the protocol, instead of drawing a batch at once."
-        ),
+        bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
     ] = False,
-    dimension: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel="Linear and federated bandits",
-            help="Dimension; 20, or 10 for federated.",
-        ),
-    ] = None,
-    actions: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel="Linear and federated bandits",
-            help="Number of actions; 1000, or 100 for federated.",
-        ),
-    ] = None,
-    alpha: Annotated[
-        float,
-        typer.Option(
-            rich_help_panel="Linear bandits", help="How fast the number of clients per phase grows."
-        ),
-    ] = 0.8,
-    client_std: Annotated[
-        float, typer.Option(rich_help_panel="Linear bandits", help="How much clients differ.")
-    ] = 0.1,
-    bound: Annotated[
-        float, typer.Option(rich_help_panel="Linear bandits", help="Largest absolute reward.")
-    ] = 1.0,
-    population: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel="Linear bandits",
-            help="How many clients there are; no limit by default.",
-        ),
-    ] = None,
-    silos: Annotated[
-        int, typer.Option(rich_help_panel="Federated bandits", help="Number of silos.")
-    ] = 100,
-    sync: Annotated[
-        int,
-        typer.Option(rich_help_panel="Federated bandits", help="Rounds between synchronisations."),
-    ] = 25,
-    lazy: Annotated[
-        bool,
-        typer.Option(
-            rich_help_panel="Federated bandits", help="Decide from private statistics only."
-        ),
-    ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel="Federated bandits",
-            help="MSLR-WEB10K fold file instead of the synthetic instance.",
-        ),
-    ] = None,
     out: Out = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the runs that are in the log in --out.")
+    ] = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
-    """Simulate one algorithm and report its regret, guarantee and cost.
+    """Simulate one algorithm: its regret, what it found, what it promises and costs.
 
-    Examples: tacit simulate --algorithm dist-dp-se --epsilon 1 --arms 10 --instance easy --horizon
-    1e6 --runs 20 tacit simulate --algorithm cdp-dpe --dimension 20 --actions 1000 --epsilon 10
-    --delta 0.25 tacit simulate --algorithm secagg-fedlinucb --silos 20 --epsilon 0.2 --delta 0.1
-    --horizon 2000
+    Examples:
+
+    tacit simulate --algorithm dist-dp-se --epsilon 1 --arms 10 --instance easy --horizon 1e6
+
+    tacit simulate --algorithm cdp-dpe --dimension 20 --actions 1000 --epsilon 1
+
+    tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000 --lazy
     """
-    from tacit.papers import lzj22, zc24
-    from tacit.papers.arms import load_all
-    from tacit.papers.catalogue import lookup
-
-    load_all()
-    family = lookup(algorithm).family
-    users = integer(
-        "horizon",
-        horizon if horizon is not None else 1e4 if family == "federated" else 1e6,
-        at_least=1,
-    )
-    common: dict[str, Any] = {
-        "epsilon": epsilon,
-        "horizon": users,
-        "runs": runs,
-        "seed": seed,
-        "setting": setting.value,
-    }
-    if family == "linear":
-        shape: dict[str, Any] = {
-            "dimension": dimension or 20,
-            "actions": actions or 1000,
-            "alpha": alpha,
-            "client_std": client_std,
-            "bound": bound,
-        }
-        result = lzj22.simulate(
-            algorithm,
-            delta=_some(delta),
-            population=population,
-            progress=interactive(),
-            **shape,
-            **common,
+    entry = lookup(algorithm)
+    if replay is not None and entry.family != "arms":
+        raise TacitError(
+            f"--replay is a table of options' rewards, {algorithm} is a {entry.family} algorithm: "
+            "use one of arms, such as private-klucb"
         )
-    elif family == "federated":
-        shape = {
-            "dimension": dimension or 10,
-            "actions": actions or 100,
-            "silos": silos,
-            "sync": sync,
-            "lazy": lazy,
-            "data": data,
-        }
-        result = zc24.simulate(
-            algorithm, delta=_some(delta), progress=interactive(), **shape, **common
-        )
-    else:
-        problem = replace(
-            _problem(epsilon, delta, arms, means, users, growth, setting, trust, index, dropout),
-            anytime=anytime,
-        )
-        if replay is not None:
-            result = _replay(algorithm, problem, replay, clip, runs, seed, user_by_user)
-        else:
-            result = _simulate_arms(
-                algorithm, problem, rewards, instance, means, runs, seed, user_by_user, out
-            )
-    _report(result, as_json, out)
+    if resume and out is None:
+        raise TacitError("--resume goes on with the log in --out: give the directory")
+    problem = entry.ask(said(options))  # refuses before anything is loaded or read
+    environment = own_data(replay, clip, resample)
+    from tacit.simulation import results, study
+
+    if out is not None:
+        results.probe(out)
+    log = None if out is None else out / f"{algorithm}.jsonl"
+    how = study.How(runs, seed, interactive(), None, log, user_by_user, resume)
+    asked = study.asked(entry, environment, said(options)) if environment is not None else None
+    result = study.study(entry, entry.ask(asked) if asked else problem, how, environment)
+    report(result, as_json, out)
 
 
-def _some(delta: float | None) -> float:
-    """The delta of algorithms that do not default to a pure guarantee."""
-    return 1e-5 if delta is None else delta
-
-
+@asks()
 def compare(
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
-    ] = ("private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se"),
-    epsilon: Epsilon = 1.0,
-    delta: Delta = None,
-    arms: Arms = 10,
-    instance: Instance = "easy",
-    means: Means = None,
-    rewards: Rewards = RewardChoice.bernoulli,
-    horizon: Horizon = 1e6,
-    growth: Growth = 4.0,
+    ] = "private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
-    setting: SettingOption = SettingChoice.tight,
-    trust: TrustOption = TrustChoice.secagg,
-    index: IndexOption = IndexChoice.chernoff,
-    dropout: Dropout = 0.0,
+    replay: Replay = None,
+    clip: Clip = False,
+    resample: Resample = False,
     out: Annotated[Path, typer.Option(help="Directory for the picture and the table.")] = Path(
         "compare-output"
     ),
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Compare several algorithms on the same problems: one picture, one table.
 
     Example: tacit compare --algorithms private-klucb,dist-dp-se,ldp-se --epsilon 1
     """
-    problem = _problem(epsilon, delta, arms, means, horizon, growth, setting, trust, index, dropout)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    compared: list[Result] = []
-    for name in names:
-        compared.append(
-            _simulate_arms(name, problem, rewards, instance, means, runs, seed, False, None)
-        )
-        if compared[-1].sweep.interrupted:
-            break
-    _report_comparison(compared, out, as_json, f"{rewards.value} rewards, ε = {epsilon:g}")
-
-
-def _problem(
-    epsilon: float,
-    delta: float | None,
-    arms: int,
-    means: str | None,
-    horizon: float,
-    growth: float,
-    setting: SettingChoice,
-    trust: TrustChoice,
-    index: IndexChoice,
-    dropout: float,
-) -> Problem:
-    from tacit.papers.arms import Problem
-
-    count = len(_means(means) or ()) or arms
-    users = integer("horizon", horizon, at_least=1)
-    return Problem(
-        count,
-        users,
-        epsilon,
-        delta,
-        growth,
-        setting=setting.value,
-        trust=trust.value,
-        index=index.value,
-        dropout=dropout,
-    )
-
-
-def _simulate_arms(
-    name: str,
-    problem: Problem,
-    rewards: RewardChoice,
-    instance: str,
-    means: str | None,
-    runs: int,
-    seed: int,
-    user_by_user: bool,
-    out: Path | None,
-) -> Result:
-    from tacit.papers.arms import Task
-    from tacit.papers.arms import simulate as run
-
-    task = Task(name, problem, rewards.value, instance, _means(means), user_by_user)
-    log = out / f"{name}.jsonl" if out is not None else None
-    return run(task, runs=runs, seed=seed, progress=interactive(), log=log)
-
-
-def _replay(
-    name: str, problem: Problem, path: Path, clip: bool, runs: int, seed: int, user_by_user: bool
-) -> Result:
-    from tacit.environments import read_table
-    from tacit.papers.arms import Task
-    from tacit.papers.arms import simulate as run
-
-    world = read_table(path, clip=clip)
-    task = Task(
-        name,
-        replace(problem, arms=world.arms),
-        "replay",
-        environment=world,
-        user_by_user=user_by_user,
-    )
-    result = run(task, runs=runs, seed=seed, progress=interactive())
-    return replace(
-        result,
-        configuration={**result.configuration, "instance": None, "clipped_rewards": world.clipped},
-    )
-
-
-def _means(text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
+    families = {lookup(name).family for name in names}
+    if not names or len(families) > 1:
         raise TacitError(
-            f"means is {text!r}; give numbers separated by commas, such as 0.31,0.47"
-        ) from error
+            f"algorithms is {algorithms!r}; give names of one family"
+            + (f", not of {' and '.join(sorted(families))}" if families else "")
+        )
+    environment = own_data(replay, clip, resample)
+    from tacit.simulation import results, study
+
+    results.probe(out)
+    how = {"runs": runs, "seed": seed, "progress": interactive()}
+    compared = study.compare(names, environment, **said(options), **how)
+    report_comparison(compared, out, as_json, len(names))
 
 
-def _report(result: Result, as_json: bool, out: Path | None) -> None:
+def report(result: Result, as_json: bool, out: Path | None) -> None:
+    """Writes the table, prints the summary; an interrupted one says so and exits with 130."""
     from tacit.simulation import write_csv
 
     if out is not None:
         write_csv(out / f"{result.algorithm}.csv", result.rows())
     summary = result.summary()
+    used = result.configuration
+    said = warnings(used.get("epsilon"), used.get("delta"))
     if as_json:
-        print_json(summary)
+        print_json(summary | ({"warnings": said} if said else {}))
+    else:
+        runs, configuration = summary.pop("runs"), summary.pop("configuration")
+        estimates = summary.pop("estimates", [])
+        shown = ", ".join(
+            f"{key} {value}" for key, value in configuration.items() if value is not None
+        )
+        rows = [
+            [key.replace("_", " "), value] for key, value in summary.items() if value is not None
+        ]
+        table(f"{result.algorithm}: {len(runs)} runs", None, [*rows, ["configuration", shown]])
+        standings(estimates)
+        for line in said:
+            print(f"note: {line}")
+    stopped(result.sweep.interrupted, len(result.runs), result.sweep.asked)
+
+
+def standings(rows: list[dict[str, Any]]) -> None:
+    """Where the options stood at the end of the last run, the best first."""
+    if not rows:
         return
-    runs = summary.pop("runs")
-    configuration = summary.pop("configuration")
-    shown = ", ".join(f"{key} {value}" for key, value in configuration.items() if value is not None)
-    rows: list[list[Any]] = [[key.replace("_", " "), value] for key, value in summary.items()]
-    table(f"{result.algorithm}: {len(runs)} runs", None, [*rows, ["configuration", shown]])
+    ordered = sorted(rows, key=lambda row: -row["best"])[:10]
+    headings = ["option", "asked", "mean", "95% interval", "best, probably"]
+    body = [
+        [
+            row["option"],
+            row["participants"],
+            row["mean"],
+            f"{row['low']:.4f} – {row['high']:.4f}",
+            f"{row['best']:.1%}",
+        ]
+        for row in ordered
+    ]
+    table("what the first run found (normal approximation)", headings, body)
 
 
-def _report_comparison(compared: list[Result], out: Path, as_json: bool, title: str) -> None:
+def stopped(interrupted: bool, done: int, asked: int) -> None:
+    """After an interrupt: how far it came, on standard error, and exit code 130."""
+    if interrupted:
+        typer.echo(f"tacit: interrupted, {done} of {asked}", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def report_comparison(compared: list[Result], out: Path, as_json: bool, asked: int) -> None:
+    """One table and one picture; without matplotlib the table comes anyway."""
     from tacit.simulation import write_csv
     from tacit.simulation.pictures import Panel, draw_panels
 
-    picture = out / "regret.png"
     write_csv(out / "regret.csv", [row for result in compared for row in result.rows()])
-    panel = Panel(title, {result.algorithm: result for result in compared})
-    draw_panels([replace(panel, title="regret per user")], picture, title=title)
+    first, picture, missing = compared[0], out / "regret.png", ""
+    known = all(result.regret_known for result in compared)
+    if known:
+        title = f"{first.horizon:,} participants, {len(first.runs)} runs each"
+        panel = Panel(title, {result.algorithm: result for result in compared})
+        try:
+            draw_panels([panel], picture)
+        except TacitError as error:
+            missing = str(error)
     if as_json:
-        print_json({"results": [result.summary() for result in compared], "picture": str(picture)})
-        return
-    ordered = sorted(compared, key=lambda result: result.regret_mean)
-    headings = ["algorithm", "regret", "± s.e.", "bits per user", "batches", "seconds", "guarantee"]
-    rows = [
-        [
-            r.algorithm,
-            r.regret_mean,
-            r.regret_sem,
-            r.mean("bits_per_user"),
-            r.mean("batches"),
-            r.sweep.seconds,
-            r.guarantee.split(":")[0],
+        drawn = str(picture) if known and not missing else None
+        print_json({"results": [result.summary() for result in compared], "picture": drawn})
+    else:
+        ordered = sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
+        headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds", "seconds", "guarantee"]
+        rows = [
+            [
+                r.algorithm,
+                r.regret_mean if known else None,
+                r.regret_sem if known else None,
+                r.mean("bits_per_user"),
+                r.mean("rounds"),
+                r.sweep.seconds,
+                r.guarantee.split(":")[0],
+            ]
+            for r in ordered
         ]
-        for r in ordered
-    ]
-    table(
-        f"{title}, {compared[0].horizon:,} users, {len(compared[0].runs)} runs each", headings, rows
-    )
-    print(f"picture: {picture}")
+        table(f"{first.horizon:,} participants, {len(first.runs)} runs each", headings, rows)
+        print(f"no picture: {missing}" if missing else f"picture: {picture}" if known else "")
+    done = sum(not result.sweep.interrupted for result in compared)
+    stopped(compared[-1].sweep.interrupted, done, asked)

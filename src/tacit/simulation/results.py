@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,7 +30,8 @@ from tacit.checks import TacitError
 from tacit.simulation.sweep import Record, Sweep, unwritable
 
 Floats = npt.NDArray[np.float64]
-CURVES = ("checkpoints", "regret", "realised")  # columns of a record that hold one value per round
+# columns of a record that hold many values
+CURVES = ("checkpoints", "regret", "realised", "estimates")
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,26 @@ class Result:
             "time_average_regret": None if mean is None else mean / self.horizon,
             "guarantee": self.guarantee,
             **{name: self.mean(name) for name in self.extras if name in self.runs[0]},
+            **self.winner(),
             "seconds": self.sweep.seconds,
             "asked": self.sweep.asked,
             "interrupted": self.sweep.interrupted,
             "version": __version__,
             "configuration": self.configuration,
             "runs": [_without_curves(record) for record in self.runs],
+        }
+
+    def winner(self) -> dict[str, Any]:
+        """The option that most runs recommend, how many do, and where options stand in the first
+        run; nothing where it depends on a context.
+        """
+        found = Counter(record.get("winner") for record in self.runs).most_common(1)[0]
+        if found[0] is None:
+            return {}
+        return {
+            "winner": found[0],
+            "winner_runs": found[1],
+            "estimates": self.runs[0]["estimates"],
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from tacit.estimates import Estimate, Floats, Played, Round
 from tacit.experiment import Experiment
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.vectors import weakest
+
+MOST_LISTED = 50  # options
 
 
 def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
@@ -95,6 +97,12 @@ class Outcome:
             return None
         ends = [float(part[-1]) for part in self._time]
         return [float(value) for value in np.interp(self.checkpoints, ends, self._lost)]
+
+    @property
+    def estimates(self) -> list[dict[str, Any]]:
+        """Where the options stand, where there are not too many to list."""
+        few = len(self.experiment.options) <= MOST_LISTED
+        return [asdict(row) for row in self.experiment.estimates()] if few else []
 
     @property
     def promise(self) -> str:
@@ -184,10 +192,13 @@ class Trial:
             user_by_user=self.user_by_user,
         )
         regret = outcome.regret
+        known = {} if regret is None else {"regret": regret, "final_regret": regret[-1]}
         return {
             "seed": seed,
             "checkpoints": list(outcome.checkpoints),
-            "regret": regret,
-            "final_regret": None if regret is None else regret[-1],
+            **known,
+            "rounds": outcome.opened,
             **problem.record(outcome),
+            "winner": experiment.best(),
+            "estimates": outcome.estimates,
         }

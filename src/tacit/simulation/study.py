@@ -30,6 +30,7 @@ class How:
     workers: int | None = None
     log: Path | None = None
     user_by_user: bool = False
+    resume: bool = False
 
     def __post_init__(self) -> None:
         integer("runs", self.runs, at_least=1)
@@ -83,10 +84,21 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     start = problem.start(how.seed, world)
     experiment = entry.build(problem.fitted(start.world, how.seed))  # refuses before any work
     trial = Trial(entry.name, problem, world, how.user_by_user)
-    about = {"label": entry.name, "progress": how.progress, "workers": how.workers}
-    done = sweep(trial, how.seeds, path=how.log, **about)  # type: ignore[arg-type]
     configuration = recorded(entry, problem, world) | {"first_seed": how.seed}
+    done = sweep(
+        trial,
+        how.seeds,
+        label=entry.name,
+        progress=how.progress,
+        workers=how.workers,
+        path=how.log,
+        resume=how.resume,
+        identity={"algorithm": entry.name, **recorded(entry, problem, world)},
+    )
     promise = experiment.mechanism.promise or "none: the server sees every report"
+    note = getattr(world, "promise_note", "")
+    if note and experiment.guarantee is not None:
+        promise = f"{promise} People: {note}."
     if experiment.guarantee is None and done.records and "guarantee" in done.records[0]:
         promise = max(done.records, key=lambda record: record["true_guarantee"])["guarantee"]
     horizon = int(getattr(problem, "horizon"))  # noqa: B009 - every problem that is played has one
@@ -102,7 +114,9 @@ def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[st
         for name, value in entry.describe(problem).items()
         if not (own and described[name].metadata["world"])
     }
-    return used | ({"environment": type(world).__name__} if own else {})
+    about = getattr(world, "promise_note", None)
+    named = {"environment": type(world).__name__, "people": about} if own else {}
+    return used | {key: value for key, value in named.items() if value is not None}
 
 
 def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> list[Result]:

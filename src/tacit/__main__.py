@@ -1,4 +1,4 @@
-"""`python -m tacit.cli`."""
+"""`python -m tacit`."""
 
 from tacit.cli import main
 
