@@ -1,32 +1,60 @@
 """tacit: learn which option works best from people whose answers you never see.
 
-The package is one idea in three rooms: `bandits` decide, `protocols` hide, `privacy` promises;
-`noise` is the ground they stand on. Importing `tacit` is cheap: a subpackage is loaded when it is
-first used.
+The package is one idea in three rooms: `bandits` decide, `protocols` hide, `privacy` promises; an
+`Experiment` joins them. What is listed in `__all__` is the front door. Importing `tacit` is cheap:
+whatever stands behind a name is loaded when it is first used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = (
-    "bandits",
-    "environments",
-    "intermediaries",
-    "noise",
-    "papers",
-    "privacy",
-    "protocols",
-    "simulation",
-)
+_HOMES = {
+    "algorithms.registry": ("algorithm", "algorithms", "begin", "option"),
+    "algorithms.problems": ("ArmsProblem", "LinearProblem", "SilosProblem"),
+    "bandits.contract": ("Learner",),
+    "environments": ("Environment", "FromFunction", "OwnSilos", "from_frame", "read_table"),
+    "estimates": ("Arm", "Estimate", "Round"),
+    "experiment": ("Experiment", "load", "save"),
+    "noise": ("Binomial", "DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "Skellam"),
+    "privacy": ("ApproximateDP", "Guarantee", "PureDP", "calibrate", "privacy_of"),
+    "protocols.contract": ("Protocol", "SumProtocol"),
+    "protocols.mechanism": ("PerRound",),
+    "simulation": ("Result", "compare", "run", "simulate"),
+    "studies.plan": ("plan",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *_SUBPACKAGES]
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+if TYPE_CHECKING:
+    from tacit.algorithms.problems import ArmsProblem, LinearProblem, SilosProblem
+    from tacit.algorithms.registry import algorithm, algorithms, begin, option
+    from tacit.bandits.contract import Learner
+    from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
+    from tacit.estimates import Arm, Estimate, Round
+    from tacit.experiment import Experiment, load, save
+    from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+    from tacit.privacy import ApproximateDP, Guarantee, PureDP, calibrate, privacy_of
+    from tacit.protocols.contract import Protocol, SumProtocol
+    from tacit.protocols.mechanism import PerRound
+    from tacit.simulation import Result, compare, run, simulate
+    from tacit.studies.plan import plan
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _SUBPACKAGES:
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"tacit.{_HOME_OF[name]}"), name)
+    try:
         return import_module(f"tacit.{name}")
-    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    except ModuleNotFoundError as error:
+        if error.name != f"tacit.{name}":
+            raise
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *globals()]

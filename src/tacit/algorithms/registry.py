@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -120,6 +120,20 @@ def lookup(name: str) -> Algorithm:
         hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
         raise TacitError(f"algorithm is {name!r}; {hint} (see: tacit algorithms)")
     return known[name]
+
+
+def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
+    """An experiment by a named algorithm, to be driven by hand or by a service.
+
+    `options` are their names; `given` are the algorithm's own options, `binary=True` where answers
+    are 0 or 1, and `table` where options are actions of a linear bandit.
+    """
+    entry, names = lookup(name), tuple(options)
+    hidden = {key: given.pop(key) for key in ("binary", "table") if key in given}
+    if names:
+        hidden |= {"labels": names, "arms": len(names)}
+    problem = entry.ask(given)
+    return entry.build(replace(problem, **hidden))
 
 
 def _spelled(name: str) -> str:

@@ -9,6 +9,7 @@ from tacit.environments.recorded import (
     check_horizon,
 )
 from tacit.environments.replay import Replay, read_mslr
+from tacit.environments.silos import OwnSilos
 from tacit.environments.synthetic import Bernoulli, Beta, ClippedGaussian
 from tacit.environments.tables import from_frame, read_table
 
@@ -19,6 +20,7 @@ __all__ = [
     "Environment",
     "FromFunction",
     "OutOfData",
+    "OwnSilos",
     "Recorded",
     "RecordedRun",
     "Replay",

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,12 +50,17 @@ class Silos(World):
     def contexts(self, rng: np.random.Generator) -> Floats:
         """One round's features: silos × actions × dimension."""
 
+    def earned(self, chosen: Floats, means: Floats | None, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """What actions with these features and means earn, before any clipping."""
+        assert means is not None
+        return self.rewards(means, rng)
+
     def rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
         """Rewards of actions with these mean rewards, before any clipping."""
         result: Floats = means + self.deviation * rng.standard_normal(len(means))
         return result
 
-    def mean_rewards(self, features: Floats) -> Floats:
+    def mean_rewards(self, features: Floats) -> Floats | None:
         """The mean reward of every action (silos × actions), given features with actions last."""
         means: Floats = self.parameter @ features
         return means
@@ -68,20 +74,24 @@ class Silos(World):
                 f"the environment has {self.silos} silos, the round is for {round_.participants}"
             )
         actor = round_.assignment.start(self.silos)
-        everyone, lost = np.arange(self.silos), []
+        everyone, lost, known = np.arange(self.silos), [], True
         while not actor.finished:
             features = actor.look(self.contexts(rng))
             chosen = actor.choose(features)
             means = self.mean_rewards(features)
-            got = means[everyone, chosen]
-            lost.append(float((means.max(axis=1) - got).sum()))
-            actor.learn(self.rewards(got, rng))
+            got = None if means is None else means[everyone, chosen]
+            known = known and means is not None
+            lost.append(0.0 if means is None else float((means.max(axis=1) - got).sum()))
+            actor.learn(self.earned(features[everyone, :, chosen], got, rng))
         notes = {
             "clipped_rewards": actor.clipped_rewards,
             "clipped_contexts": actor.clipped_contexts,
         }
         return Played(
-            actor.report().sum(axis=0), np.arange(1.0, len(lost) + 1), np.cumsum(lost), notes=notes
+            actor.report().sum(axis=0),
+            np.arange(1.0, len(lost) + 1),
+            np.cumsum(lost) if known else None,
+            notes=notes,
         )
 
 
@@ -139,6 +149,52 @@ def _sphere(rng: np.random.Generator, silos: int, actions: int, dimension: int) 
     sphere /= np.sqrt(2 * norms)
     points[-1] = math.sqrt(0.5)
     return points.transpose(1, 2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnSilos(Silos):
+    """Silos of your own: `features(rng)` are a step's contexts (silos × actions × dimension, norms
+    of at most 1), `reward(silo, x, rng)` what an action with features x earns, in [0, 1].
+
+    Regret is known if `mean(silo, x)` is given.
+    """
+
+    features: Callable[[np.random.Generator], Any]
+    reward: Callable[[int, Floats, np.random.Generator], float]
+    mean: Callable[[int, Floats], float] | None = None
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Silos and dimension, as the contexts have them."""
+        shape = np.shape(self.features(np.random.default_rng(0)))
+        if len(shape) != 3:
+            raise TacitError(f"contexts have shape {shape}; give silos × actions × dimension")
+        return shape[0], shape[2]
+
+    @property
+    def silos(self) -> int:  # type: ignore[override]
+        """How many silos there are."""
+        return self.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """How many features an action has."""
+        return self.shape[1]
+
+    def contexts(self, rng: np.random.Generator) -> Floats:
+        """One step's features."""
+        return np.asarray(self.features(rng), dtype=float)
+
+    def mean_rewards(self, features: Floats) -> Floats | None:
+        """Every action's mean, if known."""
+        if self.mean is None:
+            return None
+        tables = enumerate(features.transpose(0, 2, 1))
+        return np.array([[self.mean(silo, x) for x in table] for silo, table in tables])
+
+    def earned(self, chosen: Floats, means: Floats | None, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """What the chosen actions earn."""
+        return np.array([self.reward(silo, x, rng) for silo, x in enumerate(chosen)], dtype=float)
 
 
 @dataclass(frozen=True, eq=False)

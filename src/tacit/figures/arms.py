@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tacit.papers.arms import Problem, Setting, Task, simulate
-
 from tacit.checks import TacitError
 from tacit.environments import Environment, read_mslr
+from tacit.papers.arms import Problem, Setting, Task, simulate
 from tacit.simulation.pictures import Panel, draw_panels, write_panels
 from tacit.simulation.results import Result
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tacit.papers.lzj22 import simulate
 
+from tacit.papers.lzj22 import simulate
 from tacit.simulation import Result, write_csv
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0)

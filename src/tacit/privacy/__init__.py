@@ -25,6 +25,7 @@ from tacit.privacy.dropout import (
     share_noise,
 )
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
+from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
     ORDERS,
     ApproximateDP,
@@ -74,6 +75,7 @@ __all__ = [
     "l2_guarantee",
     "linf_loss",
     "privacy_loss",
+    "privacy_of",
     "renyi_divergence",
     "reporting_condition",
     "returning_user",

@@ -87,8 +87,8 @@ class Result:
         return float(self.curve()[1][-1]) if len(self.runs) > 1 else None
 
     def mean(self, column: str) -> float:
-        """The mean of a column over runs."""
-        return float(np.mean([record[column] for record in self.runs]))
+        """The mean of a column over runs; not a number where they do not know it."""
+        return float(np.mean([record[column] for record in self.runs], dtype=float))
 
     def curve(self) -> tuple[Floats, Floats]:
         """Mean and standard error of cumulative regret at the checkpoints; the latter is not a
@@ -109,7 +109,7 @@ class Result:
             "regret_sem": sem,
             "time_average_regret": None if mean is None else mean / self.horizon,
             "guarantee": self.guarantee,
-            **{name: self.mean(name) for name in self.extras if name in self.runs[0]},
+            **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             **self.winner(),
             "seconds": self.sweep.seconds,
             "asked": self.sweep.asked,
@@ -153,13 +153,13 @@ class Result:
             "a frame needs pandas or polars: pip install pandas, or pip install polars"
         )
 
-    def plot(self, path: Path | None = None, *, time_average: bool = True) -> Any:
+    def plot(self, path: Path | str | None = None, *, time_average: bool = True) -> Any:
         """Regret against participants: the figure or, with a path, the file it was written to."""
         from tacit.simulation.pictures import Panel, picture, save
 
         panel = Panel(f"{self.algorithm}, {len(self.runs)} runs", {self.algorithm: self})
         figure = picture([panel], time_average=time_average)
-        return figure if path is None else save(figure, path)
+        return figure if path is None else save(figure, Path(path))
 
 
 def _without_curves(record: Record) -> Record:

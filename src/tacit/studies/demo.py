@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tacit.papers.arms import Problem, Task, simulate
-
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.simulation import Result
 from tacit.simulation.pictures import Panel, draw_panels, pyplot

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from tacit.papers.zc24_noise import Mechanism, Problem, ldp_fedlinucb
 
 from tacit.bandits import statistics
 from tacit.bandits.federated import Settings, Silo
 from tacit.checks import integer
+from tacit.papers.zc24_noise import Mechanism, Problem, ldp_fedlinucb
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this

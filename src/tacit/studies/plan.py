@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from tacit.papers.arms import Problem, Task, Trust, simulate
 
 from tacit.checks import integer, probability
+from tacit.papers.arms import Problem, Task, Trust, simulate
 
 SETTLED = 0.1  # a run has settled when a user loses less than this part of the gap on average
 

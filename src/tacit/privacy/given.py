@@ -1,0 +1,32 @@
+"""What noise that one already has promises."""
+
+from __future__ import annotations
+
+import math
+
+from tacit.checks import TacitError, integer
+from tacit.noise import NoiseLaw
+from tacit.privacy.composition import ComposedLoss
+from tacit.privacy.guarantees import ApproximateDP, PureDP
+from tacit.privacy.loss import privacy_loss
+
+
+def privacy_of(
+    law: NoiseLaw, sensitivity: int = 1, delta: float | None = None, *, participations: int = 1
+) -> PureDP | ApproximateDP:
+    """The guarantee of adding this noise to a sum that one person moves by at most `sensitivity`,
+    for whoever sees the noisy sum, of somebody who takes part so often; pure without a delta.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> privacy_of(DiscreteLaplace(2)).short, privacy_of(DiscreteLaplace(2), delta=1e-6).short
+    ('(0.5, 0)-DP', '(0.5, 1e-06)-DP')
+    """
+    times = integer("participations", participations, at_least=1)
+    loss = privacy_loss(law, integer("sensitivity", sensitivity, at_least=1))
+    if delta is None:
+        epsilon = times * loss.pure
+        if not math.isfinite(epsilon):
+            raise TacitError(f"{law!r} promises nothing without exceptions: give a delta, as 1e-6")
+        return PureDP(epsilon)
+    total = loss if times == 1 else ComposedLoss(((loss, times),))
+    return ApproximateDP(total.epsilon(delta), delta)
