@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Self
 
-from scipy.optimize import minimize_scalar
-
 from tacit.checks import TacitError, integer, positive, probability
 
 
@@ -387,6 +385,8 @@ class ConcentratedDP(Guarantee):
         )
 
     def _best(self, bound: Callable[[float], float]) -> float:
+        from scipy.optimize import minimize_scalar  # slow to import
+
         # any order gives a valid bound, so an inexact minimum is still safe
         found = minimize_scalar(
             lambda t: bound(1 + math.exp(t)),
