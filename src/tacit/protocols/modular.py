@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import Number, TacitError, integer
-from tacit.noise import DiscreteLaplace, NoiseLaw, PolyaDifference
+from tacit.noise import NoiseLaw
 from tacit.noise.chernoff import tail_bound
-from tacit.noise.law import COARSE, tail_bounds
-from tacit.noise.table import wrap_probability
 from tacit.privacy import Guarantee, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import ErrorLaw, Integers, Opened, SumProtocol
 
 MISREAD = 1e-9  # default probability that a batch wraps around its modulus
-WIDEST_TABULATED = 256  # standard deviation
 
 
 class SecureSum(SumProtocol):
@@ -66,7 +63,7 @@ class SecureSum(SumProtocol):
         self._laws = {honest: law}
         largest = self.users * self.precision
         self.modulus = (
-            largest + 2 * _room(self._noise(self.users), misread) + 1
+            largest + 2 * self._noise(self.users).room(misread) + 1
             if modulus is None
             else integer("modulus", modulus, at_least=2)
         )
@@ -75,22 +72,7 @@ class SecureSum(SumProtocol):
 
     def _wrap_chance(self) -> float:
         """The probability that a full batch is misread, in the worst case."""
-        noise, top = self._noise(self.users), self.users * self.precision
-        spare = (self.modulus - top - 1) // 2
-        if (
-            isinstance(noise, DiscreteLaplace)
-            or not (noise.log_concave and noise.symmetric)
-            or self.modulus <= top
-        ):
-            return wrap_probability(noise, top, self.modulus)
-        if _too_long(noise):
-            return tail_bound(noise, spare)
-        far = spare + min(
-            top, math.ceil(40 * noise.std)
-        )  # a sum at one end is misread past the spare room, or past everything
-        if noise.std <= COARSE:
-            return noise.tail(spare) + noise.tail(far)
-        return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
+        return self._noise(self.users).wrap_chance(self.users * self.precision, self.modulus)
 
     def _noise(self, reports: int) -> NoiseLaw:
         """The law of the noise that this many honest shares add up to."""
@@ -214,28 +196,6 @@ class Local(SecureSum):
         return tail_bound(
             self._noise(self.users), (self.modulus - self.users * self.precision - 1) // 2
         )
-
-
-def _too_long(noise: NoiseLaw) -> bool:
-    """Whether the law is one of many Pólya shares so wide that its probabilities take long to
-    tabulate.
-    """
-    return isinstance(noise, PolyaDifference) and noise.std > WIDEST_TABULATED
-
-
-def _room(noise: NoiseLaw, misread: float) -> int:
-    """A τ with P[|noise| > τ] <= misread: the least one where the law can be summed, else by its
-    moment generating function.
-    """
-    if not _too_long(noise):
-        return noise.bound(misread)
-    low, high = 0, math.ceil(noise.std)
-    while tail_bound(noise, high) > misread:
-        low, high = high, 2 * high
-    while high - low > max(1, high >> 10):
-        middle = (low + high) // 2
-        low, high = (low, middle) if tail_bound(noise, middle) <= misread else (middle, high)
-    return high
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:
