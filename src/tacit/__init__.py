@@ -23,12 +23,50 @@ _HOMES = {
     "privacy": ("ApproximateDP", "Guarantee", "PureDP", "calibrate", "privacy_of"),
     "protocols.contract": ("Protocol", "SumProtocol"),
     "protocols.mechanism": ("PerRound",),
-    "simulation": ("Result", "compare", "run", "simulate"),
+    "simulation": ("Result", "compare", "simulate"),
     "studies.plan": ("plan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME_OF)]
+__all__ = [
+    "ApproximateDP",
+    "Arm",
+    "ArmsProblem",
+    "Binomial",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Environment",
+    "Estimate",
+    "Experiment",
+    "FromFunction",
+    "Guarantee",
+    "Learner",
+    "LinearProblem",
+    "NoiseLaw",
+    "OwnSilos",
+    "PerRound",
+    "Protocol",
+    "PureDP",
+    "Result",
+    "Round",
+    "SilosProblem",
+    "Skellam",
+    "SumProtocol",
+    "__version__",
+    "algorithm",
+    "algorithms",
+    "begin",
+    "calibrate",
+    "compare",
+    "from_frame",
+    "load",
+    "option",
+    "plan",
+    "privacy_of",
+    "read_table",
+    "save",
+    "simulate",
+]
 
 if TYPE_CHECKING:
     from tacit.algorithms.problems import ArmsProblem, LinearProblem, SilosProblem
@@ -41,7 +79,7 @@ if TYPE_CHECKING:
     from tacit.privacy import ApproximateDP, Guarantee, PureDP, calibrate, privacy_of
     from tacit.protocols.contract import Protocol, SumProtocol
     from tacit.protocols.mechanism import PerRound
-    from tacit.simulation import Result, compare, run, simulate
+    from tacit.simulation import Result, compare, simulate
     from tacit.studies.plan import plan
 
 

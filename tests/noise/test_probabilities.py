@@ -115,15 +115,8 @@ def test_log_concavity_is_claimed_exactly_where_it_holds(name: str) -> None:
 
 
 def growth_rates(law: NoiseLaw) -> list[float]:
-    steepest = math.inf
-    if isinstance(law, DiscreteLaplace):
-        steepest = 1 / float(law.scale)
-    if isinstance(law, Polya):
-        steepest = law._rate
-    if isinstance(law, PolyaDifference):
-        steepest = law._half._rate
     return [
-        sign * min(size / law.std, 0.6 * steepest)
+        sign * min(size / law.std, 0.6 * law.mgf_radius)
         for size in (1e-6, 0.1, 1.0, 3.0)
         for sign in (-1, 1)
     ]

@@ -421,7 +421,7 @@ class SilosProblem(Problem):
         from tacit.environments.silos import Synthetic, remembered_ranking
 
         if self.data is not None:
-            return remembered_ranking(Path(self.data), field=self.field, silos=self.silos)  # type: ignore[arg-type]
+            return remembered_ranking(Path(self.data), field=self.field, silos=self.silos)
         size = (self.silos, self.dimension, self.actions)
         return Synthetic.draw(*size, rng, self.deviation)
 

@@ -129,7 +129,7 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     are 0 or 1, and `table` where options are actions of a linear bandit.
     """
     entry, names = lookup(name), tuple(options)
-    hidden = {key: given.pop(key) for key in ("binary", "table") if key in given}
+    hidden: dict[str, Any] = {key: given.pop(key) for key in ("binary", "table") if key in given}
     if names:
         hidden |= {"labels": names, "arms": len(names)}
     problem = entry.ask(given)

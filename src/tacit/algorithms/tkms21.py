@@ -72,7 +72,7 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
             f"epsilon is {problem.epsilon:g}; TKMS21's noise is proven for epsilon < 1: use "
             "--setting tight, exact at every epsilon"
         )
-    variance = _noise_variance(target, problem.setting)  # type: ignore[arg-type]
+    variance = _noise_variance(target, problem.setting)
     learner = bandits.CumulativeElimination(
         problem.arms,
         problem.horizon,

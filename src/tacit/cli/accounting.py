@@ -278,7 +278,7 @@ def audit(
 
     factor = _positive({"noise factor": noise_factor}, "noise factor")
     generator_seed = integer("seed", seed, at_least=0)
-    law = _scaled(find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law, factor)
+    law = find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law.scaled(factor)
     rng = np.random.default_rng(generator_seed)
     result = attack(
         lambda x, count: x + law.sample(rng, count),
@@ -299,7 +299,7 @@ def audit(
 
 def corrections(as_json: Json = False) -> None:
     """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
-    from tacit.corrections import corrections as rows
+    from tacit.studies.corrections import corrections as rows
 
     found = [asdict(row) for row in rows()]
     if as_json:
@@ -362,23 +362,6 @@ def _count(name: str, value: float) -> int:
 
 def _whole(value: float) -> int | float:
     return int(value) if math.isfinite(value) and value == int(value) else value
-
-
-def _scaled(law: Any, factor: float) -> Any:
-    """The same kind of noise with its standard deviation multiplied."""
-    from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
-    from tacit.privacy import Gaussian
-
-    match law:
-        case DiscreteLaplace():
-            return DiscreteLaplace(float(law.scale) * factor)
-        case Skellam():
-            return Skellam(float(law.variance) * factor**2)
-        case DiscreteGaussian():
-            return DiscreteGaussian(float(law.sigma) * factor)
-        case Binomial():
-            return Binomial(max(1, round(law.n * factor**2)), law.p)
-    return Gaussian(law.sigma * factor)
 
 
 def _parameters(law: Any) -> dict[str, Any]:

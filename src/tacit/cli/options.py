@@ -90,7 +90,7 @@ def problem_options(without: tuple[str, ...] = ()) -> list[inspect.Parameter]:
             kind, how = KINDS[str(declared.type).removesuffix(" | None")]
             panel = declared.metadata["panel"] or "Problem"
             option = typer.Option(help=declared.metadata["help"], rich_help_panel=panel, **how)
-            annotation = Annotated[kind | None, option]
+            annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
             keyword = inspect.Parameter.KEYWORD_ONLY
             found[name] = inspect.Parameter(name, keyword, default=None, annotation=annotation)
     return list(found.values())

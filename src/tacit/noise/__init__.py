@@ -11,7 +11,8 @@ from tacit.noise.gaussian import DiscreteGaussian, sum_divergence
 from tacit.noise.laplace import DiscreteLaplace, Polya, PolyaDifference
 from tacit.noise.law import NoiseLaw
 from tacit.noise.skellam import Skellam
-from tacit.noise.table import Table, check_modulus, convolve, modular_pmf, wrap_probability
+from tacit.noise.table import Table, convolve, modular_pmf
+from tacit.noise.wrapping import check_modulus, wrap_probability
 
 __all__ = [
     "Binomial",

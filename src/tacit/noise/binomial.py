@@ -12,13 +12,14 @@ import os
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import Number, integer, positive, probability
 from tacit.noise.coins import random_bits
+from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.law import Floats, Integers, NoiseLaw, plain, refuse_power
 from tacit.noise.special import deviance, stirling_error
@@ -37,6 +38,7 @@ class Binomial(NoiseLaw):
 
     n: int
     p: Number = Fraction(1, 2)
+    log_concave = True
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -108,6 +110,29 @@ class Binomial(NoiseLaw):
                 "the number of bits",
             )
         return Binomial(int(bits), self.p)
+
+    @classmethod
+    def of_std(cls, std: float) -> Self:
+        """About 4 std² fair bits."""
+        return cls(max(1, round(4 * std**2)))
+
+    def scaled(self, factor: float) -> Binomial:
+        """More or fewer bits of the same bias."""
+        return Binomial(max(1, round(self.n * factor**2)), self.p)
+
+    def cumulants(self) -> Cumulants:
+        """n (ln(1 - p + p e^s) - ps), and the tilted mean and variance."""
+        n, p = float(self.n), float(self.p)
+
+        def function(s: float) -> tuple[float, float, float]:
+            if not -700 < s < 700:
+                return OUTSIDE
+            tilted = p * math.exp(s)
+            mean = tilted / (1 - p + tilted)
+            value = n * (math.log1p(p * math.expm1(s)) - p * s)
+            return value, n * (mean - p), n * mean * (1 - mean)
+
+        return function
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """NumPy's binomial."""

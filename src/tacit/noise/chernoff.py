@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 
 
 class _Law(Protocol):
@@ -35,6 +34,8 @@ def tail_bound(law: _Law, t: float) -> float:
     """
     if t <= 0:
         return 1.0
+    from scipy.optimize import minimize_scalar  # slow to import
+
     guess = t / float(law.variance)
 
     def exponent(log_s: float) -> float:

@@ -12,20 +12,25 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
 from tacit.checks import Number, TacitError, positive, probability
+from tacit.noise.chernoff import tail_bound
 from tacit.noise.coins import ONE_OVER_E, Chance, below, flip_exp, random_bits
+from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.law import Floats, NoiseLaw, plain
 from tacit.noise.special import deviance, log_gamma_ratio, stirling_error
 from tacit.noise.walk import PolyaWalk, polya_walk
+from tacit.noise.wrapping import wrap_probability
 
 LONGEST_TABLE = 20_000_000
 SADDLE_FROM = 16.0
+WIDEST_RATE = 700.0  # beyond it the noise is zero but for a chance of e^-700
+WIDEST_TABULATED = 256  # standard deviation
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class DiscreteLaplace(NoiseLaw):
     """
 
     scale: Number
+    log_concave = True
 
     def __post_init__(self) -> None:
         positive(
@@ -95,6 +101,38 @@ class DiscreteLaplace(NoiseLaw):
         one = np.floor(scale * rng.standard_exponential(size))
         return (one - np.floor(scale * rng.standard_exponential(size))).astype(np.int64)[()]
 
+    @classmethod
+    def of_std(cls, std: float) -> Self:
+        """1/scale = 2 arsinh(1 / (√2 std)), from the variance 1 / (2 sinh²(1 / (2 scale)))."""
+        return cls(0.5 / math.asinh(math.sqrt(0.5) / positive("std", std)))
+
+    @classmethod
+    def family(cls, std: float) -> tuple[type[Self], float]:
+        """By scale."""
+        return cls, std
+
+    @classmethod
+    def of_pure_loss(cls, epsilon: Number, l1: int) -> Self:
+        """Scale l1 / ε, as an exact fraction."""
+        return cls(Fraction(l1) / Fraction(epsilon))
+
+    def pure_loss(self, shift: Number) -> float:
+        """shift / scale."""
+        return float(shift / self.scale)
+
+    @property
+    def mgf_radius(self) -> float:  # type: ignore[override]
+        """1 / scale."""
+        return 1 / float(self.scale)
+
+    def cumulants(self) -> Cumulants:
+        """Those of one Pólya difference with r = 1."""
+        return polya_difference_cumulants(1.0, self.mgf_radius)
+
+    def wrap_chance(self, top: int, modulus: int) -> float:
+        """The probability itself, in closed form."""
+        return wrap_probability(self, top, modulus)
+
     @property
     def _beta(self) -> Chance:
         return Chance(Fraction(1), 1 / Fraction(self.scale))
@@ -133,6 +171,7 @@ class Polya(NoiseLaw):
 
     r: Number
     beta: Number | Chance
+    largest_shift_is_worst = True  # for r < 1 it falls from 0 on
 
     def __post_init__(self) -> None:
         positive("r", self.r, "a share of one of n people has r = 1/n")
@@ -162,7 +201,7 @@ class Polya(NoiseLaw):
         return 0.0, math.inf
 
     @cached_property
-    def _rate(self) -> float:
+    def mgf_radius(self) -> float:  # type: ignore[override]
         """-ln β."""
         factor, rate = (
             (self.beta.factor, self.beta.rate)
@@ -176,12 +215,12 @@ class Polya(NoiseLaw):
     @property
     def mean(self) -> float:
         """r β / (1-β)."""
-        return float(self.r) * math.exp(-self._rate) / -math.expm1(-self._rate)
+        return float(self.r) * math.exp(-self.mgf_radius) / -math.expm1(-self.mgf_radius)
 
     @property
     def variance(self) -> float:
         """r β / (1-β)^2."""
-        return float(self.r) * math.exp(-self._rate) / math.expm1(-self._rate) ** 2
+        return float(self.r) * math.exp(-self.mgf_radius) / math.expm1(-self.mgf_radius) ** 2
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
         """ln P[X = k], elementwise; for a large r in Loader's saddle-point form, which does not
@@ -189,10 +228,10 @@ class Polya(NoiseLaw):
         """
         x = np.asarray(k, dtype=float)
         r = float(self.r)
-        beta, rest = math.exp(-self._rate), -math.expm1(-self._rate)
+        beta, rest = math.exp(-self.mgf_radius), -math.expm1(-self.mgf_radius)
         if r < SADDLE_FROM:
             y = np.maximum(x, 0.0)
-            inside = log_gamma_ratio(y, r) - gammaln(r) - y * self._rate + r * math.log(rest)
+            inside = log_gamma_ratio(y, r) - gammaln(r) - y * self.mgf_radius + r * math.log(rest)
         else:
             y = np.where(x > 0, x, r)
             excess = y * rest - r * beta
@@ -212,9 +251,9 @@ class Polya(NoiseLaw):
         s = np.asarray(s, dtype=float)
         with np.errstate(invalid="ignore", divide="ignore"):
             inside = float(self.r) * (
-                math.log(-math.expm1(-self._rate)) - np.log(-np.expm1(s - self._rate))
+                math.log(-math.expm1(-self.mgf_radius)) - np.log(-np.expm1(s - self.mgf_radius))
             )
-        return np.where(s < self._rate, inside, np.inf)
+        return np.where(s < self.mgf_radius, inside, np.inf)
 
     def power(self, times: Number) -> Polya:
         """Pólya laws of one β add up in r."""
@@ -223,7 +262,9 @@ class Polya(NoiseLaw):
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Poisson with a gamma mean."""
         return rng.poisson(
-            rng.gamma(float(self.r), math.exp(-self._rate) / -math.expm1(-self._rate), size)
+            rng.gamma(
+                float(self.r), math.exp(-self.mgf_radius) / -math.expm1(-self.mgf_radius), size
+            )
         )
 
     def _remaining(self, terms: Floats) -> float:
@@ -235,7 +276,7 @@ class Polya(NoiseLaw):
             return super()._remaining(terms)
         if len(terms) > 1 and terms[-1] > terms[-2]:
             return math.inf
-        return math.exp(-self._rate) / -math.expm1(-self._rate)
+        return math.exp(-self.mgf_radius) / -math.expm1(-self.mgf_radius)
 
     def _draw_one(self) -> int:
         return self._walk.draw()
@@ -264,13 +305,14 @@ class PolyaDifference(NoiseLaw):
 
     r: Number
     beta: Number | Chance
+    largest_shift_is_worst = True  # for r < 1 it is symmetric and falls away from 0
 
     def __post_init__(self) -> None:
         half = Polya(self.r, self.beta)
         object.__setattr__(self, "r", half.r)
         object.__setattr__(self, "beta", half.beta)
 
-    @property
+    @cached_property
     def _half(self) -> Polya:
         return Polya(self.r, self.beta)
 
@@ -294,7 +336,7 @@ class PolyaDifference(NoiseLaw):
         scale.
         """
         index = np.abs(np.asarray(k)).astype(np.int64)
-        r, rate = float(self.r), self._half._rate
+        r, rate = float(self.r), self.mgf_radius
         # e^-45 is lost in the sum of all terms; 12 standard deviations hold the bulk of a sum of
         # many copies
         longest = math.ceil(45 / rate + 12 * self.std)
@@ -320,6 +362,40 @@ class PolyaDifference(NoiseLaw):
         """The difference of two Pólya samples."""
         return self._half.sample(rng, size) - self._half.sample(rng, size)
 
+    def pure_loss(self, shift: Number) -> float:
+        """Ratios of neighbours approach β from one side: from above (r < 1, log-convex: worst at 0)
+        or below (worst at infinity).
+        """
+        centre, away = self.log_pmf([0, int(shift)])
+        return max(float(centre - away), float(shift) * self.mgf_radius)
+
+    @property
+    def mgf_radius(self) -> float:  # type: ignore[override]
+        """-ln β."""
+        return self._half.mgf_radius
+
+    def cumulants(self) -> Cumulants:
+        """In closed form."""
+        return polya_difference_cumulants(float(self.r), self.mgf_radius)
+
+    def room(self, misread: float) -> int:
+        """By the moment generating function where the law is too wide to tabulate."""
+        if self.std <= WIDEST_TABULATED:
+            return self.bound(misread)
+        low, high = 0, math.ceil(self.std)
+        while tail_bound(self, high) > misread:
+            low, high = high, 2 * high
+        while high - low > max(1, high >> 10):
+            middle = (low + high) // 2
+            low, high = (low, middle) if tail_bound(self, middle) <= misread else (middle, high)
+        return high
+
+    def wrap_chance(self, top: int, modulus: int) -> float:
+        """Bounded by the moment generating function where the law is too wide to tabulate."""
+        if self.log_concave and modulus > top and self.std > WIDEST_TABULATED:
+            return tail_bound(self, (modulus - top - 1) // 2)
+        return super().wrap_chance(top, modulus)
+
     def _remaining(self, terms: Floats) -> float:
         return self._half._remaining(terms)
 
@@ -333,6 +409,25 @@ class PolyaDifference(NoiseLaw):
             Fraction(self.r),
             self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
         )
+
+
+def polya_difference_cumulants(r: float, rate: float) -> Cumulants:
+    """-r ln(1 - h) with h = sinh²(s/2) / sinh²(rate/2): the same as r ln((1-β)² /
+    ((1-βe^s)(1-βe^-s))).
+    """
+    inverse = 1 / math.sinh(rate / 2) ** 2 if rate < WIDEST_RATE else 0.0
+    sinh, cosh, log1p = math.sinh, math.cosh, math.log1p
+
+    def function(s: float) -> tuple[float, float, float]:
+        if not -rate < s < rate:
+            return OUTSIDE
+        h = sinh(s / 2) ** 2 * inverse
+        if h >= 1:
+            return OUTSIDE
+        ratio = 0.5 * inverse * sinh(s) / (1 - h)
+        return -r * log1p(-h), r * ratio, r * (0.5 * inverse * cosh(s) / (1 - h) + ratio * ratio)
+
+    return function
 
 
 @lru_cache(maxsize=8)

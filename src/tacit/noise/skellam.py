@@ -8,15 +8,17 @@ Theorem 2; Agarwal, Kairouz & Liu 2021.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import Number, positive
+from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.law import Floats, NoiseLaw, plain
 from tacit.noise.special import log_scaled_bessel
@@ -33,6 +35,7 @@ class Skellam(NoiseLaw):
     """
 
     variance: Number  # type: ignore[assignment]
+    log_concave = True
 
     def __post_init__(self) -> None:
         positive("variance", self.variance, "a share of one of n people has variance / n")
@@ -60,6 +63,29 @@ class Skellam(NoiseLaw):
         half = float(self.variance) / 2
         return rng.poisson(half, size) - rng.poisson(half, size)
 
+    @classmethod
+    def of_std(cls, std: float) -> Self:
+        """Variance std²."""
+        return cls(std**2)
+
+    @classmethod
+    def family(cls, std: float) -> tuple[type[Self], float]:
+        """By variance."""
+        return cls, std**2
+
+    def renyi_bound(self, order: int, l2: float, dimension: int) -> float:
+        """Agarwal, Kairouz & Liu 2021, Theorem 3.5."""
+        return skellam_renyi(float(self.variance), l2, dimension, order)
+
+    def cumulants(self) -> Cumulants:
+        """v (cosh s - 1), v sinh s, v cosh s."""
+        v = float(self.variance)
+        return lambda s: (
+            (2 * v * math.sinh(s / 2) ** 2, v * math.sinh(s), v * math.cosh(s))
+            if -700 < s < 700
+            else OUTSIDE
+        )
+
     def _draw_one(self) -> int:
         parts, part = self._poisson
         return sum(part.draw() - part.draw() for _ in range(parts))
@@ -73,6 +99,20 @@ class Skellam(NoiseLaw):
         largest = min(max(1 << 16, int(half // 64)), 1 << 24)
         parts = -(-half // largest)
         return parts, poisson(half / parts)
+
+
+def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> float:
+    """Agarwal, Kairouz & Liu 2021, Theorem 3.5: αΔ₂²/(2v) + min(((2α-1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)),
+    at integer orders.
+
+    Δ₁ is at most √d Δ₂, and at most Δ₂² because movements are integers. In one dimension both are
+    Δ₂.
+    """
+    l1 = min(math.sqrt(dimension) * l2, l2 * l2) if dimension > 1 else l2
+    correction = min(
+        ((2 * order - 1) * l2**2 + 6 * l1) / (4 * variance**2), 3 * l1 / (2 * variance)
+    )
+    return order * l2**2 / (2 * variance) + correction
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Laws given by a table of probabilities, sums of independent laws, and sums modulo m.
+"""Laws given by a table of probabilities, and sums of independent laws, also modulo m.
 
 Tables are cut where a probability falls below the smallest positive double, so nothing that can be
 represented is lost. Sums are formed term by term while that is affordable: then every entry keeps
@@ -8,16 +8,17 @@ about 10^-16 per entry.
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import fftconvolve
+from scipy.fft import irfft, next_fast_len, rfft
 
-from tacit.checks import Number, TacitError, integer, positive, probability
-from tacit.noise.law import LOG_TINY, Floats, NoiseLaw, refuse_power
+from tacit.checks import Number, TacitError, integer, positive
+from tacit.noise.law import LOG_TINY, ROUNDING, Floats, NoiseLaw, refuse_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s
 LARGEST_WINDOW = 50_000_000
@@ -36,6 +37,10 @@ class Table(NoiseLaw):
     start: int
     probabilities: Floats
     concave: bool = True
+    divisible = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probabilities", np.asarray(self.probabilities, dtype=float))
 
     @classmethod
     def of(cls, start: int, probabilities: Floats) -> Table:
@@ -139,6 +144,12 @@ class Table(NoiseLaw):
             else (round(self.mean), round(self.mean))
         )
 
+    def cover(self, log_floor: float = LOG_TINY) -> tuple[int, int, float]:  # noqa: ARG002
+        """All of it: a table may have gaps, which a search for edges would not see past."""
+        first, last = (int(end) for end in self.support)
+        missing = 1 - math.fsum(self.probabilities)
+        return first, last, missing if missing > ROUNDING else 0.0
+
     def power(self, times: Number) -> NoiseLaw:
         """The sum of whole copies."""
         if positive("share fraction", times).denominator != 1:
@@ -210,63 +221,6 @@ def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
     return result
 
 
-def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
-    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly
-    after opening it modulo m.
-
-    Of the m - largest_sum - 1 spare residues, τ = (m - largest_sum - 1) // 2 on either side are
-    read rightly: a sum s is misread if the noise exceeds largest_sum + τ - s or falls below -τ - s.
-    For a law with one peak, within τ of 0, that is likeliest at an end; for a peak further out
-    P[|noise| > τ] is returned, which is never too small.
-
-    >>> from tacit.noise import DiscreteLaplace
-    >>> round(wrap_probability(DiscreteLaplace(1), 10, 31), 6)
-    1.2e-05
-    """
-    top = integer("largest sum", largest_sum, at_least=0)
-    m = integer("modulus", modulus, at_least=1)
-    if m <= top:
-        raise TacitError(
-            f"modulus {m} is too small for sums up to {top}: use at least "
-            f"{top + 2 * _reach(law, 1e-9) + 1}, "
-            "which also holds the noise but for a chance of 1e-9"
-        )
-    spare = (m - top - 1) // 2
-    above, below = law.tail(spare), law.cdf(-spare - 1)
-    if abs(law.mean) > spare:
-        return min(1.0, above + below)
-    return max(above + law.cdf(-spare - top - 1), below + law.tail(spare + top))
-
-
-def check_modulus(law: NoiseLaw, largest_sum: int, modulus: int, failure: float) -> float:
-    """The wrap-around probability, refused if it exceeds `failure`; the error names a modulus that
-    will do.
-    """
-    accepted = float(
-        probability(
-            "failure", failure, "it is the chance of a misread sum that you accept, such as 1e-9"
-        )
-    )
-    chance = wrap_probability(law, largest_sum, modulus)
-    if chance > accepted:
-        raise TacitError(
-            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread "
-            "with probability "
-            f"{chance:.2g}, more than {accepted:g}; use at least "
-            f"{largest_sum + 2 * _reach(law, accepted) + 1}"
-        )
-    return chance
-
-
-def _reach(law: NoiseLaw, failure: float) -> int:
-    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the
-    mean.
-    """
-    if law.symmetric and law.mean == 0:
-        return law.bound(failure)
-    return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)
-
-
 def product(p: Floats, q: Floats) -> Floats:
     """The probabilities of a sum, from those of its two independent parts."""
     if len(p) * len(q) <= DIRECT_LIMIT:
@@ -277,5 +231,7 @@ def product(p: Floats, q: Floats) -> Floats:
             f"{LARGEST_WINDOW:,}: use a smaller "
             "precision, or a family that is closed under sums (Skellam, binomial)"
         )
-    result: Floats = fftconvolve(p, q).clip(min=0.0)
+    length = len(p) + len(q) - 1
+    size = next_fast_len(length, real=True)
+    result: Floats = irfft(rfft(p, size) * rfft(q, size), size)[:length].clip(min=0.0)
     return result

@@ -6,7 +6,7 @@ the safe side where it must round. The papers' closed forms are available by nam
 """
 
 from tacit.privacy.audit import Audit, audit
-from tacit.privacy.calibration import KINDS, Calibration, calibrate
+from tacit.privacy.calibration import Calibration, calibrate
 from tacit.privacy.composition import (
     BudgetExceeded,
     ComposedLoss,
@@ -42,7 +42,6 @@ from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
-    "KINDS",
     "ORDERS",
     "ApproximateDP",
     "Audit",

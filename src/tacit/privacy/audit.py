@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from tacit.checks import TacitError, integer, probability
 
@@ -80,9 +80,9 @@ def audit(
     hits, misses = (
         int(np.count_nonzero(s >= threshold if above else s <= threshold)) for s in (first, second)
     )
-    low = float(beta.ppf(error / 2, hits, len(first) - hits + 1)) if hits else 0.0
+    low = float(betaincinv(hits, len(first) - hits + 1, error / 2)) if hits else 0.0
     high = (
-        float(beta.ppf(1 - error / 2, misses + 1, len(second) - misses))
+        float(betaincinv(misses + 1, len(second) - misses, 1 - error / 2))
         if misses < len(second)
         else 1.0
     )

@@ -9,20 +9,12 @@ guarantee.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 from tacit.checks import Number, TacitError, integer, positive, probability
-from tacit.noise import (
-    Binomial,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseLaw,
-    Skellam,
-    sum_divergence,
-)
+from tacit.noise import Binomial, NoiseLaw
 from tacit.noise.law import LOG_TINY
 from tacit.privacy import closed_forms
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
@@ -31,17 +23,10 @@ from tacit.privacy.loss import PrivacyLoss, privacy_loss
 from tacit.privacy.search import least, least_integer, least_root
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
-Kind = Literal["discrete-laplace", "skellam", "discrete-gaussian", "gaussian", "binomial"]
+Kind = type[NoiseLaw] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
 LARGEST_EPSILON = 500
-KINDS: tuple[Kind, ...] = (
-    "discrete-laplace",
-    "skellam",
-    "discrete-gaussian",
-    "gaussian",
-    "binomial",
-)
 
 
 @dataclass(frozen=True)
@@ -53,7 +38,7 @@ class Calibration:
     δ (for a pure or concentrated target, the guarantee's own number).
     """
 
-    kind: Kind
+    kind: str
     method: str
     target: Target
     law: NoiseLaw | Gaussian
@@ -61,7 +46,11 @@ class Calibration:
     derivation: str
     share: NoiseLaw | None = None
     users: int | None = None
-    bits_per_user: int | None = None
+
+    @property
+    def bits_per_user(self) -> int | None:
+        """The noise bits that each user sends, where noise is bits."""
+        return int(self.share.support[1]) if self.share and self.kind == Binomial.kind else None
 
     @property
     def delta(self) -> float:
@@ -83,7 +72,7 @@ class Calibration:
 
 
 def calibrate(
-    kind: Kind,
+    kind: str | Kind,
     sensitivity: Number,
     target: Target,
     *,
@@ -97,27 +86,27 @@ def calibrate(
     """The least noise of `kind` that gives `target` to a sum that one person moves by at most
     `sensitivity`.
 
-    `users`: how many people add the noise together (shares are worked out; for binomial noise also
-    bits per user and their bias; for the discrete Gaussian the sum of shares is accounted for with
-    Kairouz, Liu & Steinke 2021). `bits`: a fixed number of binomial noise bits per user, the least
-    bias is found. `bias`: a fixed bias, the least number of bits is found. `dimension` and `norm`:
-    the sum is a vector and `sensitivity` bounds the movement of each coordinate (linf) or of all
-    (l2).
+    `kind`: the name of a family, or a class of laws that has `of_std`. `users`: how many people add
+    the noise together (shares are worked out; for binomial noise also bits per user and their bias;
+    for a law that does not divide, such as the discrete Gaussian, the sum of shares is accounted
+    for by its closeness to one draw). `bits`: a fixed number of binomial noise bits per user, the
+    least bias is found. `bias`: a fixed bias, the least number of bits is found. `dimension` and
+    `norm`: the sum is a vector and `sensitivity` bounds the movement of each coordinate (linf) or
+    of all (l2).
 
     >>> calibrate("binomial", 1, ApproximateDP(1.0, 1e-5)).law
     Binomial(n=62, p=Fraction(1, 2))
     >>> round(calibrate("gaussian", 1, ApproximateDP(10.0, 0.25)).law.std, 4)
     0.2472
     """
-    if kind not in KINDS:
-        raise TacitError(f"noise is {kind!r}; it must be one of {', '.join(KINDS)}")
+    family = _family(kind)
     if method not in ("tight", "paper"):
         raise TacitError(f"method is {method!r}; it must be tight or paper")
     if norm not in ("linf", "l2"):
         raise TacitError(f"norm is {norm!r}; it must be linf or l2")
     problem = _Problem(
-        kind,
-        _sensitivity(kind, norm, sensitivity),
+        family.kind,
+        _sensitivity(family, norm, sensitivity),
         target,
         integer("dimension", dimension, at_least=1),
         norm,
@@ -140,40 +129,41 @@ def calibrate(
             f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: "
             "use a smaller epsilon"
         )
-    if isinstance(target, PureDP) and kind not in ("discrete-laplace", "binomial"):
-        raise TacitError(
-            f"{kind} noise has no guarantee without exceptions: give a delta, or use "
-            "discrete-laplace noise"
-        )
-    if kind != "binomial" and (bits is not None or bias is not None):
-        raise TacitError(f"bits and bias are for binomial noise, not for {kind}")
+    if family is not Binomial and (bits is not None or bias is not None):
+        raise TacitError(f"bits and bias are for binomial noise, not for {family.kind}")
     if method == "paper":
         return _paper(problem, count)
-    match kind:
-        case "discrete-laplace":
-            return _laplace(problem, count)
-        case "skellam":
-            start = float(problem.sensitivity) * problem.spread
-            return problem.answer(Skellam(problem.least(Skellam, start**2)), count)
-        case "gaussian":
-            if count is not None and count > 1:
-                raise TacitError(
-                    "continuous Gaussian noise is not shared among devices: use discrete-gaussian "
-                    "or skellam"
-                )
-            start = float(problem.sensitivity) * problem.spread
-            return problem.answer(Gaussian(problem.least(Gaussian, start)), None)
-        case "discrete-gaussian":
-            return _discrete_gaussian(problem, count)
-        case "binomial":
-            return _binomial(problem, count, bits, bias)
+    if family is Binomial:
+        return _binomial(problem, count, bits, bias)
+    if isinstance(target, PureDP):
+        return _pure(problem, target.epsilon, family, count)
+    if family.continuous and count is not None and count > 1:
+        raise TacitError(
+            "continuous Gaussian noise is not shared among devices: use discrete-gaussian or "
+            "skellam"
+        )
+    if family.continuous or family.divisible or count is None or count == 1:
+        return problem.answer(problem.least(family), count)
+    return _close_shares(problem, family, count)
 
 
-def _sensitivity(kind: Kind, norm: Norm, value: Number) -> Number:
+def _family(kind: str | Kind) -> Kind:
+    """The class that a kind names; a class is its own."""
+    if isinstance(kind, type):
+        return kind
+    known: dict[str, Kind] = {**NoiseLaw.kinds, Gaussian.kind: Gaussian}
+    if kind not in known:
+        raise TacitError(
+            f"noise is {kind!r}; it must be one of {', '.join(sorted(known))}, or a class of laws"
+        )
+    return known[kind]
+
+
+def _sensitivity(family: Kind, norm: Norm, value: Number) -> Number:
     remedy = "the most that one person can move the sum"
-    if kind == "gaussian" or norm == "l2":
+    if family.continuous or norm == "l2":
         bound = positive("sensitivity", value, remedy)
-        if kind != "gaussian" and bound < 1:
+        if not family.continuous and bound < 1:
             raise TacitError(
                 f"sensitivity is {value}; a vector of integers moves by at least 1 or not at all: "
                 "scale the query to integers first"
@@ -186,15 +176,19 @@ def _sensitivity(kind: Kind, norm: Norm, value: Number) -> Number:
 
 @dataclass(frozen=True)
 class _Problem:
-    kind: Kind
+    kind: str
     sensitivity: Number
     target: Target
     dimension: int
     norm: Norm
 
     @property
-    def spread(self) -> float:
-        """A first guess at standard deviation over sensitivity: that of the continuous Gaussian."""
+    def start(self) -> float:
+        """A first guess at the standard deviation: that of the continuous Gaussian."""
+        return float(self.sensitivity) * self._spread
+
+    @property
+    def _spread(self) -> float:
         if isinstance(self.target, ConcentratedDP):
             return 1 / math.sqrt(2 * self.target.rho)
         if isinstance(self.target, PureDP):
@@ -202,47 +196,53 @@ class _Problem:
         epsilon, delta = self.target.epsilon, self.target.delta
         return least(lambda s: GaussianLoss(s, 1.0).delta(epsilon) <= delta, 1.0)
 
+    @property
+    def l2(self) -> float:
+        """The most that one person moves all coordinates, in l2 norm."""
+        return float(self.sensitivity) * (math.sqrt(self.dimension) if self.norm == "linf" else 1.0)
+
     def met_by(self, law: NoiseLaw | Gaussian) -> bool:
         """Whether the law earns the target."""
-        return self._excess(law) <= 0
+        return self.excess(law) <= 0
 
-    def least(self, law: Callable[[float], NoiseLaw | Gaussian], guess: float) -> float:
-        """The least amount whose law earns the target; the law at the returned amount was
-        checked.
-        """
-        return least_root(lambda amount: self._excess(law(amount)), guess)
+    def least(self, family: Kind) -> NoiseLaw | Gaussian:
+        """The least noise of a family that earns the target: the returned law was checked."""
+        make, start = family.family(self.start)
+        return make(least_root(lambda amount: self.excess(make(amount)), start))
 
-    def _excess(self, law: NoiseLaw | Gaussian) -> float:
+    def excess(self, law: NoiseLaw | Gaussian) -> float:
         """At most 0 if the law earns the target; falls smoothly as noise is added."""
         target = self.target
         if isinstance(target, ConcentratedDP):
-            return math.log(self.true_epsilon(law) / target.rho)
-        if (
-            isinstance(target, ApproximateDP)
-            and not isinstance(law, Gaussian)
-            and self.dimension == 1
-        ):
+            return math.log(self.account(law)[0] / target.rho)
+        if isinstance(target, ApproximateDP) and self.dimension == 1 and not law.continuous:
             delta = self._loss(law, target.delta).delta(target.epsilon)
             return delta - target.delta if not delta else math.log(delta / target.delta)
-        epsilon = self.true_epsilon(law)
+        epsilon = self.account(law)[0]
         return math.log(epsilon / target.epsilon) if epsilon else -math.inf
 
-    def true_epsilon(self, law: NoiseLaw | Gaussian) -> float:
-        """The ε at the target's δ that the law gives (or ρ, for a concentrated target)."""
+    def account(self, law: NoiseLaw | Gaussian) -> tuple[float, str]:
+        """The ε at the target's δ that the law gives (or ρ, for a concentrated target), and how
+        that is derived.
+        """
         target = self.target
         if isinstance(target, ConcentratedDP):
-            return self._rho(law)
+            return self._rho(law), "divergence of shifted laws, all orders"
         delta = target.delta if isinstance(target, ApproximateDP) else 0.0
-        if isinstance(law, Gaussian):
-            norm = float(self.sensitivity) * (
-                math.sqrt(self.dimension) if self.norm == "linf" else 1.0
-            )
-            return GaussianLoss(law.sigma, norm).epsilon(delta)
+        if law.continuous:
+            how = "exact: Gaussian mechanism (Balle & Wang 2018)"
+            return law.loss(self.l2).epsilon(delta), how
+        if delta == 0:
+            loss = self.dimension * law.pure_loss(math.floor(self.sensitivity))
+            return loss, "exact: the largest ratio of probabilities"
         if self.dimension == 1:
-            return self._loss(law, delta).epsilon(delta) if self.sensitivity >= 1 else 0.0
+            epsilon = self._loss(law, delta).epsilon(delta) if self.sensitivity >= 1 else 0.0
+            return epsilon, "exact: summed over the noise's probabilities, both directions"
         if self.norm == "linf":
-            return linf_loss(law, int(self.sensitivity), self.dimension).epsilon(delta)
-        return l2_guarantee(law, float(self.sensitivity), self.dimension, delta).epsilon
+            epsilon = linf_loss(law, int(self.sensitivity), self.dimension).epsilon(delta)
+            return epsilon, "composition of the exact losses of the coordinates"
+        found = l2_guarantee(law, float(self.sensitivity), self.dimension, delta)
+        return found.epsilon, found.derivation
 
     def _loss(self, law: NoiseLaw, delta: float) -> PrivacyLoss:
         """The exact loss, resolved as far as δ needs."""
@@ -252,117 +252,84 @@ class _Problem:
         return privacy_loss(law, math.floor(self.sensitivity), log_floor=max(floor, LOG_TINY))
 
     def _rho(self, law: NoiseLaw | Gaussian) -> float:
-        norm = float(self.sensitivity) * (math.sqrt(self.dimension) if self.norm == "linf" else 1.0)
-        if isinstance(law, (Gaussian, DiscreteGaussian)):
-            return norm**2 / (2 * float(law.sigma) ** 2)
-        if isinstance(law, DiscreteLaplace):
-            return self.dimension * PureDP(float(self.sensitivity / law.scale)).rho_bound()
-        raise TacitError(
-            f"{self.kind} noise has no concentrated guarantee: use discrete-gaussian, gaussian or "
-            "discrete-laplace"
-        )
-
-    @property
-    def derivation(self) -> str:
-        """How the guarantee of the answer is derived."""
-        if isinstance(self.target, ConcentratedDP):
-            return "divergence of shifted laws, all orders"
-        if self.kind == "gaussian":
-            return "exact: Gaussian mechanism (Balle & Wang 2018)"
-        if self.dimension == 1:
-            return "exact: summed over the noise's probabilities, both directions"
-        if self.norm == "linf":
-            return "composition of the exact losses of the coordinates"
-        return {
-            "binomial": "proven Rényi bound on likely outcomes",
-            "skellam": "proven Rényi bound (Agarwal, Kairouz & Liu 2021)",
-        }.get(self.kind, "zCDP of the discrete Gaussian (CKS20)")
+        if law.continuous:
+            return law.concentration(self.l2)
+        rho, pure = law.concentration(self.l2), law.pure_loss(self.sensitivity)
+        if rho is not None:
+            return rho
+        if math.isinf(pure) or (self.norm == "l2" and self.dimension > 1):
+            raise TacitError(
+                f"{self.kind} noise has no concentrated guarantee here: use discrete-gaussian or "
+                "gaussian noise, or discrete-laplace noise with norm='linf'"
+            )
+        return self.dimension * PureDP(pure).rho_bound()
 
     def answer(
-        self, law: NoiseLaw | Gaussian, users: int | None, *, method: str = "tight"
+        self,
+        law: NoiseLaw | Gaussian,
+        users: int | None,
+        *,
+        method: str = "tight",
+        account: tuple[float, str] | None = None,
     ) -> Calibration:
         """A calibration with the law's true guarantee and, where it divides, the shares."""
-        share = law.share(users) if users is not None and isinstance(law, NoiseLaw) else None
-        return Calibration(
-            self.kind,
-            method,
-            self.target,
-            law,
-            self.true_epsilon(law),
-            self.derivation,
-            share,
-            users,
-        )
+        epsilon, how = account or self.account(law)
+        share = None if users is None or law.continuous else law.nearby_share(users)
+        return Calibration(self.kind, method, self.target, law, epsilon, how, share, users)
 
 
-def _laplace(problem: _Problem, users: int | None) -> Calibration:
-    """Pure: scale g/ε as an exact fraction. With δ > 0 a little less will do."""
+def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) -> Calibration:
+    """In closed form where there is one: for discrete Laplace noise the scale g/ε, an exact
+    fraction.
+    """
     if problem.norm == "l2" and problem.dimension > 1:
         raise TacitError(
-            "discrete Laplace noise is calibrated to an l∞ or l1 bound: use norm='linf', or "
-            "another kind for l2"
+            "a guarantee without exceptions is calibrated to an l∞ or l1 bound: use norm='linf', "
+            "or give a delta"
         )
-    if isinstance(problem.target, PureDP):
-        scale = Fraction(int(problem.sensitivity) * problem.dimension) / Fraction(
-            problem.target.epsilon
-        )
-        law = DiscreteLaplace(scale)
-        share = None if users is None else law.share(users)
-        epsilon = float(int(problem.sensitivity) * problem.dimension / scale)
-        return Calibration(
-            "discrete-laplace",
-            "tight",
-            problem.target,
-            law,
-            epsilon,
-            "exact: sensitivity / scale",
-            share,
-            users,
-        )
-    start = float(problem.sensitivity) * problem.spread
-    return problem.answer(DiscreteLaplace(problem.least(DiscreteLaplace, start)), users)
-
-
-def _discrete_gaussian(problem: _Problem, users: int | None) -> Calibration:
-    """One draw, or a sum of n draws, whose distance from one draw widens ε by 2ψ and δ by e^ψ.
-
-    If ln of the ratio of the sum's law to DiscreteGaussian(√n σ) is within ±ψ everywhere, then for
-    every event P <= e^ψ P', Q' <= e^ψ Q, so (ε', δ') of the single law gives (ε' + 2ψ, e^ψ δ') of
-    the sum.
-    """
-    start = float(problem.sensitivity) * problem.spread
-    if users is None or users == 1:
-        return problem.answer(DiscreteGaussian(problem.least(DiscreteGaussian, start)), users)
-    if not isinstance(problem.target, ApproximateDP):
+    moved = math.floor(problem.sensitivity) * problem.dimension
+    law = None if family.continuous else family.of_pure_loss(epsilon, moved)
+    if law is not None:
+        how = "exact: the largest ratio of probabilities"
+        return problem.answer(law, users, account=(law.pure_loss(moved), how))
+    if family.continuous or math.isinf(family.of_std(problem.start).pure_loss(1)):
         raise TacitError(
-            "a sum of discrete Gaussian shares is accounted for at an (epsilon, delta) target: "
+            f"{problem.kind} noise has no guarantee without exceptions: give a delta, or use "
+            "discrete-laplace noise"
+        )
+    return problem.answer(problem.least(family), users)
+
+
+def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Calibration:
+    """A sum of n draws, whose distance from one draw widens ε by 2ψ and δ by e^ψ.
+
+    If ln of the ratio of the sum's law to that of one draw is within ±ψ everywhere, then for every
+    event P <= e^ψ P', Q' <= e^ψ Q, so (ε', δ') of one draw gives (ε' + 2ψ, e^ψ δ') of the sum.
+    """
+    target = problem.target
+    if not isinstance(target, ApproximateDP):
+        raise TacitError(
+            f"a sum of {family.kind} shares is accounted for at an (epsilon, delta) target: "
             "give a delta"
         )
-    target, root = problem.target, math.sqrt(users)
+    make, start = family.family(problem.start)
 
-    def shared(sigma: float) -> _Problem | None:
-        psi = problem.dimension * sum_divergence(sigma / root, users)
-        if 2 * psi >= target.epsilon:
-            return None
+    def divergence(law: NoiseLaw) -> float:
+        return problem.dimension * law.nearby_share(users).closeness(users)
+
+    def tightened(psi: float) -> _Problem:
         inner = ApproximateDP(target.epsilon - 2 * psi, target.delta * math.exp(-psi))
-        return _Problem(problem.kind, problem.sensitivity, inner, problem.dimension, problem.norm)
+        return replace(problem, target=inner)
 
-    def enough(sigma: float) -> bool:
-        tightened = shared(sigma)
-        return tightened is not None and tightened.met_by(DiscreteGaussian(sigma))
+    def enough(amount: float) -> bool:
+        psi = divergence(make(amount))
+        return 2 * psi < target.epsilon and tightened(psi).met_by(make(amount))
 
-    sigma = least(enough, start)
-    psi = problem.dimension * sum_divergence(sigma / root, users)
-    inner = shared(sigma)
-    epsilon = (inner.true_epsilon(DiscreteGaussian(sigma)) if inner else math.inf) + 2 * psi
-    how = (
-        problem.derivation
-        + f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
-    )
-    share = DiscreteGaussian(sigma / root)
-    return Calibration(
-        problem.kind, "tight", target, DiscreteGaussian(sigma), epsilon, how, share, users
-    )
+    law = make(least(enough, start))
+    psi = divergence(law)
+    epsilon, how = tightened(psi).account(law)
+    how += f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
+    return problem.answer(law, users, account=(epsilon + 2 * psi, how))
 
 
 def _binomial(
@@ -380,9 +347,7 @@ def _binomial(
         )
     p = probability("bias", bias) if bias is not None else Fraction(1, 2)
     moved = problem.dimension if problem.norm == "linf" else 1
-    guess = max(
-        1, round((float(problem.sensitivity) * problem.spread) ** 2 * moved / float(p * (1 - p)))
-    )
+    guess = max(1, round(problem.start**2 * moved / float(p * (1 - p))))
     everyone = users or 1
 
     def needed() -> int:
@@ -393,9 +358,7 @@ def _binomial(
 
     if users is None or bias is not None:
         per_user = needed()
-        return _binomial_answer(
-            problem, everyone * per_user, p, users, None if users is None else per_user
-        )
+        return problem.answer(Binomial(everyone * per_user, p), users)
     if bits is None:
         per_user = needed()
     else:
@@ -406,89 +369,35 @@ def _binomial(
                 f"fair: use at least {needed()}"
             )
     trials = users * per_user
-    return _binomial_answer(
-        problem, trials, Fraction(_least_bias(problem, trials)), users, per_user
-    )
+    return problem.answer(Binomial(trials, Fraction(_least_bias(problem, trials))), users)
 
 
 def _least_bias(problem: _Problem, trials: int) -> float:
     """The least p <= ½ at which Binomial(trials, p) is known to meet the target: the safe end of a
     bisection.
     """
-    variance = (float(problem.sensitivity) * problem.spread) ** 2 * (
-        problem.dimension if problem.norm == "linf" else 1
-    )
+    variance = problem.start**2 * (problem.dimension if problem.norm == "linf" else 1)
     guess = (1 - math.sqrt(max(0.0, 1 - 4 * min(0.25, variance / trials)))) / 2
-    return min(0.5, problem.least(lambda p: Binomial(trials, min(p, 0.5)), max(guess, 1e-12)))
-
-
-def _binomial_answer(
-    problem: _Problem, trials: int, p: Fraction, users: int | None, per_user: int | None
-) -> Calibration:
-    law = Binomial(trials, p)
-    share = Binomial(per_user, p) if per_user is not None else None
-    return Calibration(
-        "binomial",
-        "tight",
-        problem.target,
-        law,
-        problem.true_epsilon(law),
-        problem.derivation,
-        share,
-        users,
-        per_user,
+    return min(
+        0.5,
+        least_root(lambda p: problem.excess(Binomial(trials, min(p, 0.5))), max(guess, 1e-12)),
     )
 
 
 def _paper(problem: _Problem, users: int | None) -> Calibration:
-    target = problem.target
-    if problem.dimension > 1:
+    form, pure = closed_forms.BY_KIND.get(problem.kind), isinstance(problem.target, PureDP)
+    if form is None or problem.dimension > 1:
         raise TacitError(
-            "the papers' closed forms are for one coordinate: use method='tight' for vectors"
+            f"the papers have no closed form for {problem.kind} noise beyond one coordinate: use "
+            "method='tight'"
         )
-    if problem.kind == "discrete-laplace" and not isinstance(target, ConcentratedDP):
-        return problem.answer(
-            closed_forms.laplace(int(problem.sensitivity), target), users, method="paper"
-        )
-    if not isinstance(target, ApproximateDP):
+    if isinstance(problem.target, ConcentratedDP) or (pure and problem.kind != "discrete-laplace"):
         raise TacitError(
             f"the paper's closed form for {problem.kind} noise needs a target with epsilon and "
             "delta"
         )
-    match problem.kind:
-        case "gaussian":
-            return problem.answer(
-                closed_forms.gaussian(float(problem.sensitivity), target), users, method="paper"
-            )
-        case "discrete-gaussian":
-            law = closed_forms.discrete_gaussian(int(problem.sensitivity), target)
-            share = None if users is None else DiscreteGaussian(float(law.sigma) / math.sqrt(users))
-            how = problem.derivation + " (of one draw)"
-            return Calibration(
-                problem.kind, "paper", target, law, problem.true_epsilon(law), how, share, users
-            )
-        case "skellam":
-            return problem.answer(
-                closed_forms.skellam(int(problem.sensitivity), target), users, method="paper"
-            )
-    if users is None:
-        if problem.sensitivity != 1:
-            raise TacitError(
-                "TKMS21's noise is for bits (sensitivity 1); LZJ22's for levels depends on the "
-                "batch: give users"
-            )
-        return problem.answer(closed_forms.tkms21_bits(target), None, method="paper")
-    per_user, chance = closed_forms.lzj22_bits(int(problem.sensitivity), target, users)
-    total = Binomial(per_user * users, chance)
-    each = Binomial(per_user, chance)
-    return Calibration(
-        "binomial",
-        "paper",
-        target,
-        total,
-        problem.true_epsilon(total),
-        problem.derivation,
-        each,
-        users,
-        per_user,
-    )
+    law = form(problem.sensitivity, problem.target, users)
+    epsilon, how = problem.account(law)
+    if not law.continuous and not law.divisible:
+        how += " (of one draw)"
+    return problem.answer(law, users, method="paper", account=(epsilon, how))

@@ -2,33 +2,49 @@
 
 None of them is used by default. Some are loose (the binomial ones, by 4 to 6 in standard
 deviation), one is wrong outside its range (the Gaussian one beyond ε = 1): `calibrate(...,
-method="paper")` reports what each truly gives. See CORRECTIONS 7, 15, 16, 17.
+method="paper")` reports what each truly gives. See CORRECTIONS 7, 15, 16, 17. Each takes a
+sensitivity, a target and the number of users who add the noise together.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
+from tacit.checks import TacitError
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise.skellam import skellam_renyi
 from tacit.privacy.gaussian import Gaussian
 from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, renyi_epsilon
 from tacit.privacy.search import least
-from tacit.privacy.vectors import skellam_renyi
 
 
-def laplace(sensitivity: int, target: PureDP | ApproximateDP) -> DiscreteLaplace:
+def laplace(
+    sensitivity: int,
+    target: PureDP | ApproximateDP,
+    users: int | None = None,  # noqa: ARG001
+) -> DiscreteLaplace:
     """Scale g/ε, whatever δ (CZ23 Theorem 1)."""
     return DiscreteLaplace(sensitivity / target.epsilon)
 
 
-def gaussian(sensitivity: float, target: ApproximateDP) -> Gaussian:
+def gaussian(
+    sensitivity: float,
+    target: ApproximateDP,
+    users: int | None = None,  # noqa: ARG001
+) -> Gaussian:
     """σ = Δ √(2 ln(1.25/δ)) / ε (LZJ22 Theorems 4.2 and C.1); valid for ε < 1 only."""
     return Gaussian(
         float(sensitivity) * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon
     )
 
 
-def discrete_gaussian(sensitivity: int, target: ApproximateDP) -> DiscreteGaussian:
+def discrete_gaussian(
+    sensitivity: int,
+    target: ApproximateDP,
+    users: int | None = None,  # noqa: ARG001
+) -> DiscreteGaussian:
     """½ε̂²-zCDP with ε̂ = g/σ (CZ23 Theorem 4), converted by CZ23 Lemma 10."""
     sigma = least(
         lambda s: (
@@ -39,7 +55,11 @@ def discrete_gaussian(sensitivity: int, target: ApproximateDP) -> DiscreteGaussi
     return DiscreteGaussian(sigma)
 
 
-def skellam(sensitivity: int, target: ApproximateDP) -> Skellam:
+def skellam(
+    sensitivity: int,
+    target: ApproximateDP,
+    users: int | None = None,  # noqa: ARG001
+) -> Skellam:
     """The Rényi bound of CZ23 Theorem 2 at integer orders, converted by CZ23 Lemma 10."""
 
     def epsilon(variance: float) -> float:
@@ -51,15 +71,26 @@ def skellam(sensitivity: int, target: ApproximateDP) -> Skellam:
     return Skellam(least(lambda v: epsilon(v) <= target.epsilon, float(sensitivity) ** 2))
 
 
-def tkms21_bits(target: ApproximateDP) -> Binomial:
-    """96 ln(2/δ)/ε² fair bits for a bit of data (TKMS21 Algorithm 3)."""
-    return Binomial(math.ceil(96 * math.log(2 / target.delta) / target.epsilon**2))
-
-
-def lzj22_bits(sensitivity: int, target: ApproximateDP, users: int) -> tuple[int, float]:
-    """Bits per user and their bias: b = ⌈180g²ln(2/δ)/(ε²n)⌉, p = 90g²ln(2/δ)/(bε²n) (LZJ22
-    Algorithm 4).
+def binomial(sensitivity: int, target: ApproximateDP, users: int | None = None) -> Binomial:
+    """96 ln(2/δ)/ε² fair bits for a bit of data (TKMS21 Algorithm 3); for levels, of n users, b =
+    ⌈180g²ln(2/δ)/(ε²n)⌉ bits each of bias 90g²ln(2/δ)/(bε²n) (LZJ22 Algorithm 4).
     """
+    if users is None and sensitivity != 1:
+        raise TacitError(
+            "TKMS21's noise is for bits (sensitivity 1); LZJ22's for levels depends on the batch: "
+            "give users"
+        )
+    if users is None:
+        return Binomial(math.ceil(96 * math.log(2 / target.delta) / target.epsilon**2))
     amount = sensitivity**2 * math.log(2 / target.delta) / (target.epsilon**2 * users)
     bits = math.ceil(180 * amount)
-    return bits, 90 * amount / bits
+    return Binomial(bits * users, 90 * amount / bits)
+
+
+BY_KIND: dict[str, Callable[[Any, Any, int | None], NoiseLaw | Gaussian]] = {
+    "discrete-laplace": laplace,
+    "gaussian": gaussian,
+    "discrete-gaussian": discrete_gaussian,
+    "skellam": skellam,
+    "binomial": binomial,
+}

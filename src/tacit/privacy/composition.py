@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.signal import lfilter
 
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.privacy.guarantees import (
@@ -206,6 +205,8 @@ def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats
     """δ at each grid point, and the rise Σ_{j >= i} m_j e^{x_i - x_j} below each: δ(x_{i-1}) -
     δ(x_i) = (1 - e^{-step}) rise_i.
     """
+    from scipy.signal import lfilter  # slow to import
+
     decay = math.exp(-step)
     rises = lfilter([1.0], [1.0, -decay], masses[::-1])[::-1]
     above = np.append(rises[1:], 0.0) * -math.expm1(-step)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 
 from tacit.checks import TacitError, positive, probability
@@ -22,9 +21,15 @@ from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Continuous noise N(0, sigma²), for simulation and for comparison."""
+    """Continuous noise N(0, sigma²), for simulation and for comparison.
+
+    It answers what calibration asks of a `NoiseLaw`, and has its exact `loss` besides.
+    """
 
     sigma: float
+    kind: ClassVar[str] = "gaussian"
+    continuous: ClassVar[Literal[True]] = True
+    mgf_radius: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma, "Gaussian noise needs a positive standard deviation")
@@ -48,6 +53,23 @@ class Gaussian:
         """s² sigma² / 2."""
         return (np.asarray(s, dtype=float) * self.sigma) ** 2 / 2
 
+    @classmethod
+    def family(cls, std: float) -> tuple[type[Self], float]:
+        """By sigma."""
+        return cls, std
+
+    def concentration(self, l2: float) -> float:
+        """l2² / 2σ²."""
+        return l2**2 / (2 * self.sigma**2)
+
+    def loss(self, l2: float) -> GaussianLoss:
+        """The exact loss of adding it to numbers that move by `l2` in all."""
+        return GaussianLoss(self.sigma, l2)
+
+    def scaled(self, factor: float) -> Gaussian:
+        """The same kind of noise with its standard deviation multiplied."""
+        return Gaussian(self.sigma * factor)
+
     def bound(self, p: float) -> float:
         """The t with P[|X| > t] = p."""
         return -self.sigma * float(ndtri(p / 2))
@@ -55,6 +77,10 @@ class Gaussian:
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Pseudorandom normal values."""
         return self.sigma * rng.standard_normal(size)
+
+    def sample_sum(self, rng: np.random.Generator, count: int, size: tuple[int, ...]) -> Any:
+        """Sums of so many values each."""
+        return self.sigma * math.sqrt(count) * rng.standard_normal(size)
 
 
 @dataclass(frozen=True)
@@ -111,6 +137,8 @@ class GaussianLoss:
         )
         if self.delta(0.0) <= level:
             return 0.0
+        from scipy.optimize import brentq  # slow to import
+
         high = 1.0
         while self.delta(high) > level:
             high *= 2

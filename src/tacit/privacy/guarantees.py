@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Self
 
-from scipy.optimize import minimize_scalar
-
 from tacit.checks import TacitError, integer, positive, probability
 
 
@@ -174,9 +172,12 @@ class PureDP(Guarantee):
         return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
 
     def epsilon_at(self, delta: float) -> float:
-        """The inverse of `delta_at`."""
+        """The inverse of `delta_at`, rounded up: at a tiny δ half a unit in the last place of ε is
+        more than δ allows.
+        """
         used = float(probability("delta", delta, zero=True)) * (1 + math.exp(-self.epsilon))
-        return max(0.0, self.epsilon + math.log1p(-used)) if used < 1 else 0.0
+        found = self.epsilon + math.log1p(-used) if used < 1 else 0.0
+        return min(self.epsilon, math.nextafter(found, math.inf)) if found > 0 else 0.0
 
     def renyi(self, order: float) -> float:
         """Exact for the worst mechanism, randomized response; never above CZ23 Lemma 10's ½ε²α.
@@ -387,6 +388,8 @@ class ConcentratedDP(Guarantee):
         )
 
     def _best(self, bound: Callable[[float], float]) -> float:
+        from scipy.optimize import minimize_scalar  # slow to import
+
         # any order gives a valid bound, so an inexact minimum is still safe
         found = minimize_scalar(
             lambda t: bound(1 + math.exp(t)),

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, probability
-from tacit.noise import DiscreteLaplace, NoiseLaw, Polya, PolyaDifference, Table
-from tacit.noise.law import LOG_TINY, Integers, chord_sums, grid
+from tacit.noise import NoiseLaw
+from tacit.noise.law import LOG_TINY, ROUNDING, Integers, chord_sums, grid
 from tacit.privacy.guarantees import finite_epsilon
 
 Floats = npt.NDArray[np.float64]
@@ -29,7 +29,6 @@ MOST_POINTS = 4_000_000
 MOST_SHIFTS = 4096
 WIDEST = 1e14
 LARGEST_INTEGER = 1 << 53  # past this a double no longer tells k from k + 1
-ROUNDING = 1e-12  # relative rounding error allowed for in double precision sums
 LOG_ROUNDING = 1e-15  # rounding error of a log-probability, relative to its size
 
 
@@ -92,6 +91,7 @@ class PrivacyLoss:
     """The loss in each direction (one, when both are alike) and the largest loss possible (`pure`,
     inf if unbounded).
 
+    >>> from tacit.noise import DiscreteLaplace
     >>> loss = privacy_loss(DiscreteLaplace(2), sensitivity=1)
     >>> loss.pure, round(loss.delta(0.25), 6)
     (0.5, 0.137688)
@@ -164,9 +164,8 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
         at_least=1,
         remedy="the most that one person can move the integer sum",
     )
-    pure = _largest_loss(law, shift)
     signs = (1,) if law.symmetric else (1, -1)
-    if not largest_shift_is_worst(law) and shift > MOST_SHIFTS:
+    if not law.largest_shift_is_worst and shift > MOST_SHIFTS:
         raise TacitError(
             f"{law!r} is not log-concave, so each of {shift:,} shifts would have to be checked, "
             f"more than {MOST_SHIFTS:,}: "
@@ -175,31 +174,12 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
     directions = _directions(
         law, [sign * s for s in _shifts(law, shift) for sign in signs], log_floor
     )
-    return PrivacyLoss(directions, pure, (law, shift))
-
-
-def largest_shift_is_worst(law: NoiseLaw) -> bool:
-    """Whether a larger shift of this law is always the more revealing one; proven in
-    `privacy_loss`.
-    """
-    return law.log_concave or isinstance(law, (Polya, PolyaDifference))
+    return PrivacyLoss(directions, law.pure_loss(shift), (law, shift))
 
 
 def _shifts(law: NoiseLaw, sensitivity: int) -> range:
     """The shifts to check: only the largest, where that is the worst."""
-    return range(sensitivity if largest_shift_is_worst(law) else 1, sensitivity + 1)
-
-
-def _largest_loss(law: NoiseLaw, shift: int) -> float:
-    """sup over k of ln P(k)/P(k+s) and its mirror image."""
-    if isinstance(law, DiscreteLaplace):
-        return float(shift / law.scale)
-    if isinstance(law, PolyaDifference):
-        # ratios of neighbours approach β from one side: from above (r < 1, log-convex: worst at 0)
-        # or below (worst at infinity)
-        away = float(law.log_pmf(0) - law.log_pmf(shift))
-        return max(away, shift * law._half._rate)
-    return math.inf
+    return range(sensitivity if law.largest_shift_is_worst else 1, sensitivity + 1)
 
 
 def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Direction, ...]:
@@ -210,10 +190,7 @@ def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Dir
             f"{law!r} at a shift of {farthest:,} is wider than {WIDEST:.0e}, past which integers "
             "lose digits: scale the query down"
         )
-    # a table may have gaps, which a search for the window's edges would not see past
-    first, last = (
-        (int(end) for end in law.support) if isinstance(law, Table) else law.window(log_floor)
-    )
+    first, last, infinite = law.cover(log_floor)
     if max(abs(first), abs(last)) + farthest > LARGEST_INTEGER:
         raise TacitError(
             f"{law!r} reaches {max(abs(first), abs(last)):.1e}, past {LARGEST_INTEGER:.1e}, where "
@@ -225,7 +202,6 @@ def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Dir
     at_end = (
         first <= law.support[0] or last >= law.support[1]
     )  # no chord reaches past the end of the support
-    infinite = _outside(law, first, last)
     if step > 1 and law.log_concave and not at_end:
         return _blocks(law, shifts, grid(first - 1, last, step), infinite)
     if span > 5 * MOST_POINTS:
@@ -286,28 +262,6 @@ def _blocks(
     return tuple(found)
 
 
-def _outside(law: NoiseLaw, first: int, last: int) -> float:
-    """An upper bound on P[X < first or X > last], by geometric series where the law is
-    log-concave.
-    """
-    if isinstance(law, Table):
-        missing = 1 - math.fsum(law.probabilities)
-        return missing if missing > ROUNDING else 0.0
-    total = 0.0
-    for edge, sign, end in ((last, 1, law.support[1]), (first, -1, law.support[0])):
-        if edge == end:
-            continue
-        here, there = (float(law.log_pmf(edge + sign * j)) for j in (1, 2))
-        if here < LOG_TINY:
-            continue
-        if law.log_concave:
-            ratio = math.exp(there - here)
-            total += math.exp(here) / (1 - ratio) if ratio < 1 else math.inf
-        else:
-            total += law.tail(edge) if sign > 0 else law.cdf(edge - 1)
-    return total
-
-
 def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
     """D_α(P || Q) for P(k) = P[X = k], Q(k) = P[X = k + shift], by summing P^α Q^{1-α} where it
     lives.
@@ -320,9 +274,8 @@ def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
     low, high = law.support
     if math.isfinite(low) or math.isfinite(high):
         return math.inf
-    if isinstance(law, (DiscreteLaplace, PolyaDifference)):
-        rate = 1 / float(law.scale) if isinstance(law, DiscreteLaplace) else law._half._rate
-        reach = math.ceil(abs(shift) + 60 / rate + 40 * law.std)
+    if math.isfinite(law.mgf_radius):
+        reach = math.ceil(abs(shift) + 60 / law.mgf_radius + 40 * law.std)
     else:
         reach = math.ceil(order * abs(shift) + 12 * law.std + 60)
     if reach > 5 * MOST_POINTS:

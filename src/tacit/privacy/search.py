@@ -10,9 +10,9 @@ from tacit.checks import TacitError
 RELATIVE = 1e-7
 
 
-def least(holds: Callable[[float], bool], guess: float) -> float:
+def least(holds: Callable[[float], bool], guess: float, relative: float = RELATIVE) -> float:
     """The least positive value at which `holds` (which stays true once it is true), to a part in
-    10^7, from above.
+    10^7 or as told, from above.
 
     >>> round(least(lambda x: x * x >= 2, guess=10.0), 6)
     1.414214
@@ -29,7 +29,7 @@ def least(holds: Callable[[float], bool], guess: float) -> float:
         low, high, factor = low / factor, low, factor * factor
         if low < 1e-300:
             return high
-    while high - low > RELATIVE * high:
+    while high - low > relative * high:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

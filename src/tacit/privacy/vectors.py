@@ -2,8 +2,9 @@
 
 Two ways of bounding that movement, and for each what is proven. Under an l∞ bound every coordinate
 may move by the bound at the same time: the coordinates' exact losses compose. Under an l2 bound the
-movement is shared among coordinates: exact for the Gaussian, zCDP for the discrete Gaussian, a
-proven Rényi bound for Skellam, and for the binomial a Rényi bound on the likely outcomes.
+movement is shared among coordinates: exact for the Gaussian; a law's own concentrated or Rényi
+bound where one is proven (discrete Gaussian, Skellam); for every other law a Rényi bound on the
+likely outcomes, from its probabilities.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.checks import TacitError, integer, positive, probability
-from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.noise import NoiseLaw
+from tacit.noise.skellam import skellam_renyi as skellam_renyi
 from tacit.privacy.composition import ComposedLoss
-from tacit.privacy.gaussian import Gaussian, GaussianLoss
+from tacit.privacy.gaussian import Gaussian
 from tacit.privacy.guarantees import ConcentratedDP, renyi_epsilon
-from tacit.privacy.loss import largest_shift_is_worst, privacy_loss
+from tacit.privacy.loss import privacy_loss
 
-MOST_BINOMIAL_SHIFTS = 512
+MOST_SHIFTS = 512
+ORDERS = (1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 50, 64, 80, 100)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
     over to products (Zhu, Dong & Wang 2022, Theorem 10). A Pólya difference with r < 1 is not
     log-concave but symmetric and falling, for which `privacy_loss` proves the same.
     """
-    if not largest_shift_is_worst(law):
+    if not law.largest_shift_is_worst:
         raise TacitError(
             f"{law!r} is not log-concave, so its worst shift is not known to be the largest: use a "
             "law with whole shares"
@@ -68,54 +71,22 @@ def l2_guarantee(
     )
     size = integer("dimension", dimension, at_least=1)
     level = float(probability("delta", delta))
-    match law:
-        case Gaussian():
-            return VectorGuarantee(
-                GaussianLoss(law.sigma, norm).epsilon(level),
-                level,
-                "exact: Gaussian mechanism (Balle & Wang 2018)",
-            )
-        case DiscreteGaussian():
-            rho = norm**2 / (2 * float(law.sigma) ** 2)
-            return VectorGuarantee(
-                ConcentratedDP(rho).epsilon_at(level),
-                level,
-                f"{rho:.4g}-zCDP of the discrete Gaussian (CKS20 Theorem 14), CZ23 Lemma 10",
-            )
-        case Skellam():
-            curve = (
-                (order, skellam_renyi(float(law.variance), norm, size, order))
-                for order in range(2, 513)
-            )
-            epsilon = min(renyi_epsilon(order, value, level) for order, value in curve)
-            return VectorGuarantee(
-                max(0.0, epsilon),
-                level,
-                "Rényi bound of the Skellam mechanism (Agarwal, Kairouz & Liu 2021), CZ23 Lemma 10",
-            )
-        case Binomial():
-            return _binomial_l2(law, norm, size, level)
-    raise TacitError(
-        f"no joint guarantee in l2 norm is proven here for {law!r}: use Gaussian, discrete "
-        "Gaussian, Skellam or binomial noise"
-    )
+    if law.continuous:
+        how = "exact: Gaussian mechanism (Balle & Wang 2018)"
+        return VectorGuarantee(law.loss(norm).epsilon(level), level, how)
+    rho = law.concentration(norm)
+    if rho is not None:
+        how = f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10"
+        return VectorGuarantee(ConcentratedDP(rho).epsilon_at(level), level, how)
+    curve = [(order, law.renyi_bound(order, norm, size)) for order in range(2, 513)]
+    found = [renyi_epsilon(order, value, level) for order, value in curve if value is not None]
+    if not found:
+        return _likely_outcomes(law, norm, size, level)
+    how = f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    return VectorGuarantee(max(0.0, min(found)), level, how)
 
 
-def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> float:
-    """Agarwal, Kairouz & Liu 2021, Theorem 3.5: αΔ₂²/(2v) + min(((2α-1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)),
-    at integer orders.
-
-    Δ₁ is at most √d Δ₂, and at most Δ₂² because movements are integers. In one dimension both are
-    Δ₂.
-    """
-    l1 = min(math.sqrt(dimension) * l2, l2 * l2) if dimension > 1 else l2
-    correction = min(
-        ((2 * order - 1) * l2**2 + 6 * l1) / (4 * variance**2), 3 * l1 / (2 * variance)
-    )
-    return order * l2**2 / (2 * variance) + correction
-
-
-def _binomial_l2(law: Binomial, l2: float, dimension: int, delta: float) -> VectorGuarantee:
+def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> VectorGuarantee:
     """A Rényi bound restricted to likely outcomes, optimised over orders.
 
     Let E be the event that every moved coordinate's noise lies within R of its rounded mean. Then
@@ -131,47 +102,24 @@ def _binomial_l2(law: Binomial, l2: float, dimension: int, delta: float) -> Vect
     largest, moved = math.floor(math.sqrt(square)), min(dimension, math.floor(square))
     if largest < 1:
         return VectorGuarantee(0.0, delta, "an integer vector cannot move by less than 1")
-    if largest > MOST_BINOMIAL_SHIFTS:
+    if largest > MOST_SHIFTS:
         raise TacitError(
             f"the bound {l2:g} lets a coordinate move by {largest}, more than the "
-            f"{MOST_BINOMIAL_SHIFTS} shifts that are checked one "
+            f"{MOST_SHIFTS} shifts that are checked one "
             "by one: use a coarser precision, or Skellam noise"
         )
     reach, centre = law.bound(delta / (10 * moved)), round(law.mean)
     low, high = centre - reach, centre + reach
-    how = "Rényi bound of the binomial law on likely outcomes, exact per coordinate and shift"
-    if low - largest < 0 or high + largest > law.n:
+    how = f"Rényi bound of {law.kind} noise on likely outcomes, exact per coordinate and shift"
+    if low - largest < law.support[0] or high + largest > law.support[1]:
         return VectorGuarantee(
-            math.inf, delta, how + "; too few bits for any guarantee at this delta"
+            math.inf, delta, how + "; too narrow for any guarantee at this delta"
         )
     k = np.arange(low - largest, high + largest + 1)
     log_p = law.log_pmf(k)
     inner = log_p[largest : len(k) - largest]
     best = math.inf
-    for order in (
-        1.5,
-        2,
-        2.5,
-        3,
-        4,
-        5,
-        6,
-        7,
-        8,
-        10,
-        12,
-        14,
-        17,
-        20,
-        24,
-        28,
-        34,
-        40,
-        50,
-        64,
-        80,
-        100,
-    ):
+    for order in ORDERS:
         worst = 0.0
         for shift in (
             *range(1, largest + 1),

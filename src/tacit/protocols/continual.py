@@ -139,9 +139,7 @@ class PrefixSums:
         """What one silo adds to one integer."""
         if self.alone:
             return self.total
-        if isinstance(self.total, DiscreteGaussian):
-            return DiscreteGaussian(float(self.total.sigma) / math.sqrt(self.honest))
-        return self.total.share(self.honest)
+        return self.total.nearby_share(self.honest)
 
     @property
     def row_variance(self) -> float:
@@ -246,13 +244,9 @@ class PrefixSums:
             return np.zeros(self.size)
         if not self.integral:
             return self.draw(None, rng, math.sqrt(self.row_variance))
-        if self.corrupt == 0 and not self.alone:
-            return self.draw(self.total, rng) / self.scale
-        if isinstance(self.share, DiscreteGaussian):
-            # by the proven closeness of a sum of discrete Gaussians to one
-            close = DiscreteGaussian(math.sqrt(self.row_variance) * self.scale)
-            return self.draw(close, rng) / self.scale
-        return self.draw(self.share.power(self.silos), rng) / self.scale
+        whole = self.corrupt == 0 and not self.alone
+        law = self.total if whole else self.share.sum_of_shares(self.silos)
+        return self.draw(law, rng) / self.scale
 
     def draw(
         self, law: NoiseLaw | None, rng: np.random.Generator | None, spread: float = 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,17 @@ class Laplace:
     """Continuous Laplace noise, for simulation."""
 
     scale: float
+    continuous: ClassVar[Literal[True]] = True
+
+    @property
+    def mgf_radius(self) -> float:
+        """1/scale: beyond it there is no moment generating function."""
+        return 1 / self.scale
+
+    def sample_sum(self, rng: np.random.Generator, count: int, size: tuple[int, ...]) -> Floats:
+        """Sums of so many values each: differences of two Gamma(count) variables."""
+        ups, downs = (rng.standard_gamma(count, size) for _ in range(2))
+        return np.asarray(self.scale * (ups - downs))
 
     @property
     def mean(self) -> float:

@@ -12,20 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 from tacit.checks import Number, TacitError
-from tacit.noise import (
-    Binomial,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseLaw,
-    Skellam,
-    sum_divergence,
-)
-from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, calibrate, privacy_loss
+from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, Gaussian, PureDP, calibrate, privacy_loss
 from tacit.privacy.composition import ComposedLoss
+from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP
+Law = TypeVar("Law", bound=NoiseLaw)
 STEPS = 200
 CLOSE = 1.002  # calibrated standard deviations are at most this factor above the least
 
@@ -37,32 +33,26 @@ def joint_epsilon(
     by at most `levels`.
 
     Discrete Gaussian: the log-likelihood ratio of the worst pair, equal shifts everywhere, is a
-    function of the sum K of all coordinates' noise, so the joint loss is that of K against K + s·g.
-    K is within a factor e^±ψ of DiscreteGaussian(√s σ) at every point (Kairouz, Liu & Steinke
-    2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
+    function of the sum K of all coordinates' noise (`sum_tells_all`), so the joint loss is that of
+    K against K + s·g. K is within a factor e^±ψ of one draw of √s σ at every point (Kairouz, Liu &
+    Steinke 2021), which widens ε by 2ψ and δ by e^ψ. Others: composition.
 
     >>> round(joint_epsilon(DiscreteGaussian(79.1), 32, 100, 0.25), 3)
     9.999
     >>> round(joint_epsilon(Gaussian(2.472), 1, 100, 0.25), 3)
     9.998
     """
-    if isinstance(law, Gaussian):
-        return GaussianLoss(law.sigma, float(levels) * math.sqrt(coordinates)).epsilon(delta)
-    if isinstance(law, DiscreteLaplace) and delta == 0:
-        return float(levels * coordinates / law.scale)
-    whole = int(levels)
-    floor = math.log(delta) - 40 if delta else -745.0
-    if isinstance(law, DiscreteGaussian):
-        psi = sum_divergence(float(law.sigma), coordinates) if coordinates > 1 else 0.0
+    if law.continuous:
+        return law.loss(float(levels) * math.sqrt(coordinates)).epsilon(delta)
+    if delta == 0:
+        return coordinates * law.pure_loss(levels)
+    whole, floor = int(levels), math.log(delta) - 40
+    if law.sum_tells_all:
+        psi, together = law.closeness(coordinates), law.sum_of_shares(coordinates)
         if not math.isfinite(psi):
             return math.inf
-        together = DiscreteGaussian(math.sqrt(coordinates) * float(law.sigma))
-        return (
-            privacy_loss(together, coordinates * whole, log_floor=floor).epsilon(
-                delta * math.exp(-psi)
-            )
-            + 2 * psi
-        )
+        loss = privacy_loss(together, coordinates * whole, log_floor=floor)
+        return loss.epsilon(delta * math.exp(-psi)) + 2 * psi
     loss = privacy_loss(law, whole, log_floor=floor)
     return (
         loss.epsilon(delta)
@@ -81,9 +71,7 @@ def gaussian_ratio(target: ApproximateDP) -> float:
 def gaussian_noise(levels: int, coordinates: int, target: ApproximateDP) -> DiscreteGaussian:
     """The discrete Gaussian that one party adds to each coordinate."""
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-6)
-    law = _least(lambda std: DiscreteGaussian(std), start, levels, coordinates, target)
-    assert isinstance(law, DiscreteGaussian)
-    return law
+    return _least(DiscreteGaussian.of_std, start, levels, coordinates, target)
 
 
 @lru_cache(maxsize=4096)
@@ -92,9 +80,7 @@ def skellam_noise(levels: int, coordinates: int, target: ApproximateDP) -> Skell
     if coordinates != _rounded(coordinates):
         return skellam_noise(levels, _rounded(coordinates), target)
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-4)
-    law = _least(lambda std: Skellam(std**2), start, levels, coordinates, target)
-    assert isinstance(law, Skellam)
-    return law
+    return _least(Skellam.of_std, start, levels, coordinates, target)
 
 
 @lru_cache(maxsize=4096)
@@ -108,8 +94,8 @@ def shared_gaussian_noise(
     least_share = 1.0  # below this a sum of shares is no longer close to one draw
     std = max(start, least_share * math.sqrt(clients))
     for _ in range(STEPS):
-        share = DiscreteGaussian(std / math.sqrt(clients))
-        psi = coordinates * sum_divergence(float(share.sigma), clients)
+        share = DiscreteGaussian(std).nearby_share(clients)
+        psi = coordinates * share.closeness(clients)
         if 2 * psi < target.epsilon:
             inner = joint_epsilon(
                 DiscreteGaussian(std), levels, coordinates, target.delta * math.exp(-psi)
@@ -117,7 +103,10 @@ def shared_gaussian_noise(
             if inner + 2 * psi <= target.epsilon:
                 return share
         std *= 1.01
-    raise _too_much("discrete Gaussian shares", target)
+    raise TacitError(
+        f"no discrete Gaussian shares for {target.short} were found: use a larger epsilon or "
+        "delta, fewer coordinates, or a coarser precision"
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -136,7 +125,6 @@ def binomial_noise(
         return binomial_noise(levels, _rounded(coordinates), target, clients)
     start = gaussian_ratio(target) * levels * math.sqrt(coordinates) * (1 + 1e-3)
     law = _least(lambda std: _bits(std**2, clients), start, levels, coordinates, target)
-    assert isinstance(law, Binomial)
     return law.n // clients, float(law.p)
 
 
@@ -158,35 +146,11 @@ def _bits(variance: float, clients: int) -> Binomial:
 
 
 def _least(
-    make: Callable[[float], NoiseLaw],
-    start: float,
-    levels: int,
-    coordinates: int,
-    target: ApproximateDP,
-) -> NoiseLaw:
-    """The law of least standard deviation, to a 500th, whose exact joint loss meets the target: the
-    safe end of a bisection.
-    """
+    make: Callable[[float], Law], start: float, levels: int, coordinates: int, target: ApproximateDP
+) -> Law:
+    """The law of least standard deviation, to a 500th, whose exact joint loss meets the target."""
 
     def enough(std: float) -> bool:
         return joint_epsilon(make(std), levels, coordinates, target.delta) <= target.epsilon
 
-    low = high = start
-    factor = CLOSE
-    while not enough(high):
-        low, high, factor = high, high * factor, factor * factor
-        if high > 1e6 * start:
-            raise _too_much("noise", target)
-    while low == high or enough(low):
-        low, high, factor = low / factor, low, factor * factor
-    while high > low * CLOSE * 1.0001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return make(high)
-
-
-def _too_much(what: str, target: ApproximateDP) -> TacitError:
-    return TacitError(
-        f"no {what} for {target.short} was found: use a larger epsilon or delta, fewer "
-        "coordinates, or a coarser precision"
-    )
+    return make(least(enough, start, relative=1 - 1 / (CLOSE * 1.0001)))

@@ -22,10 +22,8 @@ from tacit.checks import Number, TacitError, integer
 from tacit.estimates import Estimate, Floats, Integers, Opened, Reports
 from tacit.noise import (
     Binomial,
-    DiscreteGaussian,
     DiscreteLaplace,
     NoiseLaw,
-    Skellam,
     Table,
     modular_pmf,
 )
@@ -268,7 +266,7 @@ class SecureVector(LevelProtocol):
         std = math.sqrt(self.participants * float(self.share.variance))
         log = math.log(2 / MISREAD)
         rate = math.sqrt(2 * log) / std
-        if isinstance(self.share, (Skellam, DiscreteGaussian)):
+        if self.share.mgf_radius == math.inf:
             return math.ceil((self.participants * float(self.share.log_mgf(rate)) + log) / rate)
         return self.noise(self.participants).bound(MISREAD)
 
@@ -276,16 +274,14 @@ class SecureVector(LevelProtocol):
         """The sum of all shares that arrived; for discrete Gaussian shares the close law that the
         accounting uses.
         """
-        if isinstance(self.share, DiscreteGaussian):
-            return DiscreteGaussian(float(self.share.sigma) * math.sqrt(reports))
-        return self.share.power(reports)
+        return self.share.sum_of_shares(reports)
 
     def sample_noise(self, rng: np.random.Generator) -> Integers:
         """Skellam and Laplace: one draw of the sum.
 
         Discrete Gaussian: every share, since their sum is no law of its own.
         """
-        if isinstance(self.share, DiscreteGaussian):
+        if self.share.closeness(self.participants) > 0:
             return np.asarray(
                 sum(self.share.sample(rng, self.coordinates) for _ in range(self.participants)),
                 dtype=np.int64,

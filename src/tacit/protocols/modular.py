@@ -18,10 +18,8 @@ import numpy as np
 
 from tacit.checks import Number, TacitError, integer
 from tacit.estimates import ErrorLaw, Integers, Opened
-from tacit.noise import DiscreteLaplace, NoiseLaw, PolyaDifference, Table, modular_pmf
+from tacit.noise import NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.noise.law import COARSE, tail_bounds
-from tacit.noise.table import wrap_probability
 from tacit.privacy import Guarantee, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import SumProtocol
 
@@ -40,7 +38,7 @@ class ModularSum(SumProtocol):
     @cached_property
     def misread(self) -> float:
         """The probability that a full round is misread, in the worst case."""
-        return _wrap_chance(self.noise(self.participants), self.top, self.modulus)
+        return self.noise(self.participants).wrap_chance(self.top, self.modulus)
 
     @property
     def top(self) -> int:
@@ -263,42 +261,7 @@ class Local(ModularSum):
 def _modulus(top: int, noise: NoiseLaw, modulus: int | None, misread: float) -> int:
     if modulus is not None:
         return integer("modulus", modulus, at_least=2)
-    return top + 2 * _room(noise, misread) + 1
-
-
-WIDEST_TABULATED = 256  # standard deviation
-
-
-def _wrap_chance(noise: NoiseLaw, top: int, modulus: int) -> float:
-    spare = (modulus - top - 1) // 2
-    if (
-        isinstance(noise, DiscreteLaplace)
-        or not (noise.log_concave and noise.symmetric)
-        or modulus <= top
-    ):
-        return wrap_probability(noise, top, modulus)
-    if _too_long(noise):
-        return tail_bound(noise, spare)
-    far = spare + min(top, math.ceil(40 * noise.std))
-    if noise.std <= COARSE:
-        return noise.tail(spare) + noise.tail(far)
-    return min(1.0, tail_bounds(noise, spare, 1)[1] + tail_bounds(noise, far, 1)[1])
-
-
-def _too_long(noise: NoiseLaw) -> bool:
-    return isinstance(noise, PolyaDifference) and noise.std > WIDEST_TABULATED
-
-
-def _room(noise: NoiseLaw, misread: float) -> int:
-    if not _too_long(noise):
-        return noise.bound(misread)
-    low, high = 0, math.ceil(noise.std)
-    while tail_bound(noise, high) > misread:
-        low, high = high, 2 * high
-    while high - low > max(1, high >> 10):
-        middle = (low + high) // 2
-        low, high = (low, middle) if tail_bound(noise, middle) <= misread else (middle, high)
-    return high
+    return top + 2 * noise.room(misread) + 1
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:

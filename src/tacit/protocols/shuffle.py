@@ -129,9 +129,10 @@ def shuffle_noise(
             if point <= users
         )
     result = calibrate("binomial", precision, target, users=size)
-    if result.bits_per_user is None or not isinstance(result.law, Binomial):
+    bias = getattr(result.law, "p", None)
+    if result.bits_per_user is None or bias is None:
         raise TacitError("calibration of binomial noise did not say how many bits each user sends")
-    return result.bits_per_user, Fraction(result.law.p)
+    return result.bits_per_user, Fraction(bias)
 
 
 def tkms21_noise(users: int, target: ApproximateDP) -> tuple[int, Fraction]:

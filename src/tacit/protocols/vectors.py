@@ -25,7 +25,6 @@ from tacit.checks import TacitError, integer, positive
 from tacit.estimates import (
     Estimate,
     Floats,
-    NoiseLike,
     Opened,
     Reports,
     VectorError,
@@ -43,18 +42,16 @@ SECRET = "a participant's average reward for every played option, together"
 
 
 @lru_cache(maxsize=4096)
-def noise_proxy(law: NoiseLike) -> tuple[float, float]:
+def noise_proxy(law: Any) -> tuple[float, float]:
     """A sub-Gaussian variance of the centred law, and the |t| up to which it holds: the largest
     2 ln M(t)/t² on a grid.
 
     >>> noise_proxy(Gaussian(2.0))
     (4.0, inf)
     """
-    if isinstance(law, Gaussian):
-        return law.variance, math.inf
-    reach = TAIL / math.sqrt(float(law.variance))
-    if isinstance(law, (Laplace, DiscreteLaplace)):
-        reach = 0.9 / float(law.scale)  # beyond 1/scale there is no moment generating function
+    if law.continuous and law.mgf_radius == math.inf:
+        return float(law.variance), math.inf  # normal: its own variance, everywhere
+    reach = min(TAIL / math.sqrt(float(law.variance)), 0.9 * law.mgf_radius)
     points = np.concatenate(
         [-np.linspace(reach / 32, reach, 32), np.linspace(reach / 32, reach, 32)]
     )
@@ -192,7 +189,7 @@ class Central(VectorProtocol):
         """
         total = np.sum(messages, axis=0)
         source = random.SystemRandom()
-        if isinstance(self.law, Gaussian):
+        if self.law.continuous:
             noise = [source.gauss(0.0, self.law.sigma) for _ in total]
             return Opened(tuple((total + np.array(noise)).tolist()), len(messages))
         rounded = np.array([math.floor(value / self.unit + source.random()) for value in total])
@@ -206,7 +203,7 @@ class Central(VectorProtocol):
     def spread(self, reports: int) -> tuple[float, float, float]:
         """The server's noise and its rounding."""
         proxy, reach = noise_proxy(self.law)
-        rounding = 0.0 if isinstance(self.law, Gaussian) else 0.25
+        rounding = 0.0 if self.law.continuous else 0.25
         scale = self.unit / reports
         std = math.sqrt(float(self.law.variance)) * scale
         return (proxy + rounding) * scale**2, reach / scale, std
@@ -214,7 +211,7 @@ class Central(VectorProtocol):
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
         """The noisy sums."""
         steps = load.total(rng) / self.unit
-        if not isinstance(self.law, Gaussian):
+        if not self.law.continuous:
             steps = np.floor(steps + rng.random(len(steps)))
         noisy = (steps + self.law.sample(rng, len(steps))) * self.unit
         return self.analyze(Opened(tuple(noisy.tolist()), self.participants))
@@ -298,14 +295,8 @@ class Local(VectorProtocol):
         """The sums with everyone's noise at once: a Gaussian of √n σ, or a difference of Gamma(n)
         variables.
         """
-        total, size = load.total(rng), (self.coordinates,)
-        if isinstance(self.law, Gaussian):
-            noise = self.law.sigma * math.sqrt(self.participants) * rng.standard_normal(size)
-        else:
-            noise = self.law.scale * (
-                rng.standard_gamma(self.participants, size)
-                - rng.standard_gamma(self.participants, size)
-            )
+        total = load.total(rng)
+        noise = self.law.sample_sum(rng, self.participants, (self.coordinates,))
         return self.analyze(Opened(tuple((total + noise).tolist()), self.participants))
 
 

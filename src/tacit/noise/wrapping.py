@@ -1,0 +1,70 @@
+"""Noisy sums that are opened modulo m: how often the noise leaves the room that was made for it.
+
+Probabilities are exact where a law's tails are; a refusal names a modulus that will do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tacit.checks import TacitError, integer, probability
+
+if TYPE_CHECKING:
+    from tacit.noise.law import NoiseLaw
+
+
+def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
+    """The largest probability, over true sums in 0..largest_sum, that sum + noise is read wrongly
+    after opening it modulo m.
+
+    Of the m - largest_sum - 1 spare residues, τ = (m - largest_sum - 1) // 2 on either side are
+    read rightly: a sum s is misread if the noise exceeds largest_sum + τ - s or falls below -τ - s.
+    For a law with one peak, within τ of 0, that is likeliest at an end; for a peak further out
+    P[|noise| > τ] is returned, which is never too small.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> round(wrap_probability(DiscreteLaplace(1), 10, 31), 6)
+    1.2e-05
+    """
+    top = integer("largest sum", largest_sum, at_least=0)
+    m = integer("modulus", modulus, at_least=1)
+    if m <= top:
+        raise TacitError(
+            f"modulus {m} is too small for sums up to {top}: use at least "
+            f"{top + 2 * _reach(law, 1e-9) + 1}, "
+            "which also holds the noise but for a chance of 1e-9"
+        )
+    spare = (m - top - 1) // 2
+    above, below = law.tail(spare), law.cdf(-spare - 1)
+    if abs(law.mean) > spare:
+        return min(1.0, above + below)
+    return max(above + law.cdf(-spare - top - 1), below + law.tail(spare + top))
+
+
+def check_modulus(law: NoiseLaw, largest_sum: int, modulus: int, failure: float) -> float:
+    """The wrap-around probability, refused if it exceeds `failure`; the error names a modulus that
+    will do.
+    """
+    accepted = float(
+        probability(
+            "failure", failure, "it is the chance of a misread sum that you accept, such as 1e-9"
+        )
+    )
+    chance = wrap_probability(law, largest_sum, modulus)
+    if chance > accepted:
+        raise TacitError(
+            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread "
+            "with probability "
+            f"{chance:.2g}, more than {accepted:g}; use at least "
+            f"{largest_sum + 2 * _reach(law, accepted) + 1}"
+        )
+    return chance
+
+
+def _reach(law: NoiseLaw, failure: float) -> int:
+    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the
+    mean.
+    """
+    if law.symmetric and law.mean == 0:
+        return law.bound(failure)
+    return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)
