@@ -1,0 +1,70 @@
+"""The suite of named algorithms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tacit.algorithms.registry import Algorithm, lookup
+from tacit.checks import TacitError
+from tacit.experiment import Experiment
+from tacit.simulation.run import Trial, run
+
+SMALL: dict[str, dict[str, Any]] = {
+    "arms": {"arms": 3, "horizon": 2_000},
+    "linear": {"dimension": 3, "actions": 8, "horizon": 400},
+    "federated": {"silos": 3, "dimension": 3, "actions": 4, "sync": 5, "horizon": 22},
+}
+
+
+def check_algorithm(name: str, **options: Any) -> None:
+    """It builds, runs to its horizon, repeats itself by its seed, can be stored in the middle,
+    takes only its own options, and promises for every round what it promises for the run.
+
+    Sizes are small ones of its family unless `options` say otherwise.
+    """
+    entry = lookup(name)
+    size = SMALL.get(entry.family, {})
+    small = {key: value for key, value in size.items() if key in entry.options}
+    problem = entry.ask(small | options)
+    trial = Trial(name, problem)
+    record = trial(3)
+    again = trial(3)
+    assert record == again, "a seed must reproduce a run to the last bit"
+    assert record["regret"][-1] >= -1e-9, "pseudo-regret is never negative"
+    assert list(record["regret"]) == sorted(record["regret"]), "cumulative regret never falls"
+    assert entry.describe(problem).keys() == set(entry.options), "what is recorded is what is used"
+    _check_strange_options(entry)
+    _check_rounds(entry, trial)
+
+
+def _check_strange_options(entry: Algorithm) -> None:
+    try:
+        entry.ask({"no_such_option": 1})
+    except TacitError as error:
+        assert "no-such-option" in str(error), "a refusal names the option"
+        return
+    raise AssertionError("an option that the problem does not have must be refused")
+
+
+def _check_rounds(entry: Algorithm, trial: Trial) -> None:
+    """Stored after its first round an experiment goes on; no round promises less than the run."""
+    start = trial.problem.start(3, None)
+    experiment = entry.build(trial.problem.fitted(start.world, 3))
+    promised = experiment.guarantee
+    round_ = experiment.propose()[0]
+    if round_.opened:
+        protocol = experiment.open(round_)
+        if promised is None and experiment.mechanism.note.startswith("none"):
+            assert protocol.guarantee is None, "no promise for the run, none for a round"
+        elif promised is not None:
+            assert protocol.guarantee is not None, "a private run has no open rounds"
+            assert protocol.guarantee.view is promised.view, "one view for all rounds"
+        played = start.world.play(round_, protocol, start.rng)
+        experiment.observe(round_, protocol.simulate(played.load, start.noise))
+    stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
+    restored = Experiment.from_dict(stored)
+    assert restored.mechanism.promise == experiment.mechanism.promise, "a promise is kept"
+    outcome = run(restored, start.world, start.rng, noise=start.noise)
+    assert restored.finished, "a restored experiment goes on to its horizon"
+    assert outcome.opened >= 0, "and counts its rounds"

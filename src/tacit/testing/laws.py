@@ -1,0 +1,88 @@
+"""The suite of noise laws."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.noise import NoiseLaw, convolve
+from tacit.noise.serialize import law_from_dict, law_to_dict
+from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows
+
+
+def check_law(law: NoiseLaw, *, samples: int = 20_000, draws: int = 1_000) -> None:
+    """Probabilities, moments, tails, shares, both ways of drawing, and being stored.
+
+    Chi-square of `samples` simulated values at 1e-6 and of `draws` exact ones at 1e-9.
+    """
+    _check_probabilities(law)
+    _check_tails(law)
+    _check_shares(law)
+    drawn = np.asarray(law.sample(np.random.default_rng(5), samples))
+    assert drawn.dtype.kind == "i", "sample() must give integers"
+    assert follows(drawn.tolist(), law) > SEEDED, "sample() does not follow the law"
+    exact = [law.draw() for _ in range(draws)]
+    assert all(type(value) is int for value in exact), "draw() must give Python integers"
+    assert follows(exact, law) > UNSEEDED, "draw() does not follow the law"
+    assert len(law.draw(7)) == 7, "draw(7) must give seven values"
+    if law.variance:
+        check_source(law.draw, "draw()")
+    assert hash(law) == hash(law) and law == law, "a law is a value"  # noqa: PT018
+    stored = json.loads(json.dumps(law_to_dict(law)))
+    restored = law_from_dict(stored)
+    points = np.arange(-3, 4) + round(law.mean)
+    assert np.array_equal(restored.log_pmf(points), law.log_pmf(points)), "a stored law must return"
+
+
+def _check_probabilities(law: NoiseLaw) -> None:
+    low, high = law.window(-45.0)
+    points = np.arange(low, high + 1)
+    pmf = law.pmf(points)
+    assert abs(pmf.sum() - 1) < 1e-9, f"probabilities add up to {pmf.sum()}"
+    mean = float(points @ pmf)
+    variance = float((points - mean) ** 2 @ pmf)
+    scale = max(1.0, math.sqrt(variance))
+    assert abs(mean - law.mean) < 1e-6 * scale, f"the mean is {mean}, not {law.mean}"
+    assert abs(variance - float(law.variance)) < 1e-5 * scale**2, "the variance is another"
+    s = 0.3 * min(law.mgf_radius, 1 / scale)
+    known = math.log(float(np.exp(s * (points - mean)) @ pmf)) + s * mean
+    assert abs(float(law.log_mgf(s)) - known) < 1e-6, "log_mgf is not that of the probabilities"
+    value, slope, curve = law.cumulants()(s)
+    assert value >= known - s * mean - 1e-6, "cumulants must not lie below the true ones"
+    assert slope > 0 or not variance, "K' has the sign of s"
+    assert curve > 0 or not variance, "K is convex"
+    if law.symmetric:
+        mirrored = law.pmf(round(2 * law.mean) - points)
+        assert np.allclose(pmf, mirrored, rtol=1e-6, atol=1e-12), "it is not symmetric"
+
+
+def _check_tails(law: NoiseLaw) -> None:
+    low, high = law.window(-45.0)
+    points = np.arange(low, high + 1)
+    pmf = law.pmf(points)
+    for t in (round(law.mean), round(law.mean + law.std), round(law.mean + 3 * law.std)):
+        beyond = float(pmf[points > t].sum())
+        assert abs(law.tail(t) - beyond) <= 1e-9 + 1e-6 * beyond, f"tail({t}) is not {beyond}"
+    for p in (0.3, 0.01):
+        bound, centre = law.bound(p), round(law.mean)
+        outside = float(pmf[np.abs(points - centre) > bound].sum())
+        assert outside <= p * (1 + 1e-6) + 1e-12, f"bound({p}) is exceeded too often"
+
+
+def _check_shares(law: NoiseLaw) -> None:
+    """Three shares add up to the law, exactly or as closely as is claimed."""
+    try:
+        share = law.nearby_share(3)
+    except TacitError:
+        return  # it does not divide, and says so
+    total = convolve(convolve(share, share), share)
+    low, high = law.window(-25.0)
+    points = np.arange(low, high + 1)
+    allowed = share.closeness(3) + 1e-6
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(total.log_pmf(points) - law.log_pmf(points))
+    assert np.nanmax(apart) <= allowed, f"three shares are {np.nanmax(apart):.3g} from the law"
+    assert float(share.variance) < float(law.variance), "a share is less noise than the whole"

@@ -1,0 +1,125 @@
+"""The suite of learners, whatever their rounds assign."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from tacit.bandits.contract import Learner
+from tacit.checks import TacitError
+from tacit.estimates import Arm, Design, ErrorLaw, Estimate, Round, VectorError
+
+MOST_ROUNDS = 100_000
+
+
+def check_learner(build: Callable[[], Learner]) -> None:
+    """A barrier, a horizon that is used up, nothing strange taken in, and a state that goes on.
+
+    `build` makes a fresh learner; make its horizon small.
+    """
+    _check_barrier(build())
+    _check_strangers(build())
+    _check_lost(build())
+    _check_stored(build)
+
+
+def answer(learner: Learner, round_: Round, seed: int) -> None:
+    """Observe or skip a round, with chance that depends on nothing but the seed and the round."""
+    if not round_.opened:
+        learner.skip(round_)
+        return
+    learner.observe(round_, invent(round_, np.random.default_rng([seed, round_.number])))
+
+
+def invent(round_: Round, rng: np.random.Generator) -> Estimate:
+    """An estimate that a round could have."""
+    n, size = round_.participants, round_.assignment.coordinates
+    if isinstance(round_.assignment, Arm):
+        mean = (1 + round_.arm % 3) / 4
+        return Estimate(float(rng.binomial(n, mean)), ErrorLaw(n, 1, None))
+    each = isinstance(round_.assignment, Design) and round_.assignment.each
+    people = np.array(round_.assignment.plays) if each else n  # type: ignore[attr-defined]
+    noise = rng.normal(0.0, 0.01, size) * people
+    columns = (np.full(size, value) for value in (1e-4, math.inf, 1e-2))
+    return Estimate(noise, VectorError(people, *columns))
+
+
+def _play(learner: Learner, seed: int) -> list[Round]:
+    seen: list[Round] = []
+    while rounds := learner.propose():
+        for round_ in rounds:
+            seen.append(round_)
+            answer(learner, round_, seed)
+        assert len(seen) < MOST_ROUNDS, "the horizon is never used up"
+    return seen
+
+
+def _check_barrier(learner: Learner) -> None:
+    while rounds := learner.propose():
+        assert learner.propose() == rounds, "asking again must change nothing"
+        assert not learner.finished, "a round is outstanding"
+        for round_ in rounds:
+            assert learner.propose()[0] == round_, "the outstanding rounds stay until all are done"
+            answer(learner, round_, 1)
+    assert learner.finished, "with nothing left to propose a learner is finished"
+    assert learner.played >= learner.horizon, "the horizon must be used up"
+    best = learner.best()
+    assert best is None or best in learner.active, "what is recommended is still in play"
+
+
+def _check_strangers(learner: Learner) -> None:
+    first = learner.propose()[0]
+    before = json.dumps(learner.to_dict())
+    good = invent(first, np.random.default_rng(0))
+    stranger = replace(first, participants=first.participants + 1)
+    for strange in (stranger, replace(first, number=10**6), replace(first, number=-1)):
+        _refused(lambda r=strange: learner.observe(r, good), "a round that was not proposed")
+        _refused(lambda r=strange: learner.skip(r), "a round that was not proposed")
+    nonsense = replace(good, total=good.total * math.nan)
+    _refused(lambda: learner.observe(first, nonsense), "an estimate that is no number")
+    assert json.dumps(learner.to_dict()) == before, "a refusal must change nothing"
+    answer(learner, first, 0)
+    _refused(lambda: learner.skip(first), "a round that was already dealt with")
+
+
+def _refused(call: Callable[[], None], what: str) -> None:
+    try:
+        call()
+    except TacitError:
+        return
+    raise AssertionError(f"{what} must be refused with a TacitError")
+
+
+def _check_lost(learner: Learner) -> None:
+    lost, count = np.random.default_rng(5), 0
+    while rounds := learner.propose():
+        for round_ in rounds:
+            count += 1
+            assert count < MOST_ROUNDS, "lost rounds must be replaced, not waited for"
+            if lost.random() < 0.3:
+                learner.skip(round_)
+            else:
+                answer(learner, round_, 5)
+
+
+def _check_stored(build: Callable[[], Learner]) -> None:
+    """Stored in the middle, also of several outstanding rounds, it goes on exactly as it would."""
+    original = build()
+    trace = _play(original, 7)
+    for place in sorted({0, 1, len(trace) // 3, len(trace) // 2, len(trace) - 1}):
+        copy = build()
+        for round_ in trace[:place]:
+            copy.propose()
+            answer(copy, round_, 7)
+        copy.propose()
+        stored = json.dumps(copy.to_dict(), allow_nan=False)
+        copy = Learner.from_dict(json.loads(stored))
+        assert json.dumps(copy.to_dict()) == stored, "a restored learner writes down the same"
+        for round_ in trace[place:]:
+            assert copy.propose()[0] == round_, "a restored learner must decide as the original"
+            answer(copy, round_, 7)
+        assert json.dumps(copy.to_dict()) == json.dumps(original.to_dict()), "states drift apart"

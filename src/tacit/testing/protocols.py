@@ -1,0 +1,131 @@
+"""The suite of protocols for sums of one number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.estimates import Levels, Opened
+from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.protocols.contract import SumProtocol
+from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows
+
+
+def check_protocol(protocol: SumProtocol, *, rounds: int = 2_000, exact_rounds: int = 150) -> None:
+    """Device, simulation and stated law are one; the promise holds in the law of what is opened.
+
+    Chi-square of `rounds` simulated rounds at 1e-6 and of `exact_rounds` device rounds at 1e-9
+    against `view_law`; δ between neighbours computed from `view_law`.
+    """
+    levels = _some_levels(protocol)
+    _check_refusals(protocol)
+    _check_estimates(protocol, levels, rounds)
+    if protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE:
+        _check_messages(protocol, exact_rounds)
+        return
+    try:
+        law = protocol.view_law(int(levels.sum()), len(levels))
+    except TacitError:
+        return  # continuous noise, for comparison only, has none
+    rng = np.random.default_rng(3)
+    for name, opened in (
+        ("simulate", _simulated(protocol, levels, rng, rounds)),
+        ("randomize_batch", _one_by_one(protocol, levels, rng, rounds)),
+    ):
+        assert follows(opened, law) > SEEDED, f"{name} does not have the law of what is opened"
+    device = [_devices(protocol, levels).value for _ in range(exact_rounds)]
+    assert follows(device, law) > UNSEEDED, "devices do not have the law of what is opened"
+    if protocol.guarantee is not None:
+        if protocol.guarantee.view is not View.SERVER_OUTPUT:
+            check_source(lambda: protocol.randomize(0.0), "randomize()")
+        _check_promise(protocol, protocol.minimum)
+
+
+def _check_messages(protocol: SumProtocol, count: int) -> None:
+    """Where messages are seen one by one, each has the law and keeps the promise alone."""
+    sent = [protocol.randomize(1.0) for _ in range(10 * count)]
+    law = protocol.view_law(protocol.precision, 1)
+    assert follows(sent, law) > UNSEEDED, "messages do not have the law that is stated"
+    check_source(lambda: protocol.randomize(0.0), "randomize()")
+    _check_promise(protocol, 1)
+
+
+def _some_levels(protocol: SumProtocol) -> np.ndarray[Any, np.dtype[np.int64]]:
+    rng = np.random.default_rng(protocol.participants)
+    return rng.integers(0, protocol.precision + 1, protocol.participants)
+
+
+def _simulated(
+    protocol: SumProtocol, levels: Any, rng: np.random.Generator, rounds: int
+) -> list[int]:
+    total, reports = int(levels.sum()), len(levels)
+    return [protocol._open(total, reports, rng).value for _ in range(rounds)]
+
+
+def _one_by_one(
+    protocol: SumProtocol, levels: Any, rng: np.random.Generator, rounds: int
+) -> list[int]:
+    return [
+        protocol.combine_batch(protocol.randomize_batch(levels, rng), rng).value
+        for _ in range(min(rounds, 500))
+    ]
+
+
+def _devices(protocol: SumProtocol, levels: Any) -> Opened:
+    rewards = [int(level) / protocol.precision for level in levels]
+    return protocol.combine([protocol.report(x, place) for place, x in enumerate(rewards)])
+
+
+def _check_refusals(protocol: SumProtocol) -> None:
+    n = protocol.participants
+    assert 1 <= protocol.minimum <= n, "minimum lies between 1 and the participants"
+    assert protocol.bits_per_participant > 0, "a message has bits"
+    for reports in {protocol.minimum - 1, n + 1} - {0}:
+        _refused(lambda count=reports: protocol.analyze(Opened((0,), count)), f"{reports} reports")
+    for reward in (-0.1, 1.5, math.nan, True, "1"):
+        _refused(lambda x=reward: protocol.randomize(x), f"a reward of {reward!r}")
+
+
+def _refused(call: Any, what: str) -> None:
+    try:
+        call()
+    except TacitError as error:
+        assert str(error), "an error says what to do"
+        return
+    raise AssertionError(f"{what} must be refused with a TacitError")
+
+
+def _check_estimates(protocol: SumProtocol, levels: Any, rounds: int) -> None:
+    """Unbiased, with the stated variance, each within 6 standard errors; with its promise."""
+    rng, truth = np.random.default_rng(4), float(levels.sum()) / protocol.precision
+    values, counts = np.unique(levels, return_counts=True)
+    made = [protocol.simulate(Levels(values, counts), rng) for _ in range(rounds)]
+    off = np.array([estimate.total - truth for estimate in made if not estimate.wrapped])
+    error = made[0].error
+    assert error.participants == len(levels), "the error law counts the reports"
+    assert made[0].promise == protocol.promise, "an estimate names the promise it was made under"
+    spread = math.sqrt(max(error.variance, 1e-12) / len(off))
+    assert abs(off.mean()) <= 6 * spread + 1e-9, f"estimates are off by {off.mean():.4g}"
+    squares = (off - off.mean()) ** 2
+    wide = 6 * float(squares.std()) / math.sqrt(len(off)) + 1e-9
+    assert abs(float(squares.mean()) - error.variance) <= wide, "the stated variance is another"
+
+
+def _check_promise(protocol: SumProtocol, n: int) -> None:
+    """δ(ε) between sums of n reports that one person moves, from the law itself."""
+    promise = protocol.guarantee
+    if not isinstance(promise, (PureDP, ApproximateDP)):
+        return
+    delta = promise.delta if isinstance(promise, ApproximateDP) else 0.0
+    middle = (n - 1) * protocol.precision // 2
+    laws = [protocol.view_law(middle + move, n) for move in (0, protocol.precision)]
+    low = min(int(law.window()[0]) for law in laws)
+    high = max(int(law.window()[1]) for law in laws)
+    points = np.arange(low, high + 1)
+    p, q = (law.pmf(points) for law in laws)
+    for one, other in ((p, q), (q, p)):
+        found = float(np.maximum(0.0, one - math.exp(promise.epsilon) * other).sum())
+        assert found <= delta + 1e-9, f"δ is {found:.3g} at ε = {promise.epsilon}, not {delta:.3g}"

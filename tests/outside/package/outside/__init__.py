@@ -1,0 +1,1 @@
+"""A package that is not tacit's: a law, a protocol, a learner and an algorithm of its own."""

@@ -1,0 +1,15 @@
+"""Explore-then-commit over randomized response."""
+
+from outside.learner import Commit
+from outside.protocol import response
+from tacit import ArmsProblem, Experiment, PerRound, algorithm
+
+USED = ("arms", "horizon", "epsilon", "rewards", "instance", "means")
+ABOUT = {"paper": "outside", "trust": "nobody", "promise": "(ε, 0)-DP of each message"}
+
+
+@algorithm("outside-commit", problem=ArmsProblem, options=USED, **ABOUT)
+def commit(problem: ArmsProblem) -> Experiment:
+    promise = response(1, problem.epsilon).guarantee
+    learner = Commit(problem.arms, problem.horizon, max(1, problem.horizon // (4 * problem.arms)))
+    return Experiment.of(learner, PerRound(response, {"epsilon": problem.epsilon}, promise))

@@ -1,0 +1,116 @@
+"""A package from outside is picked up by every command and held to the same contracts as ours."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGE = Path(__file__).with_name("package")
+LINES = {"law": 60, "protocol": 80, "learner": 50, "algorithm": 15}
+SUITES = """
+import sys
+from fractions import Fraction
+from outside.law import Sign
+from outside.learner import Commit
+from outside.protocol import Response
+from tacit import testing
+
+class Halved(Response):
+    def randomize(self, x):
+        return self.encode(x)
+
+class Still(Sign):
+    def _draw_one(self):
+        return 0
+
+class Forgetful(Commit):
+    def _state(self):
+        return {"sums": [None] * self.arms}
+
+checks = {
+    "law": lambda: testing.check_law(Sign(Fraction(1, 3))),
+    "protocol": lambda: testing.check_protocol(Response(40, 1.0)),
+    "learner": lambda: testing.check_learner(lambda: Commit(3, 1000)),
+    "algorithm": lambda: testing.check_algorithm("outside-commit"),
+    "broken law": lambda: testing.check_law(Still(Fraction(1, 3))),
+    "broken protocol": lambda: testing.check_protocol(Halved(40, 1.0)),
+    "broken learner": lambda: testing.check_learner(lambda: Forgetful(3, 1000)),
+}
+for name, check in checks.items():
+    try:
+        check()
+        print(name, "passes")
+    except AssertionError:
+        print(name, "fails")
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process in which the package is installed, with its entry point."""
+    site = tmp_path_factory.mktemp("site")
+    shutil.copytree(PACKAGE / "outside", site / "outside")
+    about = site / "outside-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tacit.algorithms]\ncommit = outside.algorithm\n")
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def call(installed: dict[str, str], *words: str) -> Any:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tacit", *words, "--json"],
+        capture_output=True,
+        text=True,
+        env=installed,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_it_is_listed_simulated_compared_and_planned_with(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    names = [entry["name"] for entry in call(installed, "algorithms")["algorithms"]]
+    assert "outside-commit" in names
+    size = ("--arms", "3", "--horizon", "20000", "--runs", "3")
+    found = call(installed, "simulate", "--algorithm", "outside-commit", *size)
+    assert found["guarantee"].startswith("(1, 0)-DP: to whoever sees the person's own message")
+    assert set(found["configuration"]) >= {"arms", "horizon", "epsilon"}
+    assert "trust" not in found["configuration"]
+    both = ("--algorithms", "outside-commit,klucb", "--out", str(tmp_path))
+    compared = call(installed, "compare", *both, *size)
+    assert [result["algorithm"] for result in compared["results"]] == ["outside-commit", "klucb"]
+    options = ("--options", "3", "--gap", "0.1", "--horizon", "20000", "--runs", "2")
+    planned = call(installed, "plan", "--algorithms", "outside-commit", *options)
+    assert len(planned["costs"]) == 1
+
+
+def test_the_suites_accept_it_and_reject_it_broken(installed: dict[str, str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SUITES], capture_output=True, text=True, env=installed, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    said = dict(line.rsplit(" ", 1) for line in ended.stdout.splitlines())
+    assert said == {
+        **dict.fromkeys(("law", "protocol", "learner", "algorithm"), "passes"),
+        **dict.fromkeys(("broken law", "broken protocol", "broken learner"), "fails"),
+    }
+
+
+@pytest.mark.parametrize("part", LINES)
+def test_each_part_is_as_short_as_was_promised(part: str) -> None:
+    text = (PACKAGE / "outside" / f"{part}.py").read_text(encoding="utf-8")
+    ast.parse(text)
+    written = [line for line in text.splitlines() if line.strip()]
+    assert len(written) <= LINES[part]
