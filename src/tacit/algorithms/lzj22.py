@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tacit.privacy import Guarantee
 
 Trust = Literal["none", "central", "local", "shuffle", "secagg"]
-WORLD = ("dimension", "actions", "horizon", "bound", "confidence", "setting")
+WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
 CLIENTS = ("alpha", "client_std", "population")
 PRIVATE = ("epsilon", "delta")
 TRUSTED = {
