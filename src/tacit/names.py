@@ -35,7 +35,7 @@ def named(name: object, kind: type) -> Any:
     <class 'tacit.checks.TacitError'>
     """
     module, _, path = str(name).partition(":")
-    if module not in sys.modules and module.split(".")[0] == "tacit":
+    if module not in sys.modules and module.split(".")[0] == "tacit" and "__" not in module:
         try:
             import_module(module)
         except ImportError as error:
