@@ -358,6 +358,16 @@ class PrefixRound(Protocol):
         them.
         """
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
+        if len(before) != self.step:
+            raise TacitError(
+                f"the report has {len(before) + 1} vectors; at step {self.step} a silo gives those "
+                f"of all {self.step + 1} steps so far"
+            )
+        if before and self.sums.shape.kind == "prefix":
+            raise TacitError(
+                "a silo that adds up prefix sums itself needs the noise it sent before: keep its "
+                "encoder"
+            )
         return Encoder(self.sums, history=before).randomize(now)
 
     def combine(self, messages: Any) -> Opened:
@@ -398,7 +408,7 @@ class PrefixRound(Protocol):
         n, size = opened.reports, self.coordinates
         variance = float(self.sums.variances[self.step]) / n**2
         columns = (np.full(size, v) for v in (variance, math.inf, math.sqrt(variance)))
-        return Estimate(total, VectorError(n, *columns), self.promise)
+        return Estimate(total, VectorError(n, *columns), self.promise, opened.wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """The noise of all silos in one opened integer, about 0 (of one silo's message where each

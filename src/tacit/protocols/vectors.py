@@ -128,6 +128,7 @@ class Plain(VectorProtocol):
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
+        self.check_reports(len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
@@ -190,6 +191,7 @@ class Central(VectorProtocol):
         """The sums with the server's noise: exact integer draws (paper: floating-point
         Gaussians).
         """
+        self.check_reports(len(messages))
         total = np.sum(messages, axis=0)
         source = random.SystemRandom()
         if isinstance(self.law, Gaussian):
@@ -281,6 +283,7 @@ class Local(VectorProtocol):
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
+        self.check_reports(len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
