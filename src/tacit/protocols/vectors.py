@@ -327,12 +327,11 @@ class SeparateSums(Protocol):
     A report is (place of the option in the round, reward). `parts` are protocols of one coordinate.
     """
 
-    minimum = 1
-
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = list(parts)
         self.coordinates = len(self.parts)
         self.participants = sum(part.participants for part in self.parts)
+        self.minimum = sum(part.minimum for part in self.parts)
         bits = sum(part.bits_per_participant * part.participants for part in self.parts)
         self.bits_per_participant = bits / self.participants
         self.guarantee = weakest([part.guarantee for part in self.parts])
@@ -352,6 +351,7 @@ class SeparateSums(Protocol):
 
     def analyze(self, opened: Opened) -> Estimate:
         """The estimates of all options, one after the other."""
+        self.check_reports(opened.reports)
         made = [part.analyze(one) for part, one in zip(self.parts, opened.values, strict=True)]
         return self._join(made)
 
