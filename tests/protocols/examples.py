@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacit.environments.population import Signs
 from tacit.estimates import Codec, Estimate, Floats, Integers, Levels, Opened
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate
 from tacit.protocols import vectors
 from tacit.protocols.continual import PrefixRound
@@ -165,6 +165,22 @@ def device(protocol: SumProtocol, levels: Integers) -> Estimate:
 def sent(protocol: Protocol, reports: list[Any]) -> list[Any]:
     """Everyone's message, in the order of places."""
     return [protocol.report(report, place) for place, report in enumerate(reports)]
+
+
+def by_hand(share: NoiseLaw, copies: int, total: int, modulus: int | None) -> Table:
+    """total + so many shares, added up one by one from their probabilities, modulo m if there is
+    any.
+    """
+    first, last = share.window(-80.0)
+    one, law = share.pmf(np.arange(first, last + 1)), np.ones(1)
+    for _ in range(copies):
+        law = np.convolve(law, one)
+    start = total + copies * first
+    if modulus is None:
+        return Table.of(start, law)
+    folded = np.zeros(modulus)
+    np.add.at(folded, (start + np.arange(len(law))) % modulus, law)
+    return Table.of(0, folded)
 
 
 # Every protocol, whatever is reported

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from tests.noise.battery import chi_square
-from tests.protocols.examples import EXAMPLES, fast, slow, some_levels
+from tests.protocols.examples import EXAMPLES, by_hand, fast, slow, some_levels
 from tests.samples import same_law, z_score
 
 from tacit.checks import TacitError
@@ -248,22 +248,6 @@ MODULAR = pytest.mark.parametrize(
     "name", [n for n in EXAMPLES if n not in ("exact", "central-laplace", "pure-shuffle")]
 )
 ROUNDING = 1e-12  # of convolutions
-
-
-def by_hand(share: NoiseLaw, copies: int, total: int, modulus: int | None) -> Table:
-    """total + so many shares, added up one by one from their probabilities, modulo m if there is
-    any.
-    """
-    first, last = share.window(-80.0)
-    one, law = share.pmf(np.arange(first, last + 1)), np.ones(1)
-    for _ in range(copies):
-        law = np.convolve(law, one)
-    start = total + copies * first
-    if modulus is None:
-        return Table.of(start, law)
-    folded = np.zeros(modulus)
-    np.add.at(folded, (start + np.arange(len(law))) % modulus, law)
-    return Table.of(0, folded)
 
 
 @pytest.mark.parametrize("name", [n for n, e in EXAMPLES.items() if e.share is not None])
