@@ -47,7 +47,7 @@ def test_levels_and_rounded_rewards_have_one_law(name: str, precision: int) -> N
     rng = np.random.default_rng(precision)
     for arm in range(world.arms):
         levels = world.levels(arm, 20_000, precision, rng)
-        assert levels.users == 20_000
+        assert levels.participants == 20_000
         assert 0 <= levels.values.min() <= levels.values.max() <= precision
         rounded = round_levels(world.rewards(arm, 20_000, rng), precision, rng)
         assert same_law(np.repeat(levels.values, levels.counts), rounded) > ALARM
@@ -106,7 +106,7 @@ def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(
 def test_fine_levels_of_many_users_cost_no_accuracy() -> None:
     world = ClippedGaussian((0.25, 0.5))
     levels = world.levels(0, 10**12, 10**6, np.random.default_rng(1))
-    assert levels.users == 10**12
+    assert levels.participants == 10**12
     assert levels.total / 10**18 == pytest.approx(world.means[0], abs=6 * 0.1 / 10**6)
 
 

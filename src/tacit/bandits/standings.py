@@ -17,6 +17,7 @@ from scipy.special import log_ndtr
 
 from tacit.estimates import Estimate, Standing
 
+LEAST = 1e-9  # a smaller spread, such as that of an action that is zero, is none to the integral
 GRID = 201  # points about each mean, for the integral that gives the probability to be best
 
 
@@ -81,6 +82,7 @@ def best_of(known: Sequence[Known]) -> list[float]:
         return [1 / max(1, len(known))] * len(known)
     means = np.array([0.5 if mean is None else mean for _, mean, _ in known])
     spreads = np.array([spread if math.isfinite(spread) else 1.0 for _, _, spread in known])
+    spreads = np.maximum(spreads, LEAST * np.maximum(1.0, np.abs(means)))
     points = np.sort(np.ravel(means[:, None] + spreads[:, None] * np.linspace(-8, 8, GRID)))
     scaled = (points - means[:, None]) / spreads[:, None]
     below = log_ndtr(scaled)
