@@ -142,15 +142,33 @@ def test_an_estimate_under_another_epsilon_is_refused(family: str, other: float)
 
 
 @EACH
+@pytest.mark.xfail(strict=True, reason="promises are compared as they are printed: three digits")
+def test_an_estimate_under_a_slightly_larger_epsilon_is_refused(family: str) -> None:
+    mine, theirs = experiment_of(family), experiment_of(family, 1.0004)
+    (round_, *_) = mine.propose()
+    stranger = hold(theirs, theirs.propose()[0], family)
+    with pytest.raises(TacitError, match="another promise"):
+        mine.observe(round_, stranger)
+
+
+@pytest.mark.xfail(strict=True, reason="prefix sums need every step: the next one is a KeyError")
+def test_silos_go_on_when_a_synchronisation_is_lost() -> None:
+    experiment = experiment_of("federated")
+    experiment.skip(experiment.propose()[0])
+    finish(experiment, "federated")
+
+
+@EACH
 def test_strange_rounds_are_refused_before_anything_is_opened(family: str) -> None:
     experiment = experiment_of(family)
     (first, *_) = experiment.propose()
     good = hold(experiment_of(family), first, family)
     before = written(experiment)
     strange = Round(first.number + 77, first.participants, first.assignment)
-    for wrong in (lambda: experiment.observe(strange, good), lambda: experiment.skip(strange)):
-        with pytest.raises(TacitError, match="was not proposed"):
-            wrong()
+    with pytest.raises(TacitError, match="was not proposed"):
+        experiment.observe(strange, good)
+    with pytest.raises(TacitError, match="was not proposed"):
+        experiment.skip(strange)
     assert written(experiment) == before
     with pytest.raises(TacitError, match=r"is played but not opened: call skip\(round\)"):
         experiment.open(Round(0, first.participants, first.assignment, opened=False))

@@ -1,5 +1,5 @@
-"""A simulator small enough to be seen through: sums of rounds of simple rewards, plus one draw of the
-noise.
+"""A simulator small enough to be seen through: sums of simple rewards over a round, plus
+one draw of the noise.
 """
 
 from __future__ import annotations

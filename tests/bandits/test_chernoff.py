@@ -46,7 +46,9 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
     def negative(log_theta: float) -> float:
         theta, value = math.exp(log_theta), 0.0
         for e, h in zip(estimates, weights, strict=True):
-            value += theta * h * e.total + e.error.participants * math.log1p(q * math.expm1(-theta * h))
+            value += theta * h * e.total + e.error.participants * math.log1p(
+                q * math.expm1(-theta * h)
+            )
             value += float(e.error.log_mgf(-theta * h))
         return value if math.isfinite(value) else 1e9
 
@@ -168,7 +170,9 @@ def test_index_is_not_needlessly_wide() -> None:
         math.log(20),
     )
     failures = sum(
-        collect([estimate(Round(0, 400, Arm(0)), environment, LAWS["laplace"], rng)]).upper(level).value
+        collect([estimate(Round(0, 400, Arm(0)), environment, LAWS["laplace"], rng)])
+        .upper(level)
+        .value
         < 0.5
         for _ in range(4_000)
     )

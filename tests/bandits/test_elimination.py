@@ -38,9 +38,7 @@ def answer(learner: Learner, means: list[float]) -> None:
     """One round of exact estimates."""
     for round_ in learner.propose():
         count = round_.participants
-        learner.observe(
-            round_, Estimate(count * means[round_.arm], ErrorLaw(count, 1, None))
-        )
+        learner.observe(round_, Estimate(count * means[round_.arm], ErrorLaw(count, 1, None)))
 
 
 def drops(make: Make, law: Law, runs: int) -> int:

@@ -40,9 +40,10 @@ PRIVATE_KLUCB = "tacit.bandits.klucb:PrivateKLUCB"
 def arms(exactly: bool = False) -> dict[str, Answers]:
     laws = {"exact": exact, **({} if exactly else LAWS)}
     told = "exact" if exactly else "laplace"
-    worlds = {name: Arms(ENVIRONMENTS["bernoulli"], law) for name, law in laws.items()}
-    rewards = {name: Arms(world, laws[told]) for name, world in ENVIRONMENTS.items()}
-    return rewards | worlds
+    worlds: dict[str, Answers] = {
+        name: Arms(world, laws[told]) for name, world in ENVIRONMENTS.items()
+    }
+    return worlds | {name: Arms(ENVIRONMENTS["bernoulli"], law) for name, law in laws.items()}
 
 
 def plane() -> dict[str, Answers]:
@@ -133,7 +134,7 @@ WORLDS = [
 
 
 def make(name: str, example: Example, horizon: int = 6_000) -> Learner:
-    return LEARNERS[name](horizon=horizon // example.scale, **example.arguments)  # type: ignore[arg-type]
+    return LEARNERS[name](horizon=horizon // example.scale, **example.arguments)
 
 
 def answer(learner: Learner, round_: Round, example: Example, seed: int) -> None:
@@ -161,7 +162,7 @@ def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example, world
     assert learner.played == learner.horizon
     assert learner.finished
     assert learner.propose() == []
-    assert learner.best() in (learner.active or [None])
+    assert learner.best() in (learner.active or (None,))
     if world in example.beats:
         assert 0 < regret < 0.9 * learner.horizon * answers.chance
 
@@ -307,7 +308,7 @@ def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> Non
         for round_ in rounds:
             learner.skip(round_)
     assert learner.played == learner.horizon
-    assert learner.best() in (learner.active or [None])
+    assert learner.best() in (learner.active or (None,))
     assert all(row.mean is None for row in learner.standings(names_of(learner)))
 
 

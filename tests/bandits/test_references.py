@@ -90,7 +90,7 @@ def test_doubling_starts_afresh_and_never_opens_what_a_period_cuts() -> None:
     assert [p for p, round_ in seen if not round_.opened] == list(range(6))
 
 
-def test_doubling_recommends_what_the_last_period_found_until_the_new_one_knows_more() -> None:
+def test_doubling_recommends_what_the_last_period_found_until_it_knows_more() -> None:
     learner = Doubling(3, 100_000, FORGETTING, start=2_000)
     while learner.period < 1:
         for round_ in learner.propose():
