@@ -26,10 +26,6 @@ from tacit.protocols.mechanism import Releases
 from tacit.simulation import run
 
 Floats = npt.NDArray[np.float64]
-MISREAD = pytest.mark.xfail(
-    strict=True,
-    reason="PrefixRound.analyze reads opened integers of both signs as numbers up to 2^64",
-)
 
 
 def sums_for(learner: FederatedLinUCB, private: bool = True) -> PrefixSums:
@@ -117,7 +113,7 @@ def all_at_once(
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("private", [False, pytest.param(True, marks=MISREAD)])
+@pytest.mark.parametrize("private", [False, True])
 def test_a_batch_of_silos_decides_as_each_silo_alone(private: bool, lazy: bool) -> None:
     """T = 23 is not divisible by B = 5: the last three rounds are played, never reported."""
     environment = Synthetic.draw(4, 3, 7, np.random.default_rng(1))
@@ -309,7 +305,6 @@ def test_a_federation_drowned_in_noise_still_acts() -> None:
     assert np.isfinite(outcome.regret).all()
 
 
-@MISREAD
 def test_silos_and_their_learner_survive_storage() -> None:
     learner = FederatedLinUCB(1, 2, 9, 3, regularizer=2.0, lazy=False)
     sums = sums_for(learner)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tacit.environments.contract import World
     from tacit.privacy import ApproximateDP, PureDP
-    from tacit.simulation.run import Outcome
+    from tacit.simulation.driver import Outcome
 
 Setting = Literal["paper", "tight"]
 Trust = Literal["secagg", "shuffle", "central", "local"]
@@ -225,7 +225,7 @@ class ArmsProblem(Problem):
             "active": len(outcome.experiment.learner.active),
             "best": best,
             "wrapped": outcome.wrapped,
-            "final_realised_regret": outcome.realised[-1] if outcome.realised else None,
+            "final_realised_regret": outcome.final_realised,
             "bits_per_user": outcome.bits / max(1, outcome.played),
             "best_mean_gap": None if gaps is None or best is None else float(gaps[best]),
         }

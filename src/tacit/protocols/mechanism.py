@@ -71,14 +71,23 @@ class PerRound(Mechanism):
     note: str = ""
 
     def open(self, round_: Round) -> Protocol:
-        """Made for the round's size alone."""
+        """Made for the round's size alone; one that promises less than the run is refused."""
+        protocol = self.make(*self._size(round_), **self.arguments)
+        earned = protocol.guarantee
+        if self.guarantee is not None and (earned is None or not earned.implies(self.guarantee)):
+            raise TacitError(
+                f"round {round_.number} would promise {earned.short if earned else 'nothing'}, the "
+                f"experiment promises {self.guarantee.short}: its noise was changed"
+            )
+        return protocol
+
+    def _size(self, round_: Round) -> tuple[Any, ...]:
         match round_.assignment:
             case Arm():
-                return self.make(round_.participants, **self.arguments)
+                return (round_.participants,)
             case Design(each=True):
-                return self.make(round_.assignment.plays, **self.arguments)
-        coordinates = round_.assignment.coordinates
-        return self.make(round_.participants, coordinates, **self.arguments)
+                return (round_.assignment.plays,)
+        return round_.participants, round_.assignment.coordinates
 
     def to_dict(self) -> dict[str, Any]:
         """Nothing but what it was made with."""
@@ -116,6 +125,11 @@ class Releases(Mechanism):
             raise TacitError(
                 f"round {round_.number} is for {round_.participants} silos; the noise was shared "
                 f"among {self.sums.silos}"
+            )
+        if round_.number > len(self.released):
+            raise TacitError(
+                f"synchronisation {len(self.released) + 1} was never opened, and prefix sums need "
+                "all of them: end this experiment and begin another"
             )
         return PrefixRound(self.sums, round_.number, self.released, self.held, self.guarantee)
 

@@ -14,7 +14,7 @@ from tacit.algorithms.registry import Algorithm, lookup
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment, World
 from tacit.simulation.results import Result
-from tacit.simulation.run import Trial
+from tacit.simulation.driver import Trial
 from tacit.simulation.sweep import sweep
 
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe

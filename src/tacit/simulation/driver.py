@@ -110,6 +110,11 @@ class Outcome:
         return [asdict(row) for row in self.experiment.estimates()] if few else []
 
     @property
+    def final_realised(self) -> float | None:
+        """Cumulative realised regret at the end."""
+        return self._lost[-1] if self._known else None
+
+    @property
     def promise(self) -> str:
         """What was promised about the whole run; what the weakest round earned, where that is only
         known afterwards.
