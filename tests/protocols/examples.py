@@ -209,13 +209,17 @@ class Case:
 def a_sum(name: str, example: Example) -> Case:
     protocol = example.build(1.0)
     levels = some_levels(protocol, protocol.participants)
-    total, seen = int(levels.sum()), None if name == "central-laplace" else opened_number
+    total = int(levels.sum())
+    seen: Callable[[Any, Opened, list[Any]], int] = opened_number
     if name == "local":  # each message is seen by itself
         total, seen = int(levels[0]), lambda _, opened, messages: int(messages[0])  # noqa: ARG005
     if name == "pure-shuffle":  # whose law depends on who holds ones: the first do
         levels = np.sort(levels)[::-1]
     reports = [int(level) / protocol.precision for level in levels]
-    return Case(lambda: example.build(1.0), reports, counted(levels), total, seen)
+    load = counted(levels)
+    if name == "central-laplace":
+        return Case(lambda: example.build(1.0), reports, load, seen=None)
+    return Case(lambda: example.build(1.0), reports, load, total, seen)
 
 
 TEN, ONE = ApproximateDP(10.0, 0.25), ApproximateDP(1.0, 1e-3)
@@ -240,7 +244,7 @@ class Given:
 
 def steps(value: float, protocol: Any, already: float) -> int:
     """The noise in a number on a protocol's grid, in steps of it."""
-    return round((value - already) / protocol.unit)
+    return round((value - already) / float(protocol.unit))
 
 
 def vector(build: Callable[[], Protocol], total: int, seen: Any = opened_number) -> Case:

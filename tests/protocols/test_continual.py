@@ -15,11 +15,11 @@ from tests.protocols.examples import by_hand
 
 from tacit.bandits.statistics import joint_sensitivity, pack, size, unpack
 from tacit.checks import TacitError
-from tacit.estimates import Arm, Round
+from tacit.estimates import Arm, Floats, Round
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View
 from tacit.privacy.nearly_gaussian import NearlyGaussianLoss, distance_from_gaussian
-from tacit.protocols.continual import Floats, Noise, PrefixRound, PrefixSums, Trust
+from tacit.protocols.continual import Noise, PrefixRound, PrefixSums, Trust
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.least_noise import calibrated
 from tacit.protocols.mechanism import Mechanism, Releases
@@ -267,7 +267,7 @@ def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_fo
         assert shape.movement(1, 3) == pytest.approx(3 * shape.movement())
 
 
-def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two_messages() -> None:
+def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two() -> None:
     opened, apart = build("tree", "secagg", "discrete-gaussian"), build("tree", "silo", "gaussian")
     assert opened.movement(silos=2) == pytest.approx(2 * opened.movement())
     assert apart.movement(silos=2) == pytest.approx(math.sqrt(2) * apart.movement())
@@ -339,7 +339,7 @@ def test_a_device_draws_its_shares_without_a_generator() -> None:
         build("tree", "silo", "gaussian").encoder().randomize(np.zeros(3))
 
 
-def test_shares_for_all_but_one_keep_the_guarantee_when_one_silo_takes_its_share_off() -> None:
+def test_shares_for_all_but_one_hold_when_one_silo_takes_its_share_off() -> None:
     all_honest, one_curious = (
         build("tree", "secagg", "discrete-gaussian"),
         build("tree", "secagg", "discrete-gaussian", corrupt=1),
@@ -466,7 +466,7 @@ def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
         assert true <= distance_from_gaussian(law) <= 1.05 * true + 1e-9
 
 
-def test_nearly_gaussian_accounting_is_never_below_the_exact_loss_and_beats_concentration() -> None:
+def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentration() -> None:
     law = DiscreteGaussian(2000.0)
     k = np.arange(-25_000, 25_001)
     loss = NearlyGaussianLoss(law, 1000.0, coordinates=1)

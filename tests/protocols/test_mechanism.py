@@ -156,7 +156,7 @@ def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
 
 
 def releases(kind: str = "tree") -> Releases:
-    shape = factorize(kind, 4)  # type: ignore[arg-type]
+    shape = factorize(kind, 4)
     sums = calibrated(shape, 3, 2, 1.5, "secagg", "skellam", ApproximateDP(2.0, 0.05), people=4)
     return Releases(sums, sums.guarantee(0.05), "Every release is in it.")
 

@@ -333,6 +333,7 @@ def test_too_few_or_too_many_reports_are_refused_on_the_simulated_paths(name: st
 
 def test_continuous_noise_has_the_scale_of_its_promise() -> None:
     protocol = CentralLaplace(40, 0.5, 8)
+    assert isinstance(protocol.guarantee, PureDP)
     assert protocol.guarantee.short == PureDP(0.5).short
     assert protocol.noise.scale == 8 / 0.5
 
@@ -350,6 +351,7 @@ def test_promises_name_who_they_bind(name: str) -> None:
     if type(protocol) is Exact:
         assert protocol.guarantee is None
     elif type(protocol) in views:
+        assert protocol.guarantee is not None
         assert protocol.guarantee.view is views[type(protocol)]
 
 

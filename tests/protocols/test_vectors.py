@@ -230,7 +230,7 @@ def test_the_law_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
 def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_noise() -> None:
     for target, law in ((TEN, gaussian_noise(1024, 3, TEN)), (PureDP(3.0), DiscreteLaplace(1024))):
         for kind in (Central, Local):
-            assert kind(6, 3, 1.0, target).view_law(0, 6) == law  # type: ignore[arg-type]
+            assert kind(6, 3, 1.0, target).view_law(0, 6) == law
     for paper in (Central, Local):
         with pytest.raises(TacitError, match="no exact law"):
             paper(6, 3, 1.0, TEN, setting="paper").view_law(0, 6)
@@ -351,7 +351,7 @@ def test_protocols_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", [TEN, PureDP(2.0)])
-def test_a_client_alone_draws_integers_that_earn_the_promise_and_half_of_them_do_not(
+def test_a_client_alone_draws_what_earns_the_promise_and_half_of_it_does_not(
     target: ApproximateDP | PureDP,
 ) -> None:
     """From the device's own law, at the largest movement on its grid in every coordinate."""

@@ -52,7 +52,7 @@ def started(name: str) -> tuple[Protocol, list[Any]]:
 
 def how(through: str, gone: range | tuple[int, ...]) -> dict[str, Any]:
     """Those people never reach the server, or one of two servers."""
-    lost = {
+    lost: dict[str, dict[str, Any]] = {
         "masking": {"dropouts": Dropouts(mask=gone), "among": AMONG},
         "splitting": {"lost": (gone, ())},
         "mixing": {"lost": gone},

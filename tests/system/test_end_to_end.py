@@ -147,9 +147,7 @@ def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
     ("name", "through"),
     [("secagg-dpe", "masking"), ("secagg-dpe", "splitting"), ("sdp-dpe", "mixing")],
 )
-def test_a_linear_bandit_decides_through_cryptography_as_with_the_ideal_functionality(
-    name: str, through: str
-) -> None:
+def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, through: str) -> None:
     """Clients who watch a phase and report their averages for every played action."""
     entry = lookup(name)
     size = {"dimension": 2, "actions": 6, "horizon": 600, "epsilon": 10.0, "delta": 0.1}
@@ -200,9 +198,7 @@ def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality
 
 @pytest.mark.parametrize("through", ["masking", "splitting"])
 @pytest.mark.parametrize("noise", ["discrete-gaussian", "skellam"])
-def test_silos_decide_through_cryptography_as_with_the_ideal_functionality(
-    noise: str, through: str
-) -> None:
+def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) -> None:
     """Five silos whose encoders draw exactly; every step's sums are opened modulo 2^64."""
     entry = lookup("secagg-fedlinucb")
     size = {"silos": 5, "dimension": 2, "actions": 4, "sync": 5, "horizon": 33, "noise": noise}
