@@ -65,8 +65,10 @@ def build(
     )
 
 
-def step_of(releases: Releases, number: int) -> PrefixRound:
-    return releases.open(Round(number, releases.sums.silos, Arm(0)))
+def step_of(releases: Releases, step: int) -> PrefixRound:
+    """A step whether or not those before it were opened; `Releases.open` asks for that."""
+    about = (releases.released, releases.held, releases.guarantee)
+    return PrefixRound(releases.sums, step, *about)
 
 
 def released(releases: Releases, number: int, messages: list[Any]) -> Floats:
@@ -371,6 +373,8 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
 def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
     releases = Releases(build(kind, "secagg", "discrete-gaussian"))
     rng = np.random.default_rng(0)
+    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+        releases.open(Round(1, 20, Arm(0)))
     with pytest.raises(TacitError, match="a step before this one was not opened"):
         step_of(releases, 1).simulate(np.zeros(3), rng)
     messages = [step_of(releases, 1).randomize(np.zeros((2, 3))) for _ in range(20)]

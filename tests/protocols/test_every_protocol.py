@@ -143,7 +143,7 @@ def test_estimates_carry_promise_coordinates_and_participants(name: str) -> None
     protocol = case.build()
     _, opened, estimate = live(protocol, case.reports)
     simulated = protocol.simulate(case.load, np.random.default_rng(0))
-    assert protocol.promise == ("" if protocol.guarantee is None else str(protocol.guarantee))
+    assert protocol.promise == ("" if protocol.guarantee is None else repr(protocol.guarantee))
     assert len(opened.values) == protocol.coordinates
     assert opened.reports == protocol.participants
     assert protocol.bits_per_participant > 0
