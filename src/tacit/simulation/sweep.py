@@ -8,8 +8,6 @@ are fresh interpreters (`spawn`) that end with this process, however it ends.
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import multiprocessing
 import os
@@ -27,24 +25,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tacit import __version__
 from tacit.checks import TacitError
+from tacit.simulation import log
+from tacit.simulation.log import Record
 
-Record = dict[str, Any]
 Task = Callable[[int], Record]
 Outcomes = Generator[tuple[int, Record], None, None]
 WORTH_A_POOL = 4.0  # seconds of work left; two workers start in 1.4 s, so 2.8 s are break-even
 WORTH_A_BAR = 2.0  # seconds after which somebody who waits wants to know how long
 MOST_WORKERS = 61  # Windows waits for no more
-REMEDIES = {
-    errno.EEXIST: "a file is in the way: move it or choose another directory",
-    errno.ENOTDIR: "a file is in the way: move it or choose another directory",
-    errno.EISDIR: "it is a directory: choose another name",
-    errno.EACCES: "no permission: choose a directory that you may write to",
-    errno.EPERM: "no permission: choose a directory that you may write to",
-    errno.EROFS: "no permission: choose a directory that you may write to",
-    errno.ENAMETOOLONG: "the name is too long: choose a shorter one",
-}
 
 
 @dataclass(frozen=True)
@@ -85,26 +74,22 @@ def sweep(
     4.0
     """
     todo, start, interrupted = list(seeds), time.perf_counter(), False
-    with closing(_Log(path, resume, identity or {})) as log:
-        done = {seed: log.kept[seed] for seed in todo if seed in log.kept}
-        left = [seed for seed in todo if seed not in done]
-        results = _results(task, left, workers or os.cpu_count() or 1)
-        try:
-            with _bar(label, len(todo), len(done), progress) as advance, closing(results):
-                for seed, record in results:
-                    done[seed] = {"seed": seed, **record}
-                    log.write(done[seed])
-                    advance()
-        except KeyboardInterrupt:
-            interrupted = True
+    known: Record = json.loads(json.dumps(dict(identity or {}), default=str))
+    kept, length = log.start(path, resume, known) if path else ({}, 0)
+    done = {seed: kept[seed] for seed in todo if seed in kept}
+    left = [seed for seed in todo if seed not in done]
+    results = _results(task, left, workers or os.cpu_count() or 1)
+    try:
+        with _bar(label, len(todo), len(done), progress) as advance, closing(results):
+            for seed, record in results:
+                done[seed] = {"seed": seed, **record}
+                if path is not None:
+                    length = log.append(path, length, known, done[seed])
+                advance()
+    except KeyboardInterrupt:
+        interrupted = True
     records = [done[seed] for seed in todo if seed in done]
     return Sweep(records, time.perf_counter() - start, interrupted, len(todo))
-
-
-def unwritable(path: Path, error: OSError) -> TacitError:
-    """Why nothing can be written to a path, and what to do about it."""
-    reason = REMEDIES.get(error.errno or 0, error.strerror or str(error))
-    return TacitError(f"cannot write to {path}: {reason}")
 
 
 def _results(task: Task, seeds: list[int], workers: int) -> Outcomes:
@@ -247,11 +232,15 @@ def _bar(label: str, total: int, done: int, shown: bool) -> Iterator[Callable[[]
     if not shown or not sys.stderr.isatty():
         yield lambda: None
         return
-    from rich import progress
     from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
 
-    columns = (*progress.Progress.get_default_columns(), progress.MofNCompleteColumn())
-    bar = progress.Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = Progress(
+        *Progress.get_default_columns(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
     task = bar.add_task(label, total=total, completed=done)
     timer = threading.Timer(WORTH_A_BAR, bar.start)
     timer.start()
@@ -262,96 +251,3 @@ def _bar(label: str, total: int, done: int, shown: bool) -> Iterator[Callable[[]
         timer.join()
         if bar.live.is_started:
             bar.stop()
-
-
-class _Log:
-    """One JSON record per line, flushed at once, or nothing; the first line says what they are of.
-
-    The file is touched before any work, so that a path that cannot be written is refused in time,
-    and changed when the first new record is there: what is not kept is cut off then.
-    """
-
-    def __init__(self, path: Path | None, resume: bool, identity: Mapping[str, Any]) -> None:
-        self.kept: dict[int, Record] = {}
-        self._length: int | None = 0  # of what is kept; None once the rest is cut off
-        self._identity: Record = json.loads(json.dumps(dict(identity), default=str))
-        self._file: Any = None
-        if path is None:
-            return
-        try:
-            if resume and path.exists():
-                self.kept, self._length = _read(path, self._identity)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab")
-        except OSError as error:
-            raise unwritable(path, error) from error
-
-    def write(self, record: Record) -> None:
-        if self._file is None:
-            return
-        if self._length is not None:
-            self._file.truncate(self._length)
-            if self._identity and not self._length:
-                self._append(_header(self._identity))
-            self._length = None
-        self._append(record)
-        self._file.flush()
-
-    def _append(self, record: Record) -> None:
-        self._file.write(json.dumps(record).encode() + b"\n")
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-def _header(identity: Record) -> Record:
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    return {"task": digest, "version": __version__, "identity": identity}
-
-
-def _read(path: Path, identity: Record) -> tuple[dict[int, Record], int]:
-    """The records of a log by seed, and how many bytes of it are complete: a last line that was not
-    finished is as good as not there.
-    """
-    kept: dict[int, Record] = {}
-    found: Record = {}
-    length = 0
-    lines = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        record = _parsed(line)
-        if "seed" in record:
-            kept[record["seed"]] = record
-        elif "task" in record and number == 1:
-            found = record.get("identity", {})
-        elif record or number < len(lines):
-            raise TacitError(
-                f"line {number} of {path} is not a record of a sweep: choose another file, or "
-                "replace this one by not resuming"
-            )
-        length += len(line) if record else 0
-    if length:
-        _compare(path, found, identity)
-    return kept, length
-
-
-def _compare(path: Path, found: Record, asked: Record) -> None:
-    differing = [
-        f"{key} (there {found.get(key)!r}, here {asked.get(key)!r})"
-        for key in found | asked
-        if found.get(key) != asked.get(key)
-    ]
-    if differing:
-        raise TacitError(
-            f"{path} holds runs of something else, by {', '.join(differing)}: choose another "
-            "file, or replace this one by not resuming"
-        )
-
-
-def _parsed(line: bytes) -> Record:
-    """A complete line's record; empty where there is none."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return {}
-    return record if line.endswith(b"\n") and isinstance(record, dict) else {}
