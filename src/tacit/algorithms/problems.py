@@ -253,6 +253,12 @@ class LinearProblem(Problem):
 
     dimension: int = option(20, "Dimension of actions.", panel=LINEAR, world=True)
     actions: int = option(1000, "Number of actions.", panel=LINEAR, world=True)
+    covering: float | None = option(
+        None,
+        "Actions that cover the ball at this distance, instead of random ones.",
+        panel=LINEAR,
+        world=True,
+    )
     horizon: int = option(1_000_000, "Number of rounds.")
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float = option(DEFAULT_DELTA, "Delta of the guarantee; 0 for a pure one.")
@@ -302,7 +308,7 @@ class LinearProblem(Problem):
         """A random instance."""
         from tacit.environments.population import random_population, random_shared
 
-        how = {"bound": self.bound, "rng": rng}
+        how = {"bound": self.bound, "rng": rng, "cover": self.covering}
         if not self.distributed:
             return random_shared(self.dimension, self.actions, **how)  # type: ignore[arg-type]
         clients = {"client_std": self.client_std, "size": self.population}

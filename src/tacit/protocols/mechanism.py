@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -61,8 +61,8 @@ class PerRound(Mechanism):
     """`make(participants, **arguments)` for arms; for designs `make(participants, coordinates, …)`,
     or `make(plays, …)` where every play is another person's.
 
-    `make` stands at the top of a module and takes plain arguments and guarantees, so that it can be
-    stored by name.
+    `make` stands at the top of a module, takes plain arguments and guarantees, and is annotated to
+    return a protocol, so that it can be stored by name.
     """
 
     make: Callable[..., Protocol]
@@ -84,7 +84,7 @@ class PerRound(Mechanism):
         """Nothing but what it was made with."""
         return {
             "mechanism": name_of(type(self)),
-            "make": name_of(self.make),
+            "make": name_of(recipe(self.make)),
             "arguments": {key: plain(value) for key, value in self.arguments.items()},
             "guarantee": plain(self.guarantee),
             "note": self.note,
@@ -93,7 +93,7 @@ class PerRound(Mechanism):
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> PerRound:
         """The reverse."""
-        make = named(data["make"], Callable)  # type: ignore[arg-type]
+        make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
         return cls(make, arguments, rich(data["guarantee"]), data["note"])
 
@@ -149,6 +149,23 @@ class Releases(Mechanism):
             for name in ("released", "held")
         )
         return cls(sums, rich(data["guarantee"]), data["note"], *lists)
+
+
+def recipe(make: Any) -> Callable[..., Protocol]:
+    """`make` itself, if it says of itself that it makes protocols: what a file names is called, and
+    a file could name anything.
+    """
+    try:
+        made = make if isinstance(make, type) else get_type_hints(make).get("return")
+    except (NameError, TypeError):
+        made = None
+    if not (isinstance(made, type) and issubclass(made, Protocol)):
+        raise TacitError(
+            f"{make!r} does not say that it makes protocols: give a function at the top of a "
+            "module, whose result is annotated as a Protocol"
+        )
+    found: Callable[..., Protocol] = make
+    return found
 
 
 def plain(value: Any) -> Any:

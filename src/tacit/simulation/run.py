@@ -91,6 +91,11 @@ class Outcome:
         return [float(value) for value in np.interp(self.checkpoints, time, regret)]
 
     @property
+    def final_regret(self) -> float | None:
+        """Cumulative pseudo-regret at the end, whatever the checkpoints."""
+        return float(self._regret[-1][-1]) if self._known else None
+
+    @property
     def realised(self) -> list[float] | None:
         """Cumulative realised regret at the checkpoints."""
         if not self._known:
@@ -191,8 +196,8 @@ class Trial:
             checkpoints=self.checkpoints,
             user_by_user=self.user_by_user,
         )
-        regret = outcome.regret
-        known = {} if regret is None else {"regret": regret, "final_regret": regret[-1]}
+        regret, final = outcome.regret, outcome.final_regret
+        known = {} if regret is None else {"regret": regret, "final_regret": final}
         return {
             "seed": seed,
             "checkpoints": list(outcome.checkpoints),
