@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Analyzer,
-    MixingKeys,
     MixingRound,
     MixView,
     Refusal,
     Sealing,
+    ServerKeys,
     Shuffler,
     run_mixing,
     wrap,
@@ -25,7 +25,7 @@ from tacit.intermediaries import (
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.wire import Kind, header
 
-KEYS = (MixingKeys.new(), MixingKeys.new())
+KEYS = (ServerKeys.new(), ServerKeys.new())
 
 
 def parties(
@@ -204,7 +204,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
-    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
+    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     announced = MixingRound.open(500, 1, 1, keys[0].public(), keys[1].public(), sealing=sealing)
     shuffler = Shuffler(announced, keys[0])
     reports = [wrap(announced, [b"1"]) for _ in range(500)]

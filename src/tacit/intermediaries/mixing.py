@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from tacit.checks import TacitError, integer
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -28,7 +26,7 @@ from tacit.intermediaries.interface import (
     check_minimum,
     new_identity,
 )
-from tacit.intermediaries.sealing import PrivateKey, Recipient, Sealing
+from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     SIZE_LIMIT,
@@ -46,30 +44,6 @@ ID_SIZE = 16
 _HEAD = struct.Struct(">IIIIB")
 _BATCH_HEAD = struct.Struct(">I")
 _SEEN_SIZE = 16
-
-
-@dataclass(frozen=True)
-class MixingKeys:
-    """The private keys of a shuffler or an analyzer: people seal to the first, the two talk with
-    the other.
-    """
-
-    sealing: PrivateKey
-    line: X25519PrivateKey
-
-    def __repr__(self) -> str:
-        return f"MixingKeys({self.sealing.sealing.name})"
-
-    @classmethod
-    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> MixingKeys:
-        """Fresh keys; `source` is for test vectors only."""
-        return cls(PrivateKey.new(sealing, source), new_key(source))
-
-    def public(self) -> bytes:
-        """What everyone may know: the line's public key, then the key that messages are
-        sealed to.
-        """
-        return public_bytes(self.line) + self.sealing.public()
 
 
 @dataclass(frozen=True)
@@ -96,7 +70,7 @@ class MixingRound:
                 f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
             )
         sizes = {len(self.shuffler), len(self.analyzer)}
-        if len(self.identity) != IDENTITY_SIZE or sizes != {KEY_SIZE + self.sealing.key_size}:
+        if len(self.identity) != IDENTITY_SIZE or sizes != {self.sealing.public_size}:
             raise TacitError(
                 f"a round names a shuffler and an analyzer by keys of its suite {self.sealing.name}"
             )
@@ -136,18 +110,11 @@ class MixingRound:
     def decode(cls, message: bytes) -> MixingRound:
         """The round that a message announces."""
         data = body(message, Kind.MIXING_ROUND)
-        reports, minimum, size, messages, suite = _HEAD.unpack(
+        reports, minimum, size, messages, number = _HEAD.unpack(
             front(data, _HEAD.size, "the description")
         )
-        if suite not in tuple(Sealing):
-            raise Refusal(
-                f"suite {suite} is unknown; known are "
-                f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
-            )
-        sealing = Sealing(suite)
-        shuffler, analyzer = records(
-            data[_HEAD.size :], KEY_SIZE + sealing.key_size, 2, "the list of keys"
-        )
+        sealing = suite(number)
+        shuffler, analyzer = records(data[_HEAD.size :], sealing.public_size, 2, "the list of keys")
         with described():
             return cls(
                 identity_of(message), reports, minimum, size, messages, sealing, shuffler, analyzer
@@ -161,11 +128,7 @@ class MixingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The shuffler and the analyzer, as people seal to them."""
-        first, second = (
-            Recipient.parse(self.sealing, public[KEY_SIZE:])
-            for public in (self.shuffler, self.analyzer)
-        )
-        return first, second
+        return recipients(self.sealing, (self.shuffler, self.analyzer))
 
     @property
     def sealed_size(self) -> int:
@@ -205,7 +168,7 @@ class Shuffler:
     in random order.
     """
 
-    def __init__(self, announced: MixingRound, keys: MixingKeys) -> None:
+    def __init__(self, announced: MixingRound, keys: ServerKeys) -> None:
         if announced.shuffler != keys.public():
             raise TacitError("these keys are not those of the round's shuffler")
         self.round = announced
@@ -274,7 +237,7 @@ class MixView:
 class Analyzer:
     """The analyzer in one round: takes the shuffler's batch and opens its messages."""
 
-    def __init__(self, announced: MixingRound, keys: MixingKeys) -> None:
+    def __init__(self, announced: MixingRound, keys: ServerKeys) -> None:
         if announced.analyzer != keys.public():
             raise TacitError("these keys are not those of the round's analyzer")
         self.round = announced

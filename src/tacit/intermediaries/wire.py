@@ -38,7 +38,7 @@ class Kind(IntEnum):
     MASKED = 0x15
     REQUEST = 0x16
     REVEAL = 0x17
-    SPLITTING_ROUND = 0x20
+    TWO_SERVER_ROUND = 0x20
     HALF = 0x21
     PRESENT = 0x22
     PARTIAL = 0x23

@@ -1,4 +1,4 @@
-"""Splitting: each report in two halves for two servers that do not talk behind people's backs.
+"""Two servers: each report in halves, for two that do not talk behind people's backs.
 
 A device splits its numbers into two parts that add up to them modulo m, each part alone uniformly
 random, and seals one to each server. One message per person and no second round: dropping out is
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masks
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel, public_bytes
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -31,7 +31,7 @@ from tacit.intermediaries.interface import (
     check_minimum,
     new_identity,
 )
-from tacit.intermediaries.sealing import PrivateKey, Recipient, Sealing
+from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
@@ -62,29 +62,7 @@ _PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 
 
 @dataclass(frozen=True)
-class ServerKeys:
-    """One server's private keys: people seal to the first, the other server and the collector know
-    the second.
-    """
-
-    sealing: PrivateKey
-    line: X25519PrivateKey
-
-    def __repr__(self) -> str:
-        return f"ServerKeys({self.sealing.sealing.name})"
-
-    @classmethod
-    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> ServerKeys:
-        """Fresh keys; `source` is for test vectors only."""
-        return cls(PrivateKey.new(sealing, source), new_key(source))
-
-    def public(self) -> bytes:
-        """What everyone may know: the line's public key, then the key that people seal to."""
-        return public_bytes(self.line) + self.sealing.public()
-
-
-@dataclass(frozen=True)
-class SplittingRound:
+class TwoServerRound:
     """What everyone knows about a round: the counts, the modulus, and who the two servers and the
     collector are.
     """
@@ -106,7 +84,7 @@ class SplittingRound:
         if (
             len(self.identity) != IDENTITY_SIZE
             or len(self.collector) != KEY_SIZE
-            or sizes != {self._public_size}
+            or sizes != {self.sealing.public_size}
         ):
             raise TacitError(
                 "a round names two servers and a collector by keys of its suite "
@@ -127,7 +105,7 @@ class SplittingRound:
         length: int = 1,
         sealing: Sealing = Sealing.X25519,
         source: Source = SYSTEM,
-    ) -> SplittingRound:
+    ) -> TwoServerRound:
         """A new round between the parties with these public keys; `source` is for test vectors
         only.
         """
@@ -139,26 +117,21 @@ class SplittingRound:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.length, self.sealing, self.collector)
         return (
-            header(Kind.SPLITTING_ROUND, self.identity)
+            header(Kind.TWO_SERVER_ROUND, self.identity)
             + fields
             + b"".join(self.servers)
             + pack_modulus(self.modulus)
         )
 
     @classmethod
-    def decode(cls, message: bytes) -> SplittingRound:
+    def decode(cls, message: bytes) -> TwoServerRound:
         """The round that a message announces."""
-        data = body(message, Kind.SPLITTING_ROUND)
-        reports, minimum, length, suite, collector = _HEAD.unpack(
+        data = body(message, Kind.TWO_SERVER_ROUND)
+        reports, minimum, length, number, collector = _HEAD.unpack(
             front(data, _HEAD.size, "the description")
         )
-        if suite not in tuple(Sealing):
-            raise Refusal(
-                f"suite {suite} is unknown; known are "
-                f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
-            )
-        sealing = Sealing(suite)
-        size, rest = KEY_SIZE + sealing.key_size, data[_HEAD.size :]
+        sealing = suite(number)
+        size, rest = sealing.public_size, data[_HEAD.size :]
         first, second = records(
             front(rest, 2 * size, "the list of servers"), size, 2, "the list of servers"
         )
@@ -185,10 +158,7 @@ class SplittingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The two servers, as people seal to them."""
-        first, second = (
-            Recipient.parse(self.sealing, public[KEY_SIZE:]) for public in self.servers
-        )
-        return first, second
+        return recipients(self.sealing, self.servers)
 
     @property
     def half_size(self) -> int:
@@ -200,13 +170,9 @@ class SplittingRound:
         """The public key of a server's line."""
         return self.servers[number][:KEY_SIZE]
 
-    @property
-    def _public_size(self) -> int:
-        return KEY_SIZE + self.sealing.key_size
-
 
 def split(
-    announced: SplittingRound, values: Sequence[int], source: Source = SYSTEM
+    announced: TwoServerRound, values: Sequence[int], source: Source = SYSTEM
 ) -> tuple[bytes, bytes]:
     """One person's report: the half for server 0 and the half for server 1. `source` is for test
     vectors only.
@@ -232,7 +198,7 @@ def split(
     return halves[0], halves[1]
 
 
-class SplittingServer:
+class HalfServer:
     """One of the two servers in one round.
 
     One object per round, never a second one for the same round: two sums over different reports
@@ -242,7 +208,7 @@ class SplittingServer:
     """
 
     def __init__(
-        self, announced: SplittingRound, role: int, keys: ServerKeys, source: Source = SYSTEM
+        self, announced: TwoServerRound, role: int, keys: ServerKeys, source: Source = SYSTEM
     ) -> None:
         if role not in (0, 1) or announced.servers[role] != keys.public():
             raise TacitError(f"these keys are not those of server {role} of the round")
@@ -265,7 +231,7 @@ class SplittingServer:
 
     def __repr__(self) -> str:
         where = f"round={self.round.identity.hex()}, role={self.role}"
-        return f"SplittingServer({where}, halves={len(self._halves)})"
+        return f"HalfServer({where}, halves={len(self._halves)})"
 
     def take(self, message: bytes) -> None:
         """Accept one half of a report or, after the first `close`, the other server's list."""
@@ -353,7 +319,7 @@ class SplittingServer:
 class Collector:
     """The party that learns the sum: it takes one partial sum from each server and adds the two."""
 
-    def __init__(self, announced: SplittingRound, key: X25519PrivateKey) -> None:
+    def __init__(self, announced: TwoServerRound, key: X25519PrivateKey) -> None:
         if announced.collector != public_bytes(key):
             raise TacitError("this key is not the collector's of the round")
         self.round = announced
