@@ -90,7 +90,7 @@ def mixing(reports: int, messages: int) -> float:
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
     keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound.open(reports, reports, 1, keys[0].public(), keys[1].public())
+    announced = MixingRound(reports, reports, 1, keys[0].public(), keys[1].public())
     sealed = [wrap(announced, [b"1"]) for _ in range(reports)]
 
     def take_all() -> Shuffler:

@@ -32,7 +32,7 @@ from tacit.intermediaries import (
     wrap,
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
-from tacit.intermediaries.interface import Source
+from tacit.intermediaries.interface import Source, new_identity
 from tacit.intermediaries.masking import mask_seed, route_key
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -143,8 +143,9 @@ def two_servers(sealing: Sealing) -> dict[str, Any]:
     keys = tuple(ServerKeys.new(sealing, source(f"server {role}")) for role in (0, 1))
     collecting = new_key(source("collector"))
     publics = (keys[0].public(), keys[1].public())
-    announced = TwoServerRound.open(
-        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round")
+    identity = new_identity(source("splitting round"))
+    announced = TwoServerRound(
+        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, identity
     )
     servers = [HalfServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
     collector = Collector(announced, collecting)
@@ -182,9 +183,8 @@ def two_servers(sealing: Sealing) -> dict[str, Any]:
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
     keys = tuple(ServerKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
-    announced = MixingRound.open(
-        3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, source("mixing round")
-    )
+    identity = new_identity(source("mixing round"))
+    announced = MixingRound(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, identity)
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:

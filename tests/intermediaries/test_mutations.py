@@ -95,7 +95,7 @@ def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.X25519)), new_key()
     publics = (keys[0].public(), keys[1].public())
     announced, other = (
-        TwoServerRound.open(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)
+        TwoServerRound(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)
     )
     servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
@@ -123,7 +123,7 @@ def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
 ) -> None:
     keys = (ServerKeys.new(), ServerKeys.new())
     announced, other = (
-        MixingRound.open(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2)
+        MixingRound(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2)
     )
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     spoiler = Spoiler(mutate, 3, [wrap(other, [b"zz", b"zz"])])
@@ -144,7 +144,7 @@ def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
 def test_hybrid_seals_that_were_spoilt_are_refused(mutate: Mutate) -> None:
     keys, collecting = (ServerKeys.new(Sealing.HYBRID), ServerKeys.new(Sealing.HYBRID)), new_key()
     publics = (keys[0].public(), keys[1].public())
-    announced = TwoServerRound.open(
+    announced = TwoServerRound(
         5, 3, 1009, publics, public_bytes(collecting), sealing=Sealing.HYBRID
     )
     server = HalfServer(announced, 0, keys[0])
@@ -160,8 +160,8 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
     keys = (ServerKeys.new(), ServerKeys.new())
     publics = (keys[0].public(), keys[1].public())
     server = MaskingServer.open(6, 4, 1009)
-    halves = TwoServerRound.open(5, 3, 1009, publics, public_bytes(new_key()))
-    mixing = MixingRound.open(5, 3, 2, *publics)
+    halves = TwoServerRound(5, 3, 1009, publics, public_bytes(new_key()))
+    mixing = MixingRound(5, 3, 2, *publics)
     message = {
         "masking": server.round.encode(),
         "two servers": halves.encode(),

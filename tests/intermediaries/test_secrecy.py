@@ -107,7 +107,7 @@ def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
     role: int, value: int, assert_uniform: Uniform
 ) -> None:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound.open(800, 1, MODULUS, publics, public_bytes(new_key()))
+    announced = TwoServerRound(800, 1, MODULUS, publics, public_bytes(new_key()))
     server = HalfServer(announced, role, KEYS[role])
     for _ in range(800):
         server.take(split(announced, [value])[role])
@@ -116,7 +116,7 @@ def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
 
 def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> None:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound.open(200, 1, MODULUS, publics, public_bytes(new_key()))
+    announced = TwoServerRound(200, 1, MODULUS, publics, public_bytes(new_key()))
     servers = [HalfServer(announced, role, KEYS[role]) for role in (0, 1)]
     for _ in range(200):
         for server, half in zip(servers, split(announced, [5]), strict=True):
@@ -129,7 +129,7 @@ def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> No
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
     keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound.open(people, people, 1, keys[0].public(), keys[1].public())
+    announced = MixingRound(people, people, 1, keys[0].public(), keys[1].public())
     shuffler = Shuffler(announced, keys[0])
     for place in range(people):
         shuffler.take(wrap(announced, [bytes((place,))]))
@@ -161,7 +161,7 @@ def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataOb
     values = data.draw(st.lists(st.integers(0, modulus - 1), min_size=4, max_size=4))
     assert sizes_of_masking(values, modulus) == sizes_of_masking([0, 0, 0, 0], modulus)
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound.open(4, 1, modulus, publics, public_bytes(new_key()))
+    announced = TwoServerRound(4, 1, modulus, publics, public_bytes(new_key()))
     assert {len(half) for value in values for half in split(announced, [value])} == {
         announced.half_size
     }
@@ -183,7 +183,7 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
     keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    announced = MixingRound.open(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
+    announced = MixingRound(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
     reports = [wrap(announced, [bytes(3), b"\xff" * 3]), wrap(announced, [b"abc", b"abc"])]
     assert {len(report) for report in reports} == {announced.report_size}
 
@@ -211,10 +211,10 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
     ]
     numbers = [str(number) for known in server._clients for number in known.masked]
-    announced = TwoServerRound.open(
+    announced = TwoServerRound(
         3, 3, 100, (keys[0].public(), ServerKeys.new().public()), public_bytes(collecting)
     )
-    mixed = MixingRound.open(3, 3, 1, mixing.public(), ServerKeys.new().public())
+    mixed = MixingRound(3, 3, 1, mixing.public(), ServerKeys.new().public())
     shown = [
         client,
         server,

@@ -35,9 +35,7 @@ def parties(
     reports: int = 5, minimum: int = 3, modulus: int = 100, length: int = 1
 ) -> tuple[TwoServerRound, list[HalfServer], Collector]:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound.open(
-        reports, minimum, modulus, publics, public_bytes(COLLECTING), length
-    )
+    announced = TwoServerRound(reports, minimum, modulus, publics, public_bytes(COLLECTING), length)
     servers = [HalfServer(announced, role, KEYS[role]) for role in (0, 1)]
     return announced, servers, Collector(announced, COLLECTING)
 
@@ -280,10 +278,6 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         with pytest.raises(TacitError, match="not"):
             wrong()
     with pytest.raises(TacitError, match="same key"):
-        TwoServerRound.open(
-            5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING)
-        )
+        TwoServerRound(5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING))
     with pytest.raises(TacitError, match="keys of its suite HYBRID"):
-        TwoServerRound.open(
-            5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID
-        )
+        TwoServerRound(5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID)

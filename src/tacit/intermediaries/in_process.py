@@ -128,7 +128,7 @@ def run_two_servers(
     collecting = new_key()
     publics = (keys[0].public(), keys[1].public())
     room, length = participants or len(values), len(values[0])
-    opened = TwoServerRound.open(
+    opened = TwoServerRound(
         room, minimum, modulus, publics, public_bytes(collecting), length, sealing
     )
     announced = TwoServerRound.decode(opened.encode())
@@ -163,9 +163,7 @@ def run_mixing(
     _check_any(reports)
     keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
-    opened = MixingRound.open(
-        room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing
-    )
+    opened = MixingRound(room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
     announced = MixingRound.decode(opened.encode())
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     for place, report in enumerate(reports):

@@ -12,7 +12,7 @@ import hashlib
 import secrets
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tacit.checks import TacitError, integer
@@ -25,6 +25,7 @@ from tacit.intermediaries.interface import (
     check_counts,
     check_minimum,
     new_identity,
+    opened,
 )
 from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
@@ -33,7 +34,7 @@ from tacit.intermediaries.wire import (
     Kind,
     body,
     described,
-    front,
+    head,
     header,
     identity_of,
     records,
@@ -49,17 +50,17 @@ _SEEN_SIZE = 16
 @dataclass(frozen=True)
 class MixingRound:
     """What everyone knows about a round: each of `reports` people sends `messages` messages of
-    `size` bytes.
+    `size` bytes. A new round has a fresh random identity.
     """
 
-    identity: bytes
     reports: int
     minimum: int
     size: int
-    messages: int
-    sealing: Sealing
     shuffler: bytes
     analyzer: bytes
+    messages: int = 1
+    sealing: Sealing = Sealing.X25519
+    identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum)
@@ -82,25 +83,6 @@ class MixingRound:
                 "the shuffler and the analyzer have the same key; each must have its own"
             )
 
-    @classmethod
-    def open(
-        cls,
-        reports: int,
-        minimum: int,
-        size: int,
-        shuffler: bytes,
-        analyzer: bytes,
-        messages: int = 1,
-        sealing: Sealing = Sealing.X25519,
-        source: Source = SYSTEM,
-    ) -> MixingRound:
-        """A new round between the parties with these public keys; `source` is for test vectors
-        only.
-        """
-        return cls(
-            new_identity(source), reports, minimum, size, messages, sealing, shuffler, analyzer
-        )
-
     def encode(self) -> bytes:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.size, self.messages, self.sealing)
@@ -109,15 +91,13 @@ class MixingRound:
     @classmethod
     def decode(cls, message: bytes) -> MixingRound:
         """The round that a message announces."""
-        data = body(message, Kind.MIXING_ROUND)
-        reports, minimum, size, messages, number = _HEAD.unpack(
-            front(data, _HEAD.size, "the description")
-        )
+        fields, rest = head(_HEAD, body(message, Kind.MIXING_ROUND), "the description")
+        reports, minimum, size, messages, number = fields
         sealing = suite(number)
-        shuffler, analyzer = records(data[_HEAD.size :], sealing.public_size, 2, "the list of keys")
+        shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
         with described():
             return cls(
-                identity_of(message), reports, minimum, size, messages, sealing, shuffler, analyzer
+                reports, minimum, size, shuffler, analyzer, messages, sealing, identity_of(message)
             )
 
     @cached_property
@@ -257,13 +237,13 @@ class Analyzer:
             raise Refusal("the batch of this round has arrived before, or the round is over")
         data = body(message, Kind.BATCH, self.round.identity)
         content = self._line.open(bytes(message[:HEADER_SIZE]), data)
-        (reports,) = _BATCH_HEAD.unpack(front(content, _BATCH_HEAD.size, "the batch"))
+        (reports,), rest = head(_BATCH_HEAD, content, "the batch")
         if reports > self.round.reports:
             raise Refusal(
                 f"the batch has {reports} reports; the round was opened for {self.round.reports}"
             )
         sealed = records(
-            content[_BATCH_HEAD.size :],
+            rest,
             self.round.sealed_size,
             reports * self.round.messages,
             "the batch",
@@ -291,9 +271,7 @@ class Analyzer:
 
     def view(self) -> MixView:
         """The messages, in an order that says nothing about who sent them."""
-        if self._view is None:
-            raise Refusal("this round was not opened; there are no messages")
-        return self._view
+        return opened(self._view, "are no messages")
 
 
 def _inner_info(context: bytes) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -30,6 +30,7 @@ from tacit.intermediaries.interface import (
     check_counts,
     check_minimum,
     new_identity,
+    opened,
 )
 from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
@@ -41,13 +42,14 @@ from tacit.intermediaries.wire import (
     check_numbers,
     described,
     front,
+    head,
     header,
     identity_of,
+    last_modulus,
     number_size,
     pack_modulus,
     pack_numbers,
     records,
-    take_modulus,
     unpack_numbers,
 )
 
@@ -64,17 +66,17 @@ _PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 @dataclass(frozen=True)
 class TwoServerRound:
     """What everyone knows about a round: the counts, the modulus, and who the two servers and the
-    collector are.
+    collector are. A new round has a fresh random identity.
     """
 
-    identity: bytes
     reports: int
     minimum: int
     modulus: int
-    length: int
-    sealing: Sealing
     servers: tuple[bytes, bytes]
     collector: bytes
+    length: int = 1
+    sealing: Sealing = Sealing.X25519
+    identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum)
@@ -94,25 +96,6 @@ class TwoServerRound:
         if len(lines) != 3 or self.servers[0][KEY_SIZE:] == self.servers[1][KEY_SIZE:]:
             raise TacitError("two of the three parties have the same key; each must have its own")
 
-    @classmethod
-    def open(
-        cls,
-        reports: int,
-        minimum: int,
-        modulus: int,
-        servers: tuple[bytes, bytes],
-        collector: bytes,
-        length: int = 1,
-        sealing: Sealing = Sealing.X25519,
-        source: Source = SYSTEM,
-    ) -> TwoServerRound:
-        """A new round between the parties with these public keys; `source` is for test vectors
-        only.
-        """
-        return cls(
-            new_identity(source), reports, minimum, modulus, length, sealing, servers, collector
-        )
-
     def encode(self) -> bytes:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.length, self.sealing, self.collector)
@@ -126,29 +109,17 @@ class TwoServerRound:
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
         """The round that a message announces."""
-        data = body(message, Kind.TWO_SERVER_ROUND)
-        reports, minimum, length, number, collector = _HEAD.unpack(
-            front(data, _HEAD.size, "the description")
-        )
+        fields, rest = head(_HEAD, body(message, Kind.TWO_SERVER_ROUND), "the description")
+        reports, minimum, length, number, collector = fields
         sealing = suite(number)
-        size, rest = sealing.public_size, data[_HEAD.size :]
+        size = sealing.public_size
         first, second = records(
             front(rest, 2 * size, "the list of servers"), size, 2, "the list of servers"
         )
-        modulus, rest = take_modulus(rest[2 * size :])
-        if rest:
-            raise Refusal(f"the round's description has {len(rest)} bytes too many")
+        modulus = last_modulus(rest[2 * size :])
         with described():
-            return cls(
-                identity_of(message),
-                reports,
-                minimum,
-                modulus,
-                length,
-                sealing,
-                (first, second),
-                collector,
-            )
+            servers, identity = (first, second), identity_of(message)
+            return cls(reports, minimum, modulus, servers, collector, length, sealing, identity)
 
     @cached_property
     def context(self) -> bytes:
@@ -342,23 +313,23 @@ class Collector:
                 f"the partial sum of server {role} is not expected, or has arrived before"
             )
         content = _open(self._channels[role], Kind.PARTIAL, message, self.round.identity)
-        head = front(content, _PARTIAL_HEAD.size, "the partial sum")
+        about = front(content, _PARTIAL_HEAD.size, "the partial sum")
         sums = unpack_numbers(
             content[_PARTIAL_HEAD.size :], self.round.modulus, self.round.length, "the partial sum"
         )
-        self._partials[role] = (head, sums)
+        self._partials[role] = (about, sums)
 
     def close(self) -> Mapping[bytes, bytes]:
         """Add the two partial sums, if they are about the same reports."""
         partials, self._partials, self._over = self._partials, {}, True
         if len(partials) != 2:
             raise Refusal(f"{len(partials)} of 2 partial sums arrived; nothing was opened")
-        (head, first), (other, second) = partials[0], partials[1]
-        if head != other:
+        (about, first), (other, second) = partials[0], partials[1]
+        if about != other:
             raise Refusal(
                 "the two servers added up different reports; nothing was opened. Open a new round."
             )
-        reports, _ = _PARTIAL_HEAD.unpack(head)
+        reports, _ = _PARTIAL_HEAD.unpack(about)
         check_minimum(reports, self.round.minimum, "reports at both servers")
         sums = ((a + b) % self.round.modulus for a, b in zip(first, second, strict=True))
         self._view = SumView(tuple(sums), reports)
@@ -366,9 +337,7 @@ class Collector:
 
     def view(self) -> SumView:
         """The sum of the reports that both servers had."""
-        if self._view is None:
-            raise Refusal("this round was not opened; there is no sum")
-        return self._view
+        return opened(self._view, "is no sum")
 
 
 def _half_info(context: bytes, role: int, name: bytes) -> bytes:
