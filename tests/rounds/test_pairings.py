@@ -23,7 +23,7 @@ from tacit.intermediaries import (
     Sealing,
     SumView,
     run_mixing,
-    run_splitting,
+    run_two_servers,
 )
 from tacit.protocols.contract import Protocol
 from tacit.protocols.vectors import SeparateSums
@@ -143,7 +143,7 @@ def test_a_server_refuses_a_view_of_too_few_by_itself(name: str, through: str) -
     view: Any = (
         run_mixing(payloads, minimum=1)
         if through == "mixing"
-        else run_splitting(payloads, modulus(protocol), minimum=1)
+        else run_two_servers(payloads, modulus(protocol), minimum=1)
     )
     with pytest.raises(TacitError, match=r"below the \d+|nothing was opened"):
         opened(protocol, view, through)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tacit.estimates import Estimate, Opened
-from tacit.intermediaries import run_masking, run_mixing, run_splitting
+from tacit.intermediaries import run_masking, run_mixing, run_two_servers
 from tacit.protocols.contract import Protocol
 from tacit.protocols.vectors import SeparateSums
 from tacit.rounds.codecs import codec
 
 RUNS: dict[str, Callable[..., Any]] = {
     "masking": run_masking,
-    "splitting": run_splitting,
+    "splitting": run_two_servers,
     "mixing": run_mixing,
 }
 FEWEST = {"masking": 2}  # masks come in pairs

@@ -16,13 +16,12 @@ from tacit.intermediaries.interface import Refusal, SumView
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
-from tacit.intermediaries.mixing import Analyzer, MixingKeys, MixingRound, MixView, Shuffler, wrap
-from tacit.intermediaries.sealing import Sealing
-from tacit.intermediaries.splitting import (
+from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.sealing import Sealing, ServerKeys
+from tacit.intermediaries.two_servers import (
     Collector,
-    ServerKeys,
-    SplittingRound,
-    SplittingServer,
+    HalfServer,
+    TwoServerRound,
     split,
 )
 
@@ -110,7 +109,7 @@ def run_masking(
     return session.server.view()
 
 
-def run_splitting(
+def run_two_servers(
     reports: Sequence[Report],
     modulus: int,
     minimum: int,
@@ -121,7 +120,7 @@ def run_splitting(
     """The sum of all reports of which both halves arrived; `lost` says whose half does not reach
     server 0 and server 1, `participants` how many the round is opened for.
 
-    >>> run_splitting([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
+    >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
     SumView(numbers=(4,), reports=2)
     """
     values = _lists(reports)
@@ -129,11 +128,11 @@ def run_splitting(
     collecting = new_key()
     publics = (keys[0].public(), keys[1].public())
     room, length = participants or len(values), len(values[0])
-    opened = SplittingRound.open(
+    opened = TwoServerRound(
         room, minimum, modulus, publics, public_bytes(collecting), length, sealing
     )
-    announced = SplittingRound.decode(opened.encode())
-    servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
+    announced = TwoServerRound.decode(opened.encode())
+    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
     for place, report in enumerate(values):
         for server, half, gone in zip(servers, split(announced, report), lost, strict=True):
@@ -162,11 +161,9 @@ def run_mixing(
     [b'0', b'1', b'1']
     """
     _check_any(reports)
-    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
+    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
-    opened = MixingRound.open(
-        room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing
-    )
+    opened = MixingRound(room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
     announced = MixingRound.decode(opened.encode())
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     for place, report in enumerate(reports):
