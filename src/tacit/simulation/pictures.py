@@ -36,6 +36,12 @@ def pyplot() -> Any:
     return plt
 
 
+def band(axes: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
+    """A line, and how far around it the runs are."""
+    axes.plot(x, mean, color=color, **style)
+    axes.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+
+
 def draw_panels(
     panels: Sequence[Panel],
     path: Path,
@@ -67,15 +73,7 @@ def draw_panels(
             mean, sem = result.curve()
             rounds = result.checkpoints
             scale = 1 / rounds if time_average else 1.0
-            axes.plot(rounds, mean * scale, color=colours[label], label=label)
-            axes.fill_between(
-                rounds,
-                (mean - sem) * scale,
-                (mean + sem) * scale,
-                color=colours[label],
-                alpha=0.2,
-                linewidth=0,
-            )
+            band(axes, rounds, mean * scale, sem * scale, color=colours[label], label=label)
         axes.set_xscale("log")
         axes.set_xlim(
             left=max(1.0, max(result.horizon for result in panel.results.values()) * SHOWN)
