@@ -124,7 +124,9 @@ class ArmsProblem(Problem):
             object.__setattr__(self, "means", tuple(self.means))
             object.__setattr__(self, "arms", len(self.means or ()))
         for name, least in (("arms", 2), ("horizon", 1), ("scale", 1)):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
+            remedy = "a bandit chooses among two or more" if name == "arms" else ""
+            checked = integer(name, getattr(self, name), at_least=least, remedy=remedy)
+            object.__setattr__(self, name, checked)
         if self.horizon < self.arms:
             raise TacitError(
                 f"horizon is {self.horizon}, fewer participants than the {self.arms} arms: drop "

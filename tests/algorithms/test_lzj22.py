@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.papers.catalogue import CATALOGUE
+from tacit.papers.lzj22 import ALGORITHMS, Configuration, Task, figure2, matching_clients, simulate
 
 from tacit.checks import TacitError
 from tacit.environments.population import covering
-from tacit.papers.catalogue import CATALOGUE
-from tacit.papers.lzj22 import ALGORITHMS, Configuration, Task, figure2, matching_clients, simulate
 from tacit.simulation import Result
 
 SMALL: dict[str, Any] = {"dimension": 5, "actions": 60, "horizon": 20_000, "workers": 1}
@@ -146,9 +146,10 @@ def test_communication_adds_up() -> None:
 
 
 def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
+    from tacit.papers.lzj22 import play_out
+
     from tacit.bandits.phased import DistributedElimination
     from tacit.environments.population import Population
-    from tacit.papers.lzj22 import play_out
 
     points = covering(2, 0.15)
     population = Population(points, np.array([0.3, 0.4]), 0.1, 0.1, 1.0)

@@ -12,9 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tacit.bandits.statistics import joint_sensitivity
-from tacit.checks import TacitError
 from tacit.papers import zc24
 from tacit.papers.catalogue import CATALOGUE
 from tacit.papers.zc24 import ALGORITHMS, Task, figure2, figure3, simulate
@@ -28,6 +25,9 @@ from tacit.papers.zc24_noise import (
     sdp_fedlinucb_vec,
     secagg_fedlinucb,
 )
+
+from tacit.bandits.statistics import joint_sensitivity
+from tacit.checks import TacitError
 from tacit.privacy import GaussianLoss
 
 ISSUE = Problem(silos=20, horizon=2000, epsilon=0.2, delta=0.1)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.papers.arms import Problem, Task, simulate
+from tacit.algorithms import ArmsProblem
+from tacit.simulation import simulate
 
 Floats = npt.NDArray[np.float64]
 CONFIDENCE, GROWTH, SIGMA = 0.1, 4, 0.1
@@ -52,15 +53,14 @@ def compare(epsilon: float, horizon: int, runs: int) -> float:
     """The largest distance of mean regrets over the checkpoints, in standard errors, on the same
     10-armed easy instances.
     """
-    task = Task(
-        "dist-dp-se", Problem(10, horizon, epsilon=epsilon, setting="paper"), rewards="gaussian"
-    )
-    ours = simulate(task, runs=runs, workers=1)
+    how = {"epsilon": epsilon, "setting": "paper", "rewards": "gaussian"}
+    ours = simulate("dist-dp-se", arms=10, horizon=horizon, runs=runs, workers=1, **how)
+    problem = ArmsProblem(10, horizon, rewards="gaussian")
     marks = ours.checkpoints.astype(int)
     rng = np.random.default_rng(77)
     theirs = np.array(
         [
-            dist_dp_se(task.world(seed).means, horizon, epsilon, rng)[marks - 1]
+            dist_dp_se(problem.world(seed).means, horizon, epsilon, rng)[marks - 1]
             for seed in range(runs)
         ]
     )
