@@ -1,4 +1,4 @@
-"""Problems of arms as an algorithm takes them, its own defaults included."""
+"""Options and problems as an algorithm takes them, its own defaults included."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from tacit.algorithms import ArmsProblem, lookup
 from tacit.experiment import Experiment
 
 
-def problem_for(name: str, *, binary: bool = False, **options: Any) -> ArmsProblem:
-    """With those of the options that this algorithm has."""
-    entry = lookup(name)
-    problem = entry.ask({key: value for key, value in options.items() if key in entry.options})
+def options_of(name: str, **options: Any) -> dict[str, Any]:
+    """Those of the options that this algorithm has."""
+    return {key: value for key, value in options.items() if key in lookup(name).options}
+
+
+def problem_for(name: str, **options: Any) -> ArmsProblem:
+    """A problem of arms; `binary` says what rewards are like."""
+    problem = lookup(name).ask(options_of(name, **options))
     assert isinstance(problem, ArmsProblem)
-    return replace(problem, binary=binary)
+    return replace(problem, binary=options.get("binary", False))
 
 
 def built(name: str, problem: ArmsProblem) -> Experiment:

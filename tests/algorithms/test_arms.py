@@ -170,6 +170,7 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
             ):
                 continue  # calibration takes its time
             protocol = protocol_of(experiment, users)
+            assert protocol.guarantee is not None
             assert protocol.guarantee.implies(experiment.guarantee), (
                 users,
                 protocol.guarantee,
@@ -206,6 +207,7 @@ def test_sums_of_gaussian_shares_keep_the_concentrated_promise_at_scale_one(user
     """The exact law of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
     protocol = recipes.gaussian_paper(users, 0.5, 1, 0.1)
     assert isinstance(protocol, SecureSum)
+    assert protocol.guarantee is not None
     total = protocol.share.power(users)
     for order in (2, 5, 16):
         low, high = total.support

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.algorithms.asking import options_of
 
 from tacit.algorithms import ArmsProblem, lookup
 from tacit.algorithms.problems import Setting
@@ -31,8 +32,7 @@ def regret(
     setting: Setting = "tight",
     index: str = "chernoff",
 ) -> float:
-    given = {"epsilon": epsilon, "setting": setting, "index": index}
-    asked = {key: value for key, value in given.items() if key in lookup(name).options}
+    asked = options_of(name, epsilon=epsilon, setting=setting, index=index)
     if name in ("sdp-ae", "vb-sdp-ae"):
         asked["delta"] = 1e-5
     return simulate(name, arms=10, horizon=horizon, instance=instance, runs=20, **asked).regret_mean
@@ -71,7 +71,7 @@ def test_privacy_costs_at_most_half_at_epsilon_one(instance: str, horizon: int) 
     assert ours <= 1.5 * regret("klucb", instance, horizon, 1.0)
     plain = []
     for seed in range(20):
-        world = Bernoulli(instance_means(instance, 10, seed))
+        world = Bernoulli(tuple(instance_means(instance, 10, seed).tolist()))
         open_sums = PerRound(recipes.exact, {"binary": True})
         experiment = Experiment.of(PrivateKLUCB(10, horizon), open_sums)
         outcome = run(experiment, world, np.random.default_rng(seed))

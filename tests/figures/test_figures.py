@@ -1,32 +1,21 @@
-"""Figures and plans: pictures, tables with the right columns, and a recommendation."""
+"""Figures: one registry, pictures, and tables with the right columns."""
 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.environments.test_silos import write_fold
 
+from tacit.algorithms import ArmsProblem
 from tacit.checks import TacitError
-from tacit.papers import figures
-from tacit.papers.arms import Problem
-from tacit.papers.figures import FIGURES, Axis, Options, reproduce
-from tacit.papers.planning import plan
+from tacit.figures import Axis, Options, arms, figures, lookup
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every figure at a horizon of 2,000."""
-
-    def problem(arms: int, _: int, **changes: Any) -> Problem:
-        return Problem(arms, 2000, **changes)
-
-    monkeypatch.setattr(figures, "Problem", problem)
 
 
 @pytest.fixture
@@ -66,8 +55,8 @@ CURVES = {"cz23-fig4": 5, "tkms21": 4}
     ],
 )
 def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Path) -> None:
-    assert set(PANELS) == set(FIGURES)
-    picture, table, means = reproduce(name, tmp_path / "out", Options(runs=2, data=data, workers=1))
+    options = Options(runs=2, data=data, workers=1, horizon=2000)
+    picture, table, means = lookup(name).draw(tmp_path / "out", options)
     assert picture.read_bytes().startswith(PNG)
     rows = read(table)
     assert {"panel", "label", "algorithm", "seed", "round", "regret", "epsilon", "setting"} <= set(
@@ -99,33 +88,61 @@ def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Pat
 
 @pytest.mark.parametrize(("axis", "setting"), [("paper", "paper"), ("equal", "tight")])
 def test_the_axis_says_what_an_epsilon_means(axis: Axis, setting: str, tmp_path: Path) -> None:
-    _, table, means = reproduce("cz23-fig2", tmp_path, Options(runs=1, axis=axis, workers=1))
-    assert {row["setting"] for row in read(table)} == {setting}
+    options = Options(runs=1, axis=axis, workers=1, horizon=2000)
+    _, table, means = lookup("cz23-fig2").draw(tmp_path, options)
+    rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
+    assert {row["setting"] for row in rows} == {setting}
     guarantees = {row["label"]: row["guarantee"] for row in read(means)}
     assert ("RDP" in guarantees["Dist-RDP-SE"]) == (axis == "paper")
 
 
 def test_settings_are_those_of_the_authors() -> None:
-    assert (figures.EASY, figures.HARD) == (10**6, 10**7)
-    assert Options().runs == 20
-    assert (Problem(10, 100).confidence, Problem(10, 100).growth, Problem(10, 100).scale) == (
-        0.1,
-        4.0,
-        10,
-    )
+    assert (arms.EASY, arms.HARD) == (10**6, 10**7)
+    assert {lookup(name).runs for name in PANELS} == {20}
+    problem = ArmsProblem()
+    assert (problem.arms, problem.confidence, problem.growth, problem.scale) == (10, 0.1, 4.0, 10)
 
 
 def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"--data \(docs/data.md says where to get it\)"):
-        reproduce("cz23-fig5", tmp_path, Options(runs=1))
+        lookup("cz23-fig5").draw(tmp_path, Options(runs=1))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_plan_costs_every_trust_model_and_recommends_one() -> None:
-    result = plan(3, 20_000, 0.2, 1.0, runs=2)
-    assert [cost.trust for cost in result.costs] == ["central", "secagg", "shuffle", "local"]
-    assert all(cost.regret > 0 and cost.bits_per_user > 0 for cost in result.costs)
-    assert result.recommendation.startswith("Use secure aggregation")
-    assert "too few" in plan(3, 200, 0.02, 0.5, runs=2).recommendation
-    with pytest.raises(TacitError, match="how much better the best option is"):
-        plan(3, 1000, 0.0, 1.0)
+def test_every_figure_is_drawn_by_its_name() -> None:
+    assert list(figures()) == [*PANELS, "lzj22-fig2", "zc24-fig2", "zc24-fig3"]
+    with pytest.raises(TacitError, match=r"known are cz23-fig1, .*zc24-fig3"):
+        lookup("cz23-fig6")
+    with pytest.raises(TacitError, match="runs is 0"):
+        lookup("tkms21").draw(Path("nowhere"), Options(runs=0))
+
+
+def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) -> None:
+    size = {"dimension": 3, "actions": 20}
+    files = lookup("lzj22-fig2").draw(
+        tmp_path / "out", Options(runs=2, workers=1, horizon=500, size=size)
+    )
+    assert [path.name for path in files] == [
+        f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")
+    ]
+    assert all(path.stat().st_size > 500 for path in files)
+    rows = read(files[1])
+    assert {row["algorithm"] for row in rows} == {"cdp-dpe", "sdp-dpe", "ldp-dpe"}
+    assert {row["setting"] for row in rows} == {"tight", "paper"}
+    assert {float(row["epsilon"]) for row in rows} == {1.0, 2.0, 5.0, 10.0, 20.0}
+    assert {row["algorithm"] for row in read(files[5])} == {"dpe", "dpe-fixed"}
+
+
+def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
+    data = write_fold(tmp_path / "train.txt")
+    small = Options(runs=2, horizon=50, workers=1, size={"silos": 4})
+    for name, panels in (("zc24-fig2", "abc"), ("zc24-fig3", "abcd")):
+        assert lookup(name).runs == 25
+        picture, table, means = lookup(name).draw(tmp_path / "out", replace(small, data=data))
+        assert picture.read_bytes().startswith(PNG)
+        rows = read(means)
+        assert {row["panel"][1] for row in rows} == set(panels)
+        assert {"regret_mean", "regret_sem", "time_average", "guarantee"} <= set(rows[0])
+        assert table.stat().st_size > 0
+    files = lookup("zc24-fig3").draw(tmp_path / "out", replace(small, runs=1))
+    assert [path.suffix for path in files] == [".png", ".csv", ".csv"]
