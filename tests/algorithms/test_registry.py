@@ -104,7 +104,13 @@ def test_options_of_others_are_refused_by_name(name: str) -> None:
 
 
 def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
-    asked = {"epsilon": 2.0, "trust": "central", "arms": 2, "horizon": 500, "runs": 1}
+    asked: dict[str, Any] = {
+        "epsilon": 2.0,
+        "trust": "central",
+        "arms": 2,
+        "horizon": 500,
+        "runs": 1,
+    }
     free, ours = compare(["ucb1", "private-klucb"], **asked)
     assert "epsilon" not in free.configuration
     assert (ours.configuration["epsilon"], ours.configuration["trust"]) == (2.0, "central")
@@ -113,22 +119,25 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    about = {"paper": "", "trust": "", "promise": "", "problem": ArmsProblem}
-    with pytest.raises(
-        TacitError, match=r"the name dist-dp-se is taken by tacit\.algorithms\.cz23"
-    ):
-        algorithm("dist-dp-se", **about)(lookup("klucb").build)  # type: ignore[arg-type]
+    about: dict[str, Any] = {"paper": "", "trust": "", "promise": "", "problem": ArmsProblem}
+    with pytest.raises(TacitError, match=r"dist-dp-se is taken by tacit\.algorithms\.cz23"):
+        algorithm("dist-dp-se", **about)(lookup("klucb").build)
     with pytest.raises(TacitError, match="ArmsProblem has no colour"):
-        algorithm("painted", options=("colour",), **about)(lookup("klucb").build)  # type: ignore[arg-type]
+        algorithm("painted", options=("colour",), **about)(lookup("klucb").build)
     assert "painted" not in algorithms()
 
 
 def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     algorithms()  # ours are in
     monkeypatch.setattr("tacit.algorithms.registry._KNOWN", dict(_KNOWN))
-    about = {"paper": "mine", "trust": "", "promise": "none", "problem": ArmsProblem}
+    about: dict[str, Any] = {
+        "paper": "mine",
+        "trust": "",
+        "promise": "none",
+        "problem": ArmsProblem,
+    }
 
-    @algorithm("mine", options=("arms", "horizon"), defaults={"horizon": 400}, **about)  # type: ignore[arg-type]
+    @algorithm("mine", options=("arms", "horizon"), defaults={"horizon": 400}, **about)
     def mine(problem: ArmsProblem) -> Experiment:
         return lookup("klucb").build(replace(problem, confidence=0.2))
 

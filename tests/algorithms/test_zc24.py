@@ -122,7 +122,7 @@ def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
         )
 
 
-def test_amplification_is_refused_outside_its_range_and_points_to_secure_aggregation() -> None:
+def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> None:
     with pytest.raises(TacitError, match="use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
     with pytest.raises(TacitError, match="use a smaller delta, or secagg-fedlinucb"):

@@ -143,6 +143,8 @@ def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
         rows = read(means)
         assert {row["panel"][1] for row in rows} == set(panels)
         assert {"regret_mean", "regret_sem", "time_average", "guarantee"} <= set(rows[0])
-        assert table.stat().st_size > 0
+        dimensions = {row["panel"][:3]: row["dimension"] for row in read(table)}
+        assert dimensions["(a)"] == "10"
+        assert dimensions["(c)"] == {"zc24-fig2": "57", "zc24-fig3": "78"}[name]
     files = lookup("zc24-fig3").draw(tmp_path / "out", replace(small, runs=1))
     assert [path.suffix for path in files] == [".png", ".csv", ".csv"]

@@ -11,7 +11,7 @@ from tacit.algorithms.zc24_noise import ldp_fedlinucb
 from tacit.studies.exhibit import THRESHOLD, AdaptiveSilos, attack
 
 
-def test_the_attack_reads_a_norm_from_an_adaptive_schedule_and_nothing_from_a_fixed_one() -> None:
+def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one() -> None:
     """Against a fair coin 1,000 games stay within 0.5 ± 0.08 but for a chance of 4e-7."""
     outcome = attack(games=1000, seed=1)
     assert outcome.adaptive_schedule == 1.0

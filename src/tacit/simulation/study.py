@@ -81,11 +81,12 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
     start = problem.start(how.seed, world)
-    experiment = entry.build(problem.fitted(start.world, how.seed))  # refuses before any work
+    fitted = problem.fitted(start.world, how.seed)
+    experiment = entry.build(fitted)  # refuses before any work
     trial = Trial(entry.name, problem, world, how.user_by_user)
     about = {"label": entry.name, "progress": how.progress, "workers": how.workers}
     done = sweep(trial, how.seeds, path=how.log, **about)  # type: ignore[arg-type]
-    configuration = recorded(entry, problem, world) | {"first_seed": how.seed}
+    configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
     promise = experiment.mechanism.promise or "none: the server sees every report"
     if experiment.guarantee is None and done.records and "guarantee" in done.records[0]:
         promise = max(done.records, key=lambda record: record["true_guarantee"])["guarantee"]
