@@ -58,12 +58,12 @@ def plan(
     rows = [
         [
             c.trust,
-            c.regret,
-            c.regret_sem,
+            None if c.refused else c.regret,
+            None if c.refused else c.regret_sem,
             c.lost_share,
             c.users_to_settle,
             c.batches,
-            c.bits_per_user,
+            None if c.refused else c.bits_per_user,
             c.refused or c.guarantee.split(":")[0],
         ]
         for c in result.costs
@@ -109,12 +109,10 @@ def reproduce(
 
 def algorithms(as_json: Json = False) -> None:
     """List every named algorithm with its paper, trust model and guarantee."""
-    from tacit.papers import lzj22, zc24  # noqa: F401 - they register their algorithms
-    from tacit.papers.arms import load_all
-    from tacit.papers.catalogue import CATALOGUE
+    from tacit.algorithms import algorithms as known
 
-    load_all()
-    entries = [asdict(entry) for entry in CATALOGUE.values()]
+    shown = ("name", "family", "paper", "trust", "promise")
+    entries = [{key: getattr(entry, key) for key in shown} for entry in known().values()]
     if as_json:
         print_json({"algorithms": entries})
         return
