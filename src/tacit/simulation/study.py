@@ -13,8 +13,8 @@ from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment, World
-from tacit.simulation.results import Result
 from tacit.simulation.driver import Trial
+from tacit.simulation.results import Result
 from tacit.simulation.sweep import sweep
 
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
@@ -82,9 +82,10 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
     start = problem.start(how.seed, world)
-    experiment = entry.build(problem.fitted(start.world, how.seed))  # refuses before any work
+    fitted = problem.fitted(start.world, how.seed)
+    experiment = entry.build(fitted)  # refuses before any work
     trial = Trial(entry.name, problem, world, how.user_by_user)
-    configuration = recorded(entry, problem, world) | {"first_seed": how.seed}
+    configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
     done = sweep(
         trial,
         how.seeds,
@@ -93,7 +94,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         workers=how.workers,
         path=how.log,
         resume=how.resume,
-        identity={"algorithm": entry.name, **recorded(entry, problem, world)},
+        identity={"algorithm": entry.name, **recorded(entry, fitted, world)},
     )
     promise = experiment.mechanism.promise or "none: the server sees every report"
     note = getattr(world, "promise_note", "")
