@@ -152,6 +152,10 @@ class ArmsProblem(Problem):
         )
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
+        if not 1 < self.growth < float("inf"):
+            raise TacitError(
+                f"growth is {self.growth:g}; rounds must grow: use more than 1, such as 4"
+            )
         remedy = "the probability with which the best option may be dropped, such as 0.1"
         probability("confidence", self.confidence, remedy)
         remedy = "the part of a round that may fail to report, such as 0.1"

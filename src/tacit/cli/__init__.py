@@ -10,7 +10,7 @@ import atexit
 import gc
 import re
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -76,7 +76,10 @@ def main() -> None:
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
-        _fail(f"{error.format_message()} Try: tacit --help")
+        context: Any = getattr(error, "ctx", None)
+        asked = f" {context.info_name}" if context is not None and context.parent else ""
+        message = error.format_message().replace("Value error, ", "").rstrip(". ")
+        _fail(f"{message}. Try: tacit{asked} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
