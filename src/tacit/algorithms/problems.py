@@ -80,7 +80,7 @@ def check_counts(problem: Problem, **least: int) -> None:
     for name, at_least in least.items():
         value = integer(name, getattr(problem, name), at_least=at_least)
         if value > MOST:
-            raise TacitError(f"{name} is {value:.4g}; more than {MOST:.0e} cannot be counted here")
+            raise TacitError(f"{name} is {value:.4g}; use at most {MOST:.0e}, which can be drawn")
         object.__setattr__(problem, name, value)
 
 
@@ -133,6 +133,11 @@ class ArmsProblem(Problem):
         if self.means is not None:
             object.__setattr__(self, "means", tuple(self.means))
             object.__setattr__(self, "arms", len(self.means or ()))
+            if self.arms < 2 or not all(0 <= mean <= 1 for mean in self.means or ()):
+                shown = ",".join(f"{mean:g}" for mean in self.means or ())
+                raise TacitError(
+                    f"means is {shown or 'empty'}; give two or more numbers in [0, 1]: 0.31,0.47"
+                )
         check_counts(self, arms=2, horizon=1, scale=1)
         if self.horizon < self.arms:
             raise TacitError(
@@ -147,6 +152,10 @@ class ArmsProblem(Problem):
         )
         if self.delta is not None:
             probability("delta", self.delta, "leave delta out for a pure guarantee", zero=True)
+        if not 1 < self.growth < float("inf"):
+            raise TacitError(
+                f"growth is {self.growth:g}; rounds must grow: use more than 1, such as 4"
+            )
         remedy = "the probability with which the best option may be dropped, such as 0.1"
         probability("confidence", self.confidence, remedy)
         remedy = "the part of a round that may fail to report, such as 0.1"

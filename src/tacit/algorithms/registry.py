@@ -49,8 +49,8 @@ class Algorithm:
         strange = [name for name in options if name not in self.options]
         if strange:
             raise TacitError(
-                f"{self.name} has no option {', '.join(map(_spelled, strange))}; it has "
-                f"{', '.join(_spelled(name) for name in self.options)}"
+                f"{self.name} has no option {', '.join(map(spelled, strange))}; it has "
+                f"{', '.join(spelled(name) for name in self.options)}"
             )
         return self.problem(**{**self.defaults, **options})
 
@@ -136,7 +136,8 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     return entry.build(replace(problem, **hidden))
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
+    """An option as it is typed."""
     return f"--{name.replace('_', '-')}"
 
 

@@ -6,8 +6,11 @@ object for programs. Errors are one line on standard error and exit code 2; noth
 
 from __future__ import annotations
 
+import atexit
+import gc
+import re
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -40,12 +43,16 @@ COMMANDS = (
 )
 for command in COMMANDS:
     app.command()(command)
+ARGUMENT = re.compile(r"\((clip|resample)\)")  # as errors name them, for those who write Python
+YOUNGEST = 50_000  # objects before garbage is looked for; starting makes none to speak of
 
 
 def main() -> None:
     """Entry point: what cannot be done as asked becomes one line on standard error and exit code
     2, an interrupt exit code 130.
     """
+    gc.set_threshold(YOUNGEST)
+    atexit.register(gc.freeze)  # nor is it worth looking for at the end
     try:
         code = app(standalone_mode=False)
     except TacitError as error:
@@ -58,8 +65,8 @@ def main() -> None:
         )
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}: choose another")
-    except KeyboardInterrupt:
-        _fail("interrupted", simulating.INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        _fail(", ".join(["interrupted", *map(str, interrupt.args)]), simulating.INTERRUPTED)
     except Exception as error:
         # the command line's own errors have it: an unknown option, a word for a number
         if type(error).__name__ == "Abort":
@@ -69,14 +76,18 @@ def main() -> None:
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
-        _fail(f"{error.format_message()} Try: tacit --help")
+        context: Any = getattr(error, "ctx", None)
+        asked = f" {context.info_name}" if context is not None and context.parent else ""
+        message = error.format_message().replace("Value error, ", "").rstrip(". ")
+        _fail(f"{message}. Try: tacit{asked} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
-    print(f"tacit: {' '.join(message.split())}", file=sys.stderr)
+    spoken = ARGUMENT.sub(r"(--\1)", " ".join(message.split()))
+    print(f"tacit: {spoken}", file=sys.stderr)
     raise SystemExit(code)
 
 

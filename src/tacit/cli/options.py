@@ -67,6 +67,7 @@ Replay = Annotated[
     Path | None,
     typer.Option(help="Your own CSV instead of random instances: a column per option, or a log."),
 ]
+Resume = Annotated[bool, typer.Option(help="Go on with the runs that are in the log in --out.")]
 Clip = Annotated[bool, typer.Option(help="Clip recorded rewards to [0, 1] and count them.")]
 Resample = Annotated[
     bool, typer.Option(help="Draw recorded people again and again, instead of once each.")
@@ -115,6 +116,21 @@ def said(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def check_together(options: dict[str, Any]) -> None:
+    """Refuses what contradicts itself, or would count for nothing."""
+    means, arms = options.get("means"), options.get("arms")
+    if means is not None and arms is not None and len(means) != arms:
+        raise TacitError(f"--arms is {arms}, but --means has {len(means)}: leave --arms out")
+    if means is not None and "instance" in options:
+        raise TacitError("--instance draws means and --means gives them: use one of the two")
+    if "data" in options:
+        for name in ("actions", "dimension", "deviation"):
+            if name in options:
+                raise TacitError(f"--{name} is decided by the file of --data: leave it out")
+    elif "field" in options:
+        raise TacitError("--field is about --data: give the file with it")
+
+
 def warnings(epsilon: float | None, delta: float | None) -> list[str]:
     """A word about promises that are hardly any."""
     found = []
@@ -132,8 +148,13 @@ def interactive() -> bool:
     return sys.stderr.isatty()
 
 
-def own_data(path: Path | None, clip: bool, resample: bool) -> Any:
+def own_data(path: Path | None, clip: bool, resample: bool, family: str) -> Any:
     """The environment of a user's table, if one was given."""
+    if path is not None and family != "arms":
+        raise TacitError(
+            f"--replay is a table of options' rewards, and {family} algorithms do not choose among "
+            "such: use one of arms, such as private-klucb"
+        )
     if path is None:
         if clip or resample:
             raise TacitError("--clip and --resample are about --replay: give a CSV with it")

@@ -1,10 +1,21 @@
-"""How results are printed: a table for people, one JSON object for programs."""
+"""How results are printed: a table for people, one JSON object for programs.
+
+Whatever the width, nothing is cut: cells fold, and sentences stand below their table.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+import shutil
+import sys
+import textwrap
 from typing import Any
+
+WIDEST = 100  # columns, where nobody's terminal says how many there are
+LONGEST_CELL = 40  # characters of a two-column table's value; longer ones are sentences
+GAP = 3  # between columns
 
 
 def show(record: dict[str, Any], title: str, as_json: bool) -> None:
@@ -12,11 +23,11 @@ def show(record: dict[str, Any], title: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    table(
-        title,
-        None,
-        [[key.replace("_", " "), value] for key, value in record.items() if value is not None],
-    )
+    known = {key.replace("_", " "): value for key, value in record.items() if value is not None}
+    long = {key: value for key, value in known.items() if is_long(value)}
+    table(title, None, [[key, value] for key, value in known.items() if key not in long])
+    for key, value in long.items():
+        sentence(key, value)
 
 
 def print_json(record: dict[str, Any]) -> None:
@@ -34,32 +45,107 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def width() -> int:
+    """How many columns there are: the terminal's, or what COLUMNS says up to the widest."""
+    columns = shutil.get_terminal_size((WIDEST, 24)).columns
+    return columns if sys.stdout.isatty() else min(columns, WIDEST)
+
+
+def is_long(value: Any) -> bool:
+    """Whether a value reads better below a table than in it."""
+    return isinstance(value, str) and len(value) > LONGEST_CELL
+
+
+def sentence(label: str, text: str) -> None:
+    """A labelled sentence, wrapped."""
+    wrapped = textwrap.fill(
+        f"{label}: {text}",
+        max(width(), 20),
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print(wrapped)
+
+
 def table(title: str, headings: list[str] | None, rows: list[list[Any]]) -> None:
-    """A table; columns of numbers to the right."""
+    """A table; columns of numbers to the right. Text folds between words, and within them only
+    where there is no other way.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 140)
-    drawn = Table(show_header=headings is not None, box=box.SIMPLE)
-    for index, heading in enumerate(headings or ["", ""]):
-        numbers = headings is not None and all(
-            isinstance(row[index], (int, float)) or row[index] is None for row in rows
-        )
-        drawn.add_column(heading, justify="right" if numbers else "left")
-    for row in rows:
-        drawn.add_row(*(_cell(value) for value in row))
-    console.print(f"[bold]{title}[/bold]")
+    console = Console(width=width(), highlight=False)
+    heads = headings or ["", ""]
+    cells = [[cell(value) for value in row] for row in rows]
+    columns = [[row[index] for row in cells] for index in range(len(heads))]
+    numeric = [
+        all(isinstance(row[index], (int, float)) or row[index] is None for row in rows)
+        for index in range(len(heads))
+    ]
+    stiff = [index == 0 or numeric[index] for index in range(len(heads))]
+    most = [max(map(len, [head, *found])) for head, found in zip(heads, columns, strict=True)]
+    least = [
+        max(map(len, [*head.split(), *(found if stiff[index] else " ".join(found).split()), ""]))
+        for index, (head, found) in enumerate(zip(heads, columns, strict=True))
+    ]
+    drawn = Table(show_header=headings is not None, box=box.SIMPLE, pad_edge=False, show_edge=False)
+    room = console.width - GAP * (len(heads) - 1)
+    for heading, size, right in zip(heads, shared(least, most, room), numeric, strict=True):
+        side: Any = "right" if headings is not None and right else "left"
+        drawn.add_column(Text(heading), justify=side, overflow="fold", width=size)
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    console.print(Text(title, style="bold"))
     console.print(drawn)
+    print()
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
+def shared(least: list[int], most: list[int], room: int) -> list[int]:
+    """Widths of columns within the room: what each needs, then the rest to the narrowest; if even
+    that is too much, the widest give way.
+
+    >>> shared([4, 4], [4, 30], 20), shared([12, 4], [12, 4], 10)
+    ([4, 16], [6, 4])
+    """
+    widths = list(least)
+    places = range(len(widths))
+    while sum(widths) < room and widths != most:
+        widths[min((i for i in places if widths[i] < most[i]), key=lambda i: widths[i])] += 1
+    while sum(widths) > room and max(widths) > 1:
+        widths[max(places, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def cell(value: Any) -> str:
+    """A value as people read it.
+
+    >>> [cell(value) for value in (None, True, 1234567, 12345.6, 0.123456, 1e-6, math.inf)]
+    ['–', 'yes', '1,234,567', '12,346', '0.1235', '1e-6', '∞']
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) and math.isinf(value):
+        return "∞" if value > 0 else "-∞"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+        large = 10_000 <= abs(value) < 1e15
+        return f"{value:,.0f}" if large else re.sub(r"e([+-])0*", _power, f"{value:.4g}")
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _power(found: re.Match[str]) -> str:
+    return "e-" if found[1] == "-" else "e"
+
+
+def count_of(name: str, done: int, asked: int) -> str:
+    """How many there are, and of how many.
+
+    >>> count_of("run", 1, 1), count_of("run", 2, 3)
+    ('1 run', '2 of 3 runs')
+    """
+    plural = "" if asked == 1 else "s"
+    return f"{asked} {name}{plural}" if done == asked else f"{done} of {asked} {name}{plural}"

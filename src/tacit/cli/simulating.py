@@ -20,15 +20,17 @@ from tacit.cli.options import (
     Out,
     Replay,
     Resample,
+    Resume,
     Runs,
     Seed,
     asks,
+    check_together,
     interactive,
     own_data,
     said,
     warnings,
 )
-from tacit.cli.printing import print_json, table
+from tacit.cli.printing import cell, count_of, print_json, sentence, table
 
 if TYPE_CHECKING:
     from tacit.simulation import Result
@@ -48,9 +50,7 @@ def simulate(
         bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
     ] = False,
     out: Out = None,
-    resume: Annotated[
-        bool, typer.Option(help="Go on with the runs that are in the log in --out.")
-    ] = False,
+    resume: Resume = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -64,25 +64,21 @@ def simulate(
 
     tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000 --lazy
     """
-    entry = lookup(algorithm)
-    if replay is not None and entry.family != "arms":
-        raise TacitError(
-            f"--replay is a table of options' rewards, {algorithm} is a {entry.family} algorithm: "
-            "use one of arms, such as private-klucb"
-        )
+    entry, given = lookup(algorithm), said(options)
     if resume and out is None:
         raise TacitError("--resume goes on with the log in --out: give the directory")
-    problem = entry.ask(said(options))  # refuses before anything is loaded or read
-    environment = own_data(replay, clip, resample)
+    check_together(given)
+    problem = entry.ask(given)  # refuses before anything is loaded or read
+    environment = own_data(replay, clip, resample, entry.family)
     from tacit.simulation import results, study
 
     if out is not None:
         results.probe(out)
+    if environment is not None:
+        problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
     how = study.How(runs, seed, interactive(), None, log, user_by_user, resume)
-    asked = study.asked(entry, environment, said(options)) if environment is not None else None
-    result = study.study(entry, entry.ask(asked) if asked else problem, how, environment)
-    report(result, as_json, out)
+    report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 
 @asks()
@@ -98,6 +94,7 @@ def compare(
     out: Annotated[Path, typer.Option(help="Directory for the picture and the table.")] = Path(
         "compare-output"
     ),
+    resume: Resume = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -105,55 +102,131 @@ def compare(
 
     Example: tacit compare --algorithms private-klucb,dist-dp-se,ldp-se --epsilon 1
     """
-    names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    families = {lookup(name).family for name in names}
-    if not names or len(families) > 1:
+    names, given = [name.strip() for name in algorithms.split(",") if name.strip()], said(options)
+    families = sorted({lookup(name).family for name in names})
+    if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
-            f"algorithms is {algorithms!r}; give names of one family"
-            + (f", not of {' and '.join(sorted(families))}" if families else "")
+            f"--algorithms is {algorithms!r}; give different names, separated by commas, of one "
+            "family" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
-    environment = own_data(replay, clip, resample)
+    check_together(given)
+    environment = own_data(replay, clip, resample, families[0])
     from tacit.simulation import results, study
 
     results.probe(out)
-    how = {"runs": runs, "seed": seed, "progress": interactive()}
-    compared = study.compare(names, environment, **said(options), **how)
-    report_comparison(compared, out, as_json, len(names))
+    how = {"runs": runs, "seed": seed, "progress": interactive(), "log": out, "resume": resume}
+    compared = study.compare(names, environment, **given, **how)
+    report_comparison(compared, environment, out, as_json, len(names))
 
 
-def report(result: Result, as_json: bool, out: Path | None) -> None:
+def summarised(result: Result) -> dict[str, Any]:
+    """What `--json` prints of a result."""
+    used = result.configuration
+    return result.summary() | {
+        "rounds": result.mean("rounds"),
+        "warnings": warnings(used.get("epsilon"), used.get("delta")),
+    }
+
+
+def replayed(result: Result, environment: Any) -> dict[str, Any]:
+    """How much of somebody's own data was used, and what that means for the promise."""
+    if environment is None:
+        return {}
+    used = result.mean("rows_used") if "rows_used" in result.runs[0] else None
+    counts = {"rows": environment.rows, "rows_used": used, "clipped": environment.clipped}
+    return {"replay": {**counts, "people": environment.promise_note}}
+
+
+def report(result: Result, environment: Any, as_json: bool, out: Path | None) -> None:
     """Writes the table, prints the summary; an interrupted one says so and exits with 130."""
     from tacit.simulation import write_csv
 
     if out is not None:
         write_csv(out / f"{result.algorithm}.csv", result.rows())
-    summary = result.summary()
-    used = result.configuration
-    said = warnings(used.get("epsilon"), used.get("delta"))
+    summary = summarised(result) | replayed(result, environment)
     if as_json:
-        print_json(summary | ({"warnings": said} if said else {}))
+        print_json(summary)
     else:
-        runs, configuration = summary.pop("runs"), summary.pop("configuration")
-        estimates = summary.pop("estimates", [])
-        shown = ", ".join(
-            f"{key} {value}" for key, value in configuration.items() if value is not None
-        )
+        summary["seconds"] = round(summary["seconds"], 2)
         rows = [
-            [key.replace("_", " "), value] for key, value in summary.items() if value is not None
+            [label, summary[key]]
+            for key, label in labels(lookup(result.algorithm).problem.per).items()
+            if summary.get(key) is not None
         ]
-        table(f"{result.algorithm}: {len(runs)} runs", None, [*rows, ["configuration", shown]])
-        standings(estimates)
-        for line in said:
-            print(f"note: {line}")
+        one_world = environment is not None or result.configuration.get("means") is not None
+        if "winner" in summary and one_world:
+            share = f"{summary['winner_runs']} of {count_of('run', *[len(result.runs)] * 2)}"
+            rows.append(["found to be best", f"{summary['winner']} (in {share})"])
+        title = f"{result.algorithm}, {count_of('run', len(result.runs), result.sweep.asked)}"
+        table(title, None, rows)
+        standings(summary.get("estimates", []))
+        sentence("guarantee", result.guarantee)
+        settings = [
+            f"{key.replace('_', ' ')} {shown(value)}"
+            for key, value in result.configuration.items()
+            if value is not None and key != "people"
+        ]
+        sentence("configuration", ", ".join(settings))
+        notes(summary, environment)
     stopped(result.sweep.interrupted, len(result.runs), result.sweep.asked)
 
 
+def labels(per: str) -> dict[str, str]:
+    """What the numbers of a summary are called where people read them."""
+    return {
+        "horizon": f"{per}s",
+        "regret_mean": "regret",
+        "regret_sem": "± standard error",
+        "time_average_regret": f"regret per {per}",
+        "group_regret_per_round": "regret of all silos per round",
+        "final_realised_regret": "regret as rewards fell out",
+        "rounds": "rounds opened",
+        "active": "options left",
+        "best_kept": "best option left (part of runs)",
+        "wrapped": "rounds misread (sum too large)",
+        "repairs": "matrices repaired",
+        "clipped": "rewards clipped (part)",
+        "clients": "clients asked",
+        "reals": "numbers sent in all",
+        "communication": "bits sent in all",
+        "bits_per_user": "bits sent by each",
+        "seconds": "seconds",
+    }
+
+
+def shown(value: Any) -> str:
+    """An option's value in a sentence."""
+    return ",".join(map(cell, value)) if isinstance(value, (tuple, list)) else cell(value)
+
+
+def notes(summary: dict[str, Any], environment: Any) -> None:
+    """What somebody should know before they believe a number."""
+    for line in summary["warnings"]:
+        sentence("note", line)
+    if environment is None:
+        return
+    about = summary["replay"]
+    used = about["rows_used"]
+    rows = f"{about['rows']:,} recorded rows"
+    sentence(
+        "data",
+        f"{rows}, drawn from with replacement"
+        if used is None
+        else f"{used:,.0f} of {rows} used"
+        + (" (mean over runs)" if len(summary["runs"]) > 1 else ""),
+    )
+    if about["clipped"]:
+        sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
+    if about["people"] not in summary["guarantee"]:
+        sentence("people", about["people"])
+
+
 def standings(rows: list[dict[str, Any]]) -> None:
-    """Where the options stood at the end of the last run, the best first."""
+    """Where the options stood at the end of the first run, the best first."""
     if not rows:
         return
     ordered = sorted(rows, key=lambda row: -row["best"])[:10]
-    headings = ["option", "asked", "mean", "95% interval", "best, probably"]
+    headings = ["option", "asked", "mean", "95% interval", "best with probability"]
     body = [
         [
             row["option"],
@@ -164,7 +237,8 @@ def standings(rows: list[dict[str, Any]]) -> None:
         ]
         for row in ordered
     ]
-    table("what the first run found (normal approximation)", headings, body)
+    first = "" if len(rows) == len(ordered) else f", the first {len(ordered)} of {len(rows)}"
+    table(f"what the first run found (normal approximation){first}", headings, body)
 
 
 def stopped(interrupted: bool, done: int, asked: int) -> None:
@@ -174,40 +248,68 @@ def stopped(interrupted: bool, done: int, asked: int) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def report_comparison(compared: list[Result], out: Path, as_json: bool, asked: int) -> None:
+def report_comparison(
+    compared: list[Result], environment: Any, out: Path, as_json: bool, asked: int
+) -> None:
     """One table and one picture; without matplotlib the table comes anyway."""
     from tacit.simulation import write_csv
-    from tacit.simulation.pictures import Panel, draw_panels
 
     write_csv(out / "regret.csv", [row for result in compared for row in result.rows()])
-    first, picture, missing = compared[0], out / "regret.png", ""
-    known = all(result.regret_known for result in compared)
-    if known:
-        title = f"{first.horizon:,} participants, {len(first.runs)} runs each"
-        panel = Panel(title, {result.algorithm: result for result in compared})
-        try:
-            draw_panels([panel], picture)
-        except TacitError as error:
-            missing = str(error)
+    picture, missing = draw(compared, out / "regret.png")
+    summaries = [summarised(result) | replayed(result, environment) for result in compared]
     if as_json:
-        drawn = str(picture) if known and not missing else None
-        print_json({"results": [result.summary() for result in compared], "picture": drawn})
+        drawn = None if picture is None else str(picture)
+        print_json({"results": summaries, "picture": drawn})
     else:
-        ordered = sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
-        headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds", "seconds", "guarantee"]
-        rows = [
-            [
-                r.algorithm,
-                r.regret_mean if known else None,
-                r.regret_sem if known else None,
-                r.mean("bits_per_user"),
-                r.mean("rounds"),
-                r.sweep.seconds,
-                r.guarantee.split(":")[0],
-            ]
-            for r in ordered
-        ]
-        table(f"{first.horizon:,} participants, {len(first.runs)} runs each", headings, rows)
-        print(f"no picture: {missing}" if missing else f"picture: {picture}" if known else "")
+        comparison(compared)
+        for line in dict.fromkeys(line for summary in summaries for line in summary["warnings"]):
+            sentence("note", line)
+        if environment is not None:
+            sentence("people", environment.promise_note)
+        sentence("no picture" if missing else "picture", missing or str(picture))
     done = sum(not result.sweep.interrupted for result in compared)
-    stopped(compared[-1].sweep.interrupted, done, asked)
+    stopped(done < asked, done, asked)
+
+
+def draw(compared: list[Result], path: Path) -> tuple[Path | None, str]:
+    """The picture of a comparison, or why there is none."""
+    from tacit.simulation.pictures import Panel, draw_panels
+
+    if not all(result.regret_known for result in compared):
+        return None, "what the options are worth is not known, nor is regret"
+    panel = Panel(over(compared), {result.algorithm: result for result in compared})
+    try:
+        draw_panels([panel], path, per=lookup(compared[0].algorithm).problem.per)
+    except TacitError as error:
+        return None, str(error)
+    return path, ""
+
+
+def over(compared: list[Result]) -> str:
+    """How much was played, and how often."""
+    horizons = dict.fromkeys(f"{result.horizon:,}" for result in compared)
+    per = lookup(compared[0].algorithm).problem.per
+    runs = {len(result.runs) for result in compared}
+    each = f", {count_of('run', *[min(runs)] * 2)} each" if len(runs) == 1 else ""
+    return f"{' or '.join(horizons)} {per}s{each}"
+
+
+def comparison(compared: list[Result]) -> None:
+    """The table of a comparison, the least regret first."""
+    known = all(result.regret_known for result in compared)
+    differ = len({len(result.runs) for result in compared}) > 1
+    headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds opened", "seconds", "promise"]
+    rows = [
+        [
+            result.algorithm,
+            result.regret_mean if known else None,
+            result.regret_sem if known else None,
+            result.mean("bits_per_user"),
+            result.mean("rounds"),
+            round(result.sweep.seconds, 2),
+            result.guarantee.split(":")[0],
+            *([len(result.runs)] if differ else []),
+        ]
+        for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
+    ]
+    table(over(compared), [*headings, *(["runs"] if differ else [])], rows)

@@ -19,7 +19,6 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.vq import kmeans2
 
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment
@@ -156,6 +155,8 @@ def read_mslr(path: Path, arms: int = 50, seed: int = 0) -> Replay:
     """MSLR-WEB10K as a bandit: K-means clusters of the features are arms, labels divided by 4 are
     rewards.
     """
+    from scipy.cluster.vq import kmeans2  # slow to import
+
     if not path.exists():
         raise TacitError(
             f"{path} does not exist: download MSLR-WEB10K (see docs/data.md) and give the path of "

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.fft import irfft, next_fast_len, rfft
 
 from tacit.checks import Number, TacitError, integer, positive
 from tacit.noise.law import LOG_TINY, ROUNDING, Floats, NoiseLaw, refuse_power
@@ -219,6 +218,8 @@ def product(p: Floats, q: Floats) -> Floats:
             "precision, or a family that is closed under sums (Skellam, binomial)"
         )
     length = len(p) + len(q) - 1
+    from scipy.fft import irfft, next_fast_len, rfft  # slow to import
+
     size = next_fast_len(length, real=True)
     result: Floats = irfft(rfft(p, size) * rfft(q, size), size)[:length].clip(min=0.0)
     return result

@@ -25,11 +25,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
-
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.checks import TacitError, as_fraction, integer, positive, probability
 from tacit.protocols.count_ratios import (
@@ -38,6 +34,10 @@ from tacit.protocols.count_ratios import (
     round_up,
     tilted_ratio,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "Certificate",
@@ -312,6 +312,8 @@ def _data_file() -> Path:
 
 def _regenerate(console: Console) -> None:
     """Searches the parameters of every row again and rewrites the data file."""
+    from rich.progress import track
+
     wanted = list(itertools.product(TABLE_TARGETS, TABLE_USERS))
     rows = [
         TableRow(target, search(users, target))
@@ -344,6 +346,8 @@ def _check(row: TableRow) -> dict[str, int | str | float | bool]:
 
 def _as_table(checked: Sequence[dict[str, Any]]) -> Table:
     """The results for a person, narrow enough for a terminal."""
+    from rich.table import Table
+
     table = Table(title="Pure shuffle certificates, proven again")
     for name in ("users", "target", "certified", "noise", "bits", "kind", "seconds", "holds"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -365,6 +369,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prove the committed table of pure shuffle certificates again; the exit status is 1 when a row
     does not hold.
     """
+    from rich.console import Console
+    from rich.progress import track
+
     parser = argparse.ArgumentParser(
         prog="python -m tacit.protocols.certificates", description=main.__doc__
     )

@@ -211,4 +211,5 @@ class Trial:
             **problem.record(outcome),
             "winner": experiment.best(),
             "estimates": outcome.estimates,
+            **({"rows_used": start.world.used} if hasattr(start.world, "used") else {}),
         }

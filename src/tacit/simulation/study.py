@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms.problems import LinearProblem, Problem
-from tacit.algorithms.registry import Algorithm, lookup
+from tacit.algorithms.registry import Algorithm, lookup, spelled
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment, World
+from tacit.experiment import Experiment
 from tacit.simulation.driver import Trial
 from tacit.simulation.results import Result
 from tacit.simulation.sweep import sweep
 
+MOST_RUNS = 10_000_000
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
 
 
@@ -33,7 +35,8 @@ class How:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        integer("runs", self.runs, at_least=1)
+        if integer("runs", self.runs, at_least=1) > MOST_RUNS:
+            raise TacitError(f"runs is {self.runs:.4g}; nobody waits for more than {MOST_RUNS:,}")
         integer("seed", self.seed, at_least=0)
 
     @property
@@ -68,8 +71,8 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
     vain = [name for name in options if name in described and described[name].metadata["world"]]
     if vain:
         raise TacitError(
-            f"{', '.join(vain)} would describe random instances, but the environment is your own: "
-            "leave them out"
+            f"{', '.join(map(spelled, vain))} would describe random instances, but the environment "
+            "is your own: leave that out"
         )
     if isinstance(environment, Environment):
         limit = getattr(environment, "horizon", None)
@@ -81,9 +84,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     """All runs of one algorithm on one problem."""
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
-    start = problem.start(how.seed, world)
-    fitted = problem.fitted(start.world, how.seed)
-    experiment = entry.build(fitted)  # refuses before any work
+    fitted, experiment = tried(entry, problem, how, world)
     trial = Trial(entry.name, problem, world, how.user_by_user)
     configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
     done = sweep(
@@ -96,6 +97,8 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         resume=how.resume,
         identity={"algorithm": entry.name, **recorded(entry, fitted, world)},
     )
+    if done.interrupted and not done.records:
+        raise KeyboardInterrupt(f"0 of {done.asked}")
     promise = experiment.mechanism.promise or "none: the server sees every report"
     note = getattr(world, "promise_note", "")
     if note and experiment.guarantee is not None:
@@ -104,6 +107,16 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         promise = max(done.records, key=lambda record: record["true_guarantee"])["guarantee"]
     horizon = int(getattr(problem, "horizon"))  # noqa: B009 - every problem that is played has one
     return Result(entry.name, horizon, configuration, promise, done, problem.extras)
+
+
+def tried(
+    entry: Algorithm, problem: Problem, how: How, world: World | None
+) -> tuple[Problem, Experiment]:
+    """The first run before its first round: what cannot be done is refused before any work."""
+    if how.user_by_user and entry.family != "arms":
+        raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
+    fitted = problem.fitted(problem.start(how.seed, world).world, how.seed)
+    return fitted, entry.build(fitted)
 
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:
@@ -122,17 +135,32 @@ def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[st
 
 def compare(names: Iterable[str], environment: World | None = None, **options: Any) -> list[Result]:
     """Several algorithms on the same instances; an option goes to those that have it, and must go
-    to one at least.
+    to one at least. All are refused before one is run. `log` is a directory here; an interrupt
+    leaves fewer results than names.
     """
-    how = {name: options.pop(name) for name in HOW if name in options}
+    log: Path | None = options.pop("log", None)
+    how = How(**{name: options.pop(name) for name in HOW if name in options})
     entries = [lookup(name) for name in names]
     for option in options:
         if not any(option in entry.options for entry in entries):
-            raise TacitError(f"none of {', '.join(e.name for e in entries)} has {option}")
-    results = []
+            raise TacitError(
+                f"none of {', '.join(e.name for e in entries)} has {spelled(option)}: leave it out"
+            )
+    problems = []
     for entry in entries:
         mine = {name: value for name, value in options.items() if name in entry.options}
-        results.append(simulate(entry.name, environment, **mine, **how))
+        problems.append(entry.ask(asked(entry, environment, mine)))
+        if "fixed_clients" not in entry.options:
+            tried(entry, problems[-1], how, environment)
+    results: list[Result] = []
+    for entry, problem in zip(entries, problems, strict=True):
+        mine_too = replace(how, log=None if log is None else log / f"{entry.name}.jsonl")
+        try:
+            results.append(study(entry, problem, mine_too, environment))
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            break
         if results[-1].sweep.interrupted:
             break
     return results

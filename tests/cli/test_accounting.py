@@ -1,62 +1,13 @@
-"""The command line: results as JSON, refusals as one line on standard error with exit code 2, and a
-quick start.
-"""
+"""The commands that compute promises: results as JSON, refusals as one line, whatever is typed."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from tacit.cli import main
-
-Ended = tuple[int, str, str]
-Command = Callable[..., Ended]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """`command("calibrate", "--noise", ...)`: exit code, standard output, standard error."""
-
-    def run(*words: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["tacit", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
-def result(ended: Ended) -> dict[str, Any]:
-    code, out, err = ended
-    assert (code, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
-    return found
-
-
-def refused(ended: Ended) -> str:
-    """The one line of a refusal."""
-    code, out, err = ended
-    assert code == 2
-    assert out == ""
-    assert err.startswith("tacit: ")
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
-    return err
-
-
-# results
+from tests.cli.commands import Command, refused, result
 
 
 def test_the_examples_of_the_help_work(command: Command) -> None:
@@ -219,8 +170,6 @@ def test_help_and_version(command: Command) -> None:
     assert "Usage" in out
     assert err == ""
 
-
-# refusals
 
 CALIBRATE = ("calibrate", "--noise", "skellam")
 PRIVACY = ("privacy", "--noise", "skellam", "--variance", 10)
@@ -401,45 +350,3 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
     else:
         found = result(ended)
         assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
-
-
-# starting up
-
-
-def modules_after(statement: str) -> set[str]:
-    code = f"import sys, warnings; {statement}; print(*sys.modules)"
-    return set(
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
-
-
-def test_importing_tacit_loads_nothing_heavy() -> None:
-    """What keeps it under half a second; the time itself is in benchmarks/privacy.py."""
-    heavy = {"numpy", "scipy", "dp_accounting", "cryptography", "typer", "rich", "matplotlib"}
-    loaded = modules_after("import tacit")
-    assert not heavy & loaded
-    assert len([name for name in loaded if name.startswith("tacit")]) <= 2
-    assert "tacit.privacy" in modules_after("import tacit; tacit.privacy")
-
-
-def test_the_command_line_starts_without_numerics() -> None:
-    assert not {"numpy", "scipy", "dp_accounting"} & modules_after("import tacit.cli")
-
-
-def test_the_module_runs_as_a_program() -> None:
-    words = [
-        sys.executable,
-        "-m",
-        "tacit.cli",
-        "calibrate",
-        "--noise",
-        "skellam",
-        "--epsilon",
-        "-3",
-        "--delta",
-        "1e-5",
-    ]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "epsilon is -3" in refused((ended.returncode, ended.stdout, ended.stderr))

@@ -1,0 +1,198 @@
+"""Simulating and comparing: what is printed is what was asked for, on own data too."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.commands import Command, result
+
+from tacit.algorithms.registry import algorithms
+
+SMALL = {
+    "arms": ("--arms", 3, "--horizon", 200),
+    "linear": ("--dimension", 3, "--actions", 6, "--horizon", 200),
+    "federated": ("--silos", 3, "--dimension", 3, "--actions", 5, "--horizon", 20, "--sync", 10),
+}
+PEOPLE = 400
+QUICK = ("--runs", 2, "--json")
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Path:
+    """A column per option; the second is better, and longer."""
+    rows = [f"{int(i % 5 == 0)},{int(i % 2 == 0)}" for i in range(PEOPLE)]
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(["old,new", *rows, *[",1"] * 50]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A row per participation; everybody comes twice."""
+    rows = [f"{i // 2},{'ab'[i % 2]},{(i % 10) / 10}" for i in range(PEOPLE)]
+    path = tmp_path / "long.csv"
+    path.write_text("\n".join(["user,arm,reward", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def records(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "cdp-dpe", "secagg-fedlinucb"])
+def test_a_simulation_says_what_was_asked_and_found(
+    command: Command, tmp_path: Path, name: str
+) -> None:
+    size = SMALL[algorithms()[name].family]
+    words = ("simulate", "--algorithm", name, *size, *QUICK, "--out", tmp_path / "out")
+    found = result(command(*words))
+    wanted = {"algorithm", "horizon", "regret_mean", "regret_sem", "time_average_regret", "rounds"}
+    wanted |= {"guarantee", "seconds", "asked", "interrupted", "version", "warnings", "runs"}
+    assert wanted <= found.keys()
+    assert (found["asked"], len(found["runs"]), found["warnings"]) == (2, 2, [])
+    assert found["configuration"]["epsilon"] == 1
+    assert found["configuration"].get("delta") in (None, 1e-6)
+    assert ("winner" in found) == (name != "secagg-fedlinucb")
+    if name == "dist-dp-se":
+        assert {row["option"] for row in found["estimates"]} == {f"option {k}" for k in (1, 2, 3)}
+    rows = records(tmp_path / "out" / f"{name}.csv")
+    assert {row["seed"] for row in rows} == {"0", "1"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}.csv", f"{name}.jsonl"}
+
+
+def test_weak_promises_are_remarked_upon(command: Command) -> None:
+    words = ("simulate", "--algorithm", "sdp-ae", *SMALL["arms"], *QUICK)
+    assert result(command(*words, "--epsilon", 1, "--delta", 1e-6))["warnings"] == []
+    found = result(command(*words, "--epsilon", 6, "--delta", 0.01))["warnings"]
+    assert [word in line for word, line in zip(("delta", "epsilon"), found, strict=True)]
+
+
+def test_a_single_run_has_no_standard_error(command: Command) -> None:
+    words = ("simulate", "--algorithm", "klucb", *SMALL["arms"], "--runs", 1)
+    assert result(command(*words, "--json"))["regret_sem"] is None
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "standard error" not in out
+
+
+COMPARED = {
+    "arms": "private-klucb,dist-dp-se,ldp-se,klucb",
+    "linear": "dpe,cdp-dpe,cdp-pe",
+    "federated": "fedlinucb,secagg-fedlinucb",
+}
+
+
+@pytest.mark.parametrize("family", COMPARED)
+def test_algorithms_of_every_family_are_compared(
+    command: Command, tmp_path: Path, family: str
+) -> None:
+    names = COMPARED[family]
+    words = ("compare", "--algorithms", names, *SMALL[family], "--out", tmp_path, "--runs", 2)
+    found = result(command(*words, "--json"))
+    assert [row["algorithm"] for row in found["results"]] == names.split(",")
+    assert all(row["asked"] == 2 for row in found["results"])
+    assert Path(found["picture"]).read_bytes()[:4] == b"\x89PNG"
+    assert {row["algorithm"] for row in records(tmp_path / "regret.csv")} == set(names.split(","))
+    code, out, err = command(*words)
+    assert (code, err) == (0, "")
+    assert all(name in out for name in names.split(","))
+    assert ("participants" if family == "arms" else "rounds") in out
+
+
+def test_compared_results_are_those_of_simulations(command: Command, tmp_path: Path) -> None:
+    size = (*SMALL["arms"], *QUICK)
+    names = "dist-dp-se,ldp-se"
+    both = result(command("compare", "--algorithms", names, *size, "--out", tmp_path))["results"]
+    for name, found in zip(names.split(","), both, strict=True):
+        alone = result(command("simulate", "--algorithm", name, *size))
+        assert _timeless(alone) == _timeless(found)
+
+
+def _timeless(summary: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in summary.items() if key != "seconds"}
+
+
+def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> None:
+    words = ("simulate", "--algorithm", "private-klucb", "--replay", wide, "--runs", 2)
+    found = result(command(*words, "--json"))
+    assert found["horizon"] == PEOPLE
+    assert found["winner"] in ("old", "new")
+    assert {row["option"] for row in found["estimates"]} == {"old", "new"}
+    assert not {"rewards", "instance", "means"} & found["configuration"].keys()
+    about = found["replay"]
+    assert about["rows"] == 2 * PEOPLE + 50
+    assert 0 < about["rows_used"] <= PEOPLE
+    assert "at most once" in about["people"]
+    assert about["people"] in found["guarantee"]
+    code, out, _ = command(*words)
+    text = " ".join(out.split())
+    assert code == 0
+    assert f"of {2 * PEOPLE + 50:,} recorded rows used" in text
+    assert about["people"] in text
+
+
+def test_a_log_is_played_and_says_how_often_people_come(command: Command, long: Path) -> None:
+    found = result(command("simulate", "--algorithm", "dist-dp-se", "--replay", long, *QUICK))
+    assert found["horizon"] == PEOPLE // 2
+    assert found["replay"]["rows"] == PEOPLE
+    assert "2 participations" in found["guarantee"]
+    assert {row["option"] for row in found["estimates"]} == {"a", "b"}
+
+
+def test_people_are_drawn_again_only_when_asked(command: Command, wide: Path) -> None:
+    words = ("simulate", "--algorithm", "private-klucb", "--replay", wide, "--horizon", 5000)
+    code, _, err = command(*words, *QUICK)
+    assert code == 2
+    assert "--resample" in err
+    found = result(command(*words, *QUICK, "--resample"))
+    assert found["horizon"] == 5000
+    assert found["replay"]["rows_used"] is None
+    assert "again and again" in found["guarantee"]
+
+
+def test_clipped_rewards_are_counted(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "stars.csv"
+    path.write_text("a,b\n" + "3,0.5\n0,1\n" * 20, encoding="utf-8")
+    words = ("simulate", "--algorithm", "klucb", "--replay", path)
+    assert "--clip" in command(*words)[2]
+    assert result(command(*words, "--clip", *QUICK))["replay"]["clipped"] == 20
+    assert "20 rewards outside" in command(*words, "--clip")[1]
+
+
+def test_own_data_can_be_compared_on(command: Command, wide: Path, tmp_path: Path) -> None:
+    words = ("compare", "--algorithms", "klucb,dist-dp-se", "--replay", wide, *QUICK)
+    found = result(command(*words, "--out", tmp_path / "out"))["results"]
+    assert [row["horizon"] for row in found] == [PEOPLE] * 2
+    assert all(row["replay"]["rows"] == 2 * PEOPLE + 50 for row in found)
+
+
+TABLES = [
+    ("simulate", "--algorithm", "dist-dp-se", *SMALL["arms"]),
+    ("simulate", "--algorithm", "secagg-fedlinucb", *SMALL["federated"]),
+    ("compare", "--algorithms", "private-klucb,split-dp-se", *SMALL["arms"]),
+    ("algorithms",),
+    ("calibrate", "--noise", "skellam", "--epsilon", 1, "--delta", 1e-5),
+]
+
+
+@pytest.mark.parametrize("words", TABLES, ids=lambda words: str(words[0]))
+@pytest.mark.parametrize("columns", [40, 80, 300])
+def test_tables_fit_and_nothing_is_cut(
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[object, ...],
+    columns: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(*words)
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= min(columns, 100)
+    assert "…" not in out
+    if columns == 80:
+        assert not {"wrapped", "active", "batches", "interrupted"} & set(out.split())

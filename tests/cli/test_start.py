@@ -1,0 +1,46 @@
+"""Starting: nothing is loaded that is not used. What it costs is in benchmarks/start.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.cli.commands import program, refused
+
+NUMERICS = {"numpy", "scipy", "dp_accounting", "cryptography", "matplotlib"}
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules, file=sys.stderr)"
+    words = [sys.executable, "-c", code]
+    return set(subprocess.run(words, capture_output=True, text=True, check=True).stderr.split())
+
+
+def of_command(words: str) -> set[str]:
+    argv = f"sys.argv = ['tacit', *{words!r}.split()]"
+    return modules_after(f"{argv}; from tacit.cli import main; main()")
+
+
+def test_importing_tacit_loads_nothing_heavy() -> None:
+    loaded = modules_after("import tacit")
+    assert not (NUMERICS | {"typer", "rich"}) & loaded
+    assert len([name for name in loaded if name.startswith("tacit")]) <= 2
+    assert "tacit.privacy" in modules_after("import tacit; tacit.privacy")
+
+
+@pytest.mark.parametrize("words", ["--help", "algorithms", "algorithms --json", "simulate --help"])
+def test_lists_and_help_load_no_numerics(words: str) -> None:
+    assert not NUMERICS & of_command(words)
+
+
+def test_a_simulation_loads_special_functions_and_no_more_of_scipy() -> None:
+    loaded = of_command("simulate --algorithm dist-dp-se --arms 2 --horizon 10 --runs 1 --json")
+    public = {name for name in loaded if name.startswith("scipy.") and name.count(".") == 1}
+    assert {name for name in public if "._" not in name} <= {"scipy.special", "scipy.version"}
+    assert not {"matplotlib", "dp_accounting", "cryptography", "rich.progress"} & loaded
+
+
+def test_the_module_runs_as_a_program() -> None:
+    words = ("calibrate", "--noise", "skellam", "--epsilon", -3, "--delta", 1e-5)
+    assert "epsilon is -3" in refused(program(*words))
