@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 _HOMES = {
-    "algorithms.registry": ("algorithm", "algorithms", "begin", "option"),
+    "algorithms.registry": ("algorithm", "begin", "option"),
     "algorithms.problems": ("ArmsProblem", "LinearProblem", "SilosProblem"),
     "bandits.contract": ("Learner",),
     "environments": ("Environment", "FromFunction", "OwnSilos", "from_frame", "read_table"),
@@ -70,7 +70,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tacit.algorithms.problems import ArmsProblem, LinearProblem, SilosProblem
-    from tacit.algorithms.registry import algorithm, algorithms, begin, option
+    from tacit.algorithms.registry import algorithm, begin, option
     from tacit.bandits.contract import Learner
     from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
     from tacit.estimates import Arm, Estimate, Round

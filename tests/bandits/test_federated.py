@@ -99,7 +99,9 @@ def all_at_once(
         while not actor.finished:
             features = actor.look(environment.contexts(people))
             chosen = actor.choose(features)
-            means = environment.mean_rewards(features)[np.arange(learner.silos), chosen]
+            every = environment.mean_rewards(features)
+            assert every is not None
+            means = every[np.arange(learner.silos), chosen]
             actor.learn(environment.rewards(means, people))
             choices.append(chosen.tolist())
         rows = actor.report()

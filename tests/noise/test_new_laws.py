@@ -20,6 +20,7 @@ from tests.noise.laws import LAWS
 
 import tacit
 from tacit.checks import Number, TacitError
+from tacit.estimates import Levels
 from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
 from tacit.noise.cumulants import cumulants
 from tacit.noise.law import STORABLE, Floats
@@ -34,7 +35,6 @@ from tacit.privacy import (
     privacy_loss,
     renyi_divergence,
 )
-from tacit.protocols.contract import Levels
 from tacit.protocols.joint import joint_epsilon
 from tacit.protocols.modular import SecureSum
 
@@ -256,15 +256,6 @@ def test_importing_laws_and_losses_leaves_slow_packages_alone() -> None:
     assert done.stdout.strip() == "[]"
 
 
-# Switches on a law's class that are still to go; a file whose last one has gone leaves the list.
-STILL_ASKING = (
-    "protocols/continual.py",
-    "protocols/levels.py",
-    "protocols/shuffle.py",
-    "protocols/vectors.py",
-)
-
-
 def test_nobody_outside_asks_for_a_laws_class() -> None:
     root = Path(tacit.__file__).parent
     names = {law.__name__ for name, law in STORABLE.items() if name.startswith("tacit.noise.")}
@@ -273,7 +264,7 @@ def test_nobody_outside_asks_for_a_laws_class() -> None:
         for path in root.rglob("*.py")
         if path.parent.name != "noise" and classes_asked_for(path) & (names | {"Gaussian"})
     }
-    assert asking <= set(STILL_ASKING)
+    assert asking == set()
 
 
 def classes_asked_for(path: Path) -> set[str]:

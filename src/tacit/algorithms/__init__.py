@@ -1,7 +1,20 @@
 """Named algorithms: the registry, the problems they solve, and the papers' compositions."""
 
+import sys
+from types import ModuleType
+
 from tacit.algorithms.problems import ArmsProblem, LinearProblem, Problem, SilosProblem
 from tacit.algorithms.registry import Algorithm, algorithm, algorithms, lookup, option
+
+
+class _Package(ModuleType):
+    """`tacit.algorithms()` lists them: the package and the function have one name."""
+
+    def __call__(self) -> dict[str, Algorithm]:
+        return algorithms()
+
+
+sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "Algorithm",

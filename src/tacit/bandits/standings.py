@@ -93,11 +93,11 @@ def best_of(known: Sequence[Known]) -> list[float]:
         return np.maximum(chance, 1e-300)
 
     every = np.zeros(len(points))
-    for k in rivals:
+    for k in rivals.tolist():
         every += np.log(below(k))
     points, every = points[every > -100], every[every > -100]  # where the best can be at all
     chances = np.zeros(len(known))
-    for k in rivals:
+    for k in rivals.tolist():
         own = below(k)
         others = np.exp(every - np.log(own))
         chances[k] = (others[1:] + others[:-1]) @ np.diff(own) / 2

@@ -75,7 +75,7 @@ def as_panels(
     """`name.png`, `name.csv` (every run) and `name-means.csv` (means and standard errors)."""
     picture = out / f"{name}.png"
     tables = write_panels(panels, out, name)
-    draw_panels(panels, picture, title=title.format(name=name, options=options), **words)  # type: ignore[arg-type]
+    draw_panels(panels, picture, title=title.format(name=name, options=options), **words)
     return [picture, *tables]
 
 

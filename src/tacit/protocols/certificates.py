@@ -1,67 +1,66 @@
-"""Which pure shuffle batches are private, and by how much: certificates, a search for parameters,
-the committed table.
+"""Which pure shuffle batches are private, and by how much: the committed table of certificates.
 
 A certificate bounds the likelihood ratio of everything the server sees of one batch: the number of
-ones among the shuffled bits (`count_ratios` has the law and the two computations). It holds for
-**exactly** the number of users it names: if some of them drop out, the number of bits itself is
-seen, and only a certificate for the number that arrived says anything.
-
-    python -m tacit.protocols.certificates --check        # proves every row of the committed table
-    again python -m tacit.protocols.certificates --regenerate   # searches all parameters anew and
-    rewrites the table
+ones among the shuffled bits. It holds for **exactly** the number of users it names: if some of them
+drop out, the number of bits itself is seen, and only a certificate for the number that arrived says
+anything. `python -m tacit.testing.certificates --check` proves every row again.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import json
-import math
-import sys
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tacit.checks import TacitError, as_fraction, integer, positive, probability
-from tacit.protocols.count_ratios import (
-    PureShuffleParameters,
-    integer_ratio,
-    round_up,
-    tilted_ratio,
-)
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-__all__ = [
-    "Certificate",
-    "PureShuffleParameters",
-    "TableRow",
-    "certify",
-    "groups",
-    "load_table",
-    "lookup",
-    "search",
-]
 
 Kind = Literal["every-k", "extreme-k"]
 Method = Literal["integers", "tilted"]
+LARGEST_COUNT = 2**20
 
-LARGEST_INTEGERS = 64
-LARGEST_INTEGER_BITS = 100
-LARGEST_EVERY_K = 1024
-TABLE_USERS = tuple(2**power for power in range(11))
-TABLE_TARGETS = (Fraction(1, 2), Fraction(1), Fraction(2))
-TABLE_DECIMALS = 6
-SPOIL = Fraction(1, 10**6)
-STEPS = 1000  # noise_epsilon is searched among the multiples of epsilon / STEPS
-FEWER_BITS = Fraction(5, 1000)  # how much of noise_epsilon the search gives away for fewer bits
+
+@dataclass(frozen=True)
+class PureShuffleParameters:
+    """Everything a device needs to know to draw the number of ones among its bits, exactly.
+
+    >>> noise, mixture = Fraction(19, 20), Fraction(1, 10**6)
+    >>> PureShuffleParameters(64, 1, noise_epsilon=noise, tau=20, mixture=mixture).bits
+    41
+    """
+
+    users: int
+    precision: int
+    noise_epsilon: Fraction
+    tau: int
+    mixture: Fraction
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "users", integer("users", self.users, at_least=1))
+        set_(self, "precision", integer("precision", self.precision, at_least=1))
+        set_(self, "noise_epsilon", positive("noise_epsilon", self.noise_epsilon))
+        set_(self, "tau", integer("tau", self.tau, at_least=1))
+        remedy = (
+            "without a mixture some counts would be impossible for some inputs, and the batch not "
+            "private at all"
+        )
+        set_(self, "mixture", probability("mixture", self.mixture, remedy))
+
+    @property
+    def bits(self) -> int:
+        """Bits that each user sends."""
+        return 2 * self.tau + self.precision
+
+    @property
+    def spoil_probability(self) -> Fraction:
+        """Bound on the probability that some user's count is drawn from the uniform law, by a union
+        over the users.
+        """
+        return self.users * self.mixture
 
 
 @dataclass(frozen=True)
@@ -117,28 +116,9 @@ class TableRow:
         """The batch size that the row is for."""
         return self.certificate.parameters.users
 
-    def to_dict(self) -> dict[str, int | str]:
-        """The row as it stands in the data file: fractions as strings, the certified epsilon
-        rounded up.
-        """
-        parameters = self.certificate.parameters
-        epsilon = round_up(self.certificate.epsilon, TABLE_DECIMALS)
-        return {
-            "users": parameters.users,
-            "target": str(self.target),
-            "epsilon": f"{float(epsilon):.{TABLE_DECIMALS}f}",
-            "kind": self.certificate.kind,
-            "method": self.certificate.method,
-            "precision": parameters.precision,
-            "noise_epsilon": str(parameters.noise_epsilon),
-            "tau": parameters.tau,
-            "mixture": str(parameters.mixture),
-            "bits_per_user": parameters.bits,
-        }
-
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> TableRow:
-        """Reads what `to_dict` wrote."""
+        """A row of the data file."""
         parameters = PureShuffleParameters(
             users=row["users"],
             precision=row["precision"],
@@ -146,83 +126,11 @@ class TableRow:
             tau=row["tau"],
             mixture=Fraction(row["mixture"]),
         )
-        ks = _ks(parameters.users, row["kind"])
+        ks = covered(parameters.users, row["kind"])
         certificate = Certificate(
             Fraction(row["epsilon"]), row["kind"], parameters, ks, row["method"]
         )
         return cls(Fraction(row["target"]), certificate)
-
-
-def certify(
-    parameters: PureShuffleParameters, kind: Kind | None = None, method: Method | None = None
-) -> Certificate:
-    """The epsilon that these parameters provably have, rounded up to nine decimals.
-
-    By default every k up to 1024 users and the extreme ks (none, half, all of the others hold a
-    one) beyond; exact integers up to 64 users of 100 bits and tilted polynomials beyond. Naming a
-    kind or a method overrides that, at its price in time.
-
-    >>> from fractions import Fraction
-    >>> certificate = certify(PureShuffleParameters(4, 1, Fraction(4, 5), 20, Fraction(1, 10**6)))
-    >>> certificate.kind, float(certificate.epsilon)
-    ('every-k', 0.844951962)
-    """
-    if parameters.precision != 1:
-        raise TacitError(
-            f"precision is {parameters.precision}; certificates are for precision 1: round rewards "
-            "to bits at random, "
-            "which keeps their mean"
-        )
-    users = parameters.users
-    kind = kind or ("every-k" if users <= LARGEST_EVERY_K else "extreme-k")
-    method = method or (
-        "integers"
-        if users <= LARGEST_INTEGERS and parameters.bits <= LARGEST_INTEGER_BITS
-        else "tilted"
-    )
-    ks = _ks(users, kind)
-    worst = (integer_ratio if method == "integers" else tilted_ratio)(parameters, ks)
-    return Certificate(round_up(worst, 9), kind, parameters, ks, method)
-
-
-def search(users: int, epsilon: float | Fraction, spoil: float | Fraction = SPOIL) -> Certificate:
-    """Parameters for this batch size whose certificate is at most `epsilon`, with that certificate.
-
-    The mixture is the largest power of two that spoils a batch with probability at most `spoil`.
-    The noise is the least that the certificate permits, up to half a percent, which is given away
-    for fewer bits. The search looks at k = 0, the worst as far as we have seen; what it finds is
-    then certified in full, with more noise if need be.
-    """
-    users = integer("users", users, at_least=1)
-    target = positive("epsilon", epsilon)
-    mixture = Fraction(1, 2 ** math.ceil(math.log2(users / probability("spoil", spoil))))
-
-    def candidate(tau: int, steps: int) -> PureShuffleParameters:
-        return PureShuffleParameters(users, 1, target * steps / STEPS, tau, mixture)
-
-    def fits(tau: int, steps: int) -> bool:
-        return tilted_ratio(candidate(tau, steps), (0,)) <= target
-
-    def wide(steps: int) -> int:
-        return math.ceil((math.log(1 / mixture) + 12) * STEPS / (target * steps))
-
-    possible = next(
-        (steps for steps in (1000, 950, 850, 700, 500, 300) if fits(wide(steps), steps)), None
-    )
-    if possible is None:
-        raise TacitError(
-            f"epsilon is {float(target):g}; no parameters were found for {users} users, even with "
-            "three times the "
-            "noise: take a larger batch or a larger epsilon"
-        )
-    best = _last(possible, 2 * STEPS, lambda steps: fits(wide(steps), steps))
-    enough = math.floor(best * (1 - FEWER_BITS))
-    widest = wide(enough)
-    tau = widest - _last(0, widest - 1, lambda fewer: fits(widest - fewer, enough))
-    steps = _last(enough, 2 * STEPS, lambda steps: fits(tau, steps))
-    while (certificate := certify(candidate(tau, steps))).epsilon > target:
-        steps -= 1
-    return certificate
 
 
 @cache
@@ -231,7 +139,7 @@ def load_table() -> tuple[TableRow, ...]:
 
     Needs no python-flint.
     """
-    rows = json.loads(_data_file().read_text())["rows"]
+    rows = json.loads(data_file().read_text())["rows"]
     return tuple(TableRow.from_dict(row) for row in rows)
 
 
@@ -291,120 +199,11 @@ def _usable(epsilon: float | Fraction) -> list[TableRow]:
     return [row for row in load_table() if row.target == target]
 
 
-def _ks(users: int, kind: Kind) -> tuple[int, ...]:
+def covered(users: int, kind: Kind) -> tuple[int, ...]:
     """The numbers of ones among the other users that a certificate of this kind covers."""
     return tuple(range(users)) if kind == "every-k" else tuple(sorted({0, users // 2, users - 1}))
 
 
-def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The last number of low..high up to which `holds` holds, given that it holds at `low`; by
-    bisection.
-    """
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
-
-
-def _data_file() -> Path:
+def data_file() -> Path:
+    """Where the committed table is."""
     return Path(str(resources.files("tacit.protocols"))) / "data" / "pure_shuffle_certificates.json"
-
-
-def _regenerate(console: Console) -> None:
-    """Searches the parameters of every row again and rewrites the data file."""
-    from rich.progress import track
-
-    wanted = list(itertools.product(TABLE_TARGETS, TABLE_USERS))
-    rows = [
-        TableRow(target, search(users, target))
-        for target, users in track(wanted, description="searching", console=console)
-    ]
-    content = {
-        "about": "Certified parameters of the pure shuffle; epsilon is what is proven, rounded up.",
-        "regenerate": "python -m tacit.protocols.certificates --regenerate",
-        "check": "python -m tacit.protocols.certificates --check",
-        "rows": [row.to_dict() for row in rows],
-    }
-    _data_file().write_text(json.dumps(content, indent=1) + "\n")
-    load_table.cache_clear()
-
-
-def _check(row: TableRow) -> dict[str, int | str | float | bool]:
-    """Proves a row from its parameters alone; it holds if the epsilon found is no larger than the
-    one in the row.
-    """
-    stored = row.certificate
-    start = time.perf_counter()
-    found = certify(stored.parameters, stored.kind, stored.method)
-    return {
-        **row.to_dict(),
-        "found": float(found.epsilon),
-        "holds": found.epsilon <= stored.epsilon <= row.target,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
-
-
-def _as_table(checked: Sequence[dict[str, Any]]) -> Table:
-    """The results for a person, narrow enough for a terminal."""
-    from rich.table import Table
-
-    table = Table(title="Pure shuffle certificates, proven again")
-    for name in ("users", "target", "certified", "noise", "bits", "kind", "seconds", "holds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for result in checked:
-        table.add_row(
-            str(result["users"]),
-            f"{float(Fraction(result['target'])):g}",
-            result["epsilon"],
-            f"{float(Fraction(result['noise_epsilon'])):.4f}",
-            str(result["bits_per_user"]),
-            result["kind"],
-            f"{result['seconds']:.2f}",
-            "yes" if result["holds"] else "NO",
-        )
-    return table
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prove the committed table of pure shuffle certificates again; the exit status is 1 when a row
-    does not hold.
-    """
-    from rich.console import Console
-    from rich.progress import track
-
-    parser = argparse.ArgumentParser(
-        prog="python -m tacit.protocols.certificates", description=main.__doc__
-    )
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--check", action="store_true", help="prove every committed row again")
-    action.add_argument(
-        "--regenerate",
-        action="store_true",
-        help="search all parameters, rewrite the table, then check it",
-    )
-    parser.add_argument(
-        "--largest",
-        type=int,
-        default=TABLE_USERS[-1],
-        help="check only rows of at most this many users",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(arguments)
-    console = Console(stderr=True)
-    try:
-        if options.regenerate:
-            _regenerate(console)
-        chosen = [row for row in load_table() if row.users <= options.largest]
-        checked = [_check(row) for row in track(chosen, description="proving", console=console)]
-    except TacitError as error:
-        console.print(f"tacit: {error}", markup=False, highlight=False)
-        return 2
-    if options.json:
-        print(json.dumps(checked, indent=1))
-    else:
-        Console().print(_as_table(checked))
-    return 0 if all(result["holds"] for result in checked) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -45,7 +45,7 @@ class Cost:
     family: str
     guarantee: str = ""
     regret: float = math.nan
-    regret_sem: float = math.nan
+    regret_sem: float | None = None
     lost_share: float | None = None
     users_to_settle: int | None = None
     batches: float | None = None

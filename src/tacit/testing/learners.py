@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -77,8 +78,8 @@ def _check_strangers(learner: Learner) -> None:
     good = invent(first, np.random.default_rng(0))
     stranger = replace(first, participants=first.participants + 1)
     for strange in (stranger, replace(first, number=10**6), replace(first, number=-1)):
-        _refused(lambda r=strange: learner.observe(r, good), "a round that was not proposed")
-        _refused(lambda r=strange: learner.skip(r), "a round that was not proposed")
+        _refused(partial(learner.observe, strange, good), "a round that was not proposed")
+        _refused(partial(learner.skip, strange), "a round that was not proposed")
     nonsense = replace(good, total=good.total * math.nan)
     _refused(lambda: learner.observe(first, nonsense), "an estimate that is no number")
     assert json.dumps(learner.to_dict()) == before, "a refusal must change nothing"

@@ -48,7 +48,7 @@ class Response(SumProtocol):
         return Opened((int(true + rng.binomial(reports - total, float(self.lie))),), reports)
 
     def _sum(self, opened: Opened) -> float:
-        return (opened.value - opened.reports * float(self.lie)) / self.keep
+        return float((opened.value - opened.reports * float(self.lie)) / self.keep)
 
 
 def response(participants: int, epsilon: float) -> Response:

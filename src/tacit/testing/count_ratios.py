@@ -28,7 +28,8 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.checks import TacitError
+from tacit.protocols.certificates import PureShuffleParameters
 
 INTEGER_BITS = 64  # bits of the smallest probability in the integer brackets
 BALL_BITS = 192
@@ -42,46 +43,6 @@ LARGEST_COUNT = 2**20
 WINDOW = (
     500.0  # nats between neighbouring tilts; leaves more than 80 below ln(1 / SMALLEST_TRUSTED)
 )
-
-
-@dataclass(frozen=True)
-class PureShuffleParameters:
-    """Everything a device needs to know to draw the number of ones among its bits, exactly.
-
-    >>> noise, mixture = Fraction(19, 20), Fraction(1, 10**6)
-    >>> PureShuffleParameters(64, 1, noise_epsilon=noise, tau=20, mixture=mixture).bits
-    41
-    """
-
-    users: int
-    precision: int
-    noise_epsilon: Fraction
-    tau: int
-    mixture: Fraction
-
-    def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        set_(self, "users", integer("users", self.users, at_least=1))
-        set_(self, "precision", integer("precision", self.precision, at_least=1))
-        set_(self, "noise_epsilon", positive("noise_epsilon", self.noise_epsilon))
-        set_(self, "tau", integer("tau", self.tau, at_least=1))
-        remedy = (
-            "without a mixture some counts would be impossible for some inputs, and the batch not "
-            "private at all"
-        )
-        set_(self, "mixture", probability("mixture", self.mixture, remedy))
-
-    @property
-    def bits(self) -> int:
-        """Bits that each user sends."""
-        return 2 * self.tau + self.precision
-
-    @property
-    def spoil_probability(self) -> Fraction:
-        """Bound on the probability that some user's count is drawn from the uniform law, by a union
-        over the users.
-        """
-        return self.users * self.mixture
 
 
 def flint() -> Any:
