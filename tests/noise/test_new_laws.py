@@ -20,6 +20,7 @@ from tests.noise.laws import LAWS
 
 import tacit
 from tacit.checks import Number, TacitError
+from tacit.estimates import Levels
 from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
 from tacit.noise.cumulants import cumulants
 from tacit.noise.law import STORABLE, Floats
@@ -34,7 +35,6 @@ from tacit.privacy import (
     privacy_loss,
     renyi_divergence,
 )
-from tacit.protocols.contract import Levels
 from tacit.protocols.joint import joint_epsilon
 from tacit.protocols.modular import SecureSum
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tacit.corrections import corrections
 from tacit.noise import Binomial
 from tacit.privacy import ApproximateDP, GaussianLoss, calibrate, dropout_loss, privacy_loss
+from tacit.studies.corrections import corrections
 
 Tacit = Callable[..., dict[str, Any]]
 

@@ -184,11 +184,7 @@ class Polya(NoiseLaw):
     @cached_property
     def mgf_radius(self) -> float:  # type: ignore[override]
         """-ln β."""
-        factor, rate = (
-            (self.beta.factor, self.beta.rate)
-            if isinstance(self.beta, Chance)
-            else (Fraction(self.beta), 0)
-        )
+        factor, rate = self._chance.factor, self._chance.rate
         if factor > Fraction(1, 2):
             return float(rate) - math.log1p(float(factor - 1))
         return float(rate) + math.log(factor.denominator) - math.log(factor.numerator)
@@ -259,15 +255,16 @@ class Polya(NoiseLaw):
             return math.inf
         return math.exp(-self.mgf_radius) / -math.expm1(-self.mgf_radius)
 
-    def _draw_one(self) -> int:
-        return self._walk.draw()
+    @property
+    def _chance(self) -> Chance:
+        return self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta))
 
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return polya_walk(
-            Fraction(self.r),
-            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
-        )
+        return polya_walk(Fraction(self.r), self._chance)
+
+    def _draw_one(self) -> int:
+        return self._walk.draw()
 
 
 @dataclass(frozen=True)
@@ -325,8 +322,7 @@ class PolyaDifference(NoiseLaw):
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The sum of both halves' at s and -s."""
         s = np.asarray(s, dtype=float)
-        result: Floats = self._half.log_mgf(s) + self._half.log_mgf(-s)
-        return result
+        return self._half.log_mgf(s) + self._half.log_mgf(-s)
 
     def power(self, times: Number) -> NoiseLaw:
         """Pólya differences of one β add up in r; r = 1 is discrete Laplace."""
@@ -377,15 +373,7 @@ class PolyaDifference(NoiseLaw):
         return self._half._remaining(terms)
 
     def _draw_one(self) -> int:
-        walk = self._walk
-        return walk.draw() - walk.draw()
-
-    @cached_property
-    def _walk(self) -> PolyaWalk:
-        return polya_walk(
-            Fraction(self.r),
-            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
-        )
+        return self._half._draw_one() - self._half._draw_one()
 
 
 def polya_difference_cumulants(r: float, rate: float) -> Cumulants:
