@@ -184,7 +184,11 @@ class Polya(NoiseLaw):
     @cached_property
     def mgf_radius(self) -> float:  # type: ignore[override]
         """-ln β."""
-        factor, rate = self._chance.factor, self._chance.rate
+        factor, rate = (
+            (self.beta.factor, self.beta.rate)
+            if isinstance(self.beta, Chance)
+            else (Fraction(self.beta), 0)
+        )
         if factor > Fraction(1, 2):
             return float(rate) - math.log1p(float(factor - 1))
         return float(rate) + math.log(factor.denominator) - math.log(factor.numerator)
@@ -255,13 +259,12 @@ class Polya(NoiseLaw):
             return math.inf
         return math.exp(-self.mgf_radius) / -math.expm1(-self.mgf_radius)
 
-    @property
-    def _chance(self) -> Chance:
-        return self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta))
-
     @cached_property
     def _walk(self) -> PolyaWalk:
-        return polya_walk(Fraction(self.r), self._chance)
+        return polya_walk(
+            Fraction(self.r),
+            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
+        )
 
     def _draw_one(self) -> int:
         return self._walk.draw()
@@ -373,7 +376,14 @@ class PolyaDifference(NoiseLaw):
         return self._half._remaining(terms)
 
     def _draw_one(self) -> int:
-        return self._half._draw_one() - self._half._draw_one()
+        return self._walk.draw() - self._walk.draw()
+
+    @cached_property
+    def _walk(self) -> PolyaWalk:
+        return polya_walk(
+            Fraction(self.r),
+            self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
+        )
 
 
 def polya_difference_cumulants(r: float, rate: float) -> Cumulants:

@@ -42,22 +42,33 @@ class PolyaWalk:
         return total + self._walk() if self._rest else total
 
     def _walk(self) -> int:
-        again = self._again
+        again, (go_low, go_high) = self._again, self._go
         x = 0
         while True:
-            digits, bits = word(), WORD
-            low, high = again.get(x) or self._threshold(x)
-            go_low, go_high = self._go
-            while low <= digits < high or go_low <= digits < go_high:  # they leave the step open
-                digits, bits = (digits << WORD) | word(), bits + WORD
-                low, high = self._restart(x).bounds(bits)
-                go_low, go_high = self._beta.bounds(bits)
-            if digits < low:
+            u = word()
+            low, high = again[x] if x in again else self._threshold(x)
+            if u < low:
                 x = 0
-            elif digits < go_low:
+            elif high <= u < go_low:
                 x += 1
-            else:
+            elif u >= high and u >= go_high:
                 return x
+            else:
+                step = self._settle(u, x)
+                if step is None:
+                    return x
+                x = x + 1 if step else 0
+
+    def _settle(self, digits: int, x: int) -> bool | None:
+        """A step that 64 digits leave open, with more digits of the same number: go on, restart, or
+        accept (None).
+        """
+        bits, tied = WORD, True
+        while tied:
+            digits, bits = (digits << WORD) | word(), bits + WORD
+            (low, high), (go_low, go_high) = self._restart(x).bounds(bits), self._beta.bounds(bits)
+            tied = low <= digits < high or go_low <= digits < go_high
+        return None if digits >= go_high else digits >= high
 
     def _threshold(self, x: int) -> tuple[int, int]:
         """The bounds for a restart at x, kept for the next walk while there are not too many of

@@ -33,7 +33,7 @@ from tacit.privacy.guarantees import (
 )
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
 from tacit.privacy.shuffling import Clones, RandomizedResponse
-from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
+from tacit.privacy.vectors import l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
     "ORDERS",
@@ -52,7 +52,6 @@ __all__ = [
     "RandomizedResponse",
     "RenyiDP",
     "ReturningUser",
-    "VectorGuarantee",
     "View",
     "advanced_composition",
     "audit",

@@ -243,8 +243,7 @@ class _Problem:
         if self.norm == "linf":
             epsilon = linf_loss(law, int(self.sensitivity), self.dimension).epsilon(delta)
             return epsilon, "composition of the exact losses of the coordinates"
-        found = l2_guarantee(law, float(self.sensitivity), self.dimension, delta)
-        return found.epsilon, found.derivation
+        return l2_guarantee(law, float(self.sensitivity), self.dimension, delta)
 
     def _loss(self, law: NoiseLaw, delta: float) -> PrivacyLoss:
         """The exact loss, resolved as far as δ needs."""

@@ -128,28 +128,22 @@ class RandomizedResponse(Shuffled):
         return self._loss(ones).epsilon(delta)
 
     def _loss(self, ones: int | None) -> PrivacyLoss:
-        return PrivacyLoss(self._directions(ones), self.epsilon0)
-
-    def _directions(self, ones: int | None) -> tuple[Direction, ...]:
-        if ones is not None:
-            if ones != int(ones) or not 0 <= ones < self.users:
-                raise TacitError(
-                    f"ones is {ones}; among the {self.users - 1} other people there are between 0 "
-                    f"and {self.users - 1}"
-                )
-            return _responses(self.epsilon0, self.users, ones)
-        if self.users > MOST_USERS_EVERY_INPUT:
+        """With so many ones among the others, or the worst over every number of them."""
+        if ones is None and self.users > MOST_USERS_EVERY_INPUT:
             raise TacitError(
                 f"{self.users:,} people have too many inputs to check one by one (at most "
                 f"{MOST_USERS_EVERY_INPUT}): say how many of "
                 "the others hold a one (ones=...), or use Clones, which covers every input"
             )
         # the mirror image of k ones is n-1-k ones with the two directions swapped
-        return tuple(
-            d
-            for k in range(self.users // 2 + 1)
-            for d in _responses(self.epsilon0, self.users, min(k, self.users - 1))
-        )
+        inputs = range(self.users // 2 + 1) if ones is None else (ones,)
+        if any(k != int(k) or not 0 <= k < self.users for k in inputs):
+            raise TacitError(
+                f"ones is {ones}; among the {self.users - 1} other people there are between 0 and "
+                f"{self.users - 1}"
+            )
+        every = (_responses(self.epsilon0, self.users, k) for k in inputs)
+        return PrivacyLoss(tuple(direction for pair in every for direction in pair), self.epsilon0)
 
 
 @lru_cache(maxsize=1024)
