@@ -46,8 +46,7 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
     >>> round(least_root(lambda x: 2 - x * x, guess=10.0), 6)
     1.414214
     """
-    value = excess(guess)
-    low = high = (math.log(guess), value)
+    low = high = (math.log(guess), excess(guess))
     step = 2e-3
     while low[1] <= 0 or high[1] > 0:
         grows = high[1] > 0
