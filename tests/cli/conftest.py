@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from tests.cli.commands import Command, Ended
 
 from tacit.cli import main
-from tests.cli.commands import Command, Ended
 
 
 @pytest.fixture

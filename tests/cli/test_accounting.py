@@ -7,7 +7,6 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.cli.commands import Command, refused, result
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands import Command, Ended, program, refused, result
 
 from tacit.simulation import Trial, results
-from tests.cli.commands import Command, Ended, program, refused, result
 
 FILES: dict[str, str | bytes] = {
     "good.csv": "old,new\n" + "0,1\n1,1\n" * 30,

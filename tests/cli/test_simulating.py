@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands import Command, result
 
 from tacit.algorithms.registry import algorithms
-from tests.cli.commands import Command, result
 
 SMALL = {
     "arms": ("--arms", 3, "--horizon", 200),

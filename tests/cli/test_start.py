@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-
 from tests.cli.commands import program, refused
 
 NUMERICS = {"numpy", "scipy", "dp_accounting", "cryptography", "matplotlib"}
