@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all check bench docs clean
+.PHONY: setup demo test test-all coverage check bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -12,7 +12,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt src/tacit/__init__.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tacit needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev,docs]'
 	@touch $(READY)
 
 demo: $(READY)
@@ -23,6 +23,9 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -m 'slow or not slow'
+
+coverage: $(READY)
+	$(BIN)/python -m pytest --cov=tacit --cov-report=term
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -37,4 +40,4 @@ docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning docs docs/_build
 
 clean:
-	rm -rf $(VENV) docs/_build demo-output
+	rm -rf $(VENV) docs/_build demo-output .coverage

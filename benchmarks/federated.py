@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from tacit.papers.zc24 import Task
+from tacit.papers.zc24_noise import Problem
 
 from machine import Row, emit
 from tacit.environments.silos import Synthetic
-from tacit.papers.zc24 import Task
-from tacit.papers.zc24_noise import Problem
 
 
 def cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:

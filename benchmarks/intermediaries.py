@@ -20,14 +20,14 @@ from importlib.util import find_spec
 from machine import Row, emit
 from tacit.intermediaries import (
     Dropouts,
-    MixingKeys,
     MixingRound,
     Neighbourhood,
     Sealing,
+    ServerKeys,
     Shuffler,
     run_masking,
     run_mixing,
-    run_splitting,
+    run_two_servers,
     wrap,
 )
 
@@ -76,9 +76,9 @@ def masking(clients: int, degree: int, threshold: int) -> float:
     return clients / cpu_seconds(work)
 
 
-def splitting(reports: int, sealing: Sealing) -> float:
+def two_servers(reports: int, sealing: Sealing) -> float:
     return reports / cpu_seconds(
-        lambda: run_splitting(list(range(reports)), MODULUS, reports, sealing)
+        lambda: run_two_servers(list(range(reports)), MODULUS, reports, sealing)
     )
 
 
@@ -89,8 +89,8 @@ def mixing(reports: int, messages: int) -> float:
 
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
-    keys = (MixingKeys.new(), MixingKeys.new())
-    announced = MixingRound.open(reports, reports, 1, keys[0].public(), keys[1].public())
+    keys = (ServerKeys.new(), ServerKeys.new())
+    announced = MixingRound(reports, reports, 1, keys[0].public(), keys[1].public())
     sealed = [wrap(announced, [b"1"]) for _ in range(reports)]
 
     def take_all() -> Shuffler:
@@ -202,8 +202,8 @@ def main() -> None:
     rows = [
         row("masking-21-11", ours, "clients/s"),
         row("masking-65-33", masking(1000, 65, 33), "clients/s"),
-        row("splitting", splitting(2000, Sealing.X25519), "reports/s"),
-        row("splitting-hybrid", splitting(1000, Sealing.HYBRID), "reports/s"),
+        row("two-servers", two_servers(2000, Sealing.X25519), "reports/s"),
+        row("two-servers-hybrid", two_servers(1000, Sealing.HYBRID), "reports/s"),
         row("mixing", mixing(2000, 1), "messages/s"),
         row("mixing-41-bits", mixing(50, 41), "messages/s"),
     ]

@@ -7,8 +7,9 @@ from __future__ import annotations
 import resource
 import time
 
-from machine import Row, emit
 from tacit.papers.lzj22 import Configuration, Task
+
+from machine import Row, emit
 
 
 def seconds(name: str, configuration: Configuration, seeds: range) -> Row:

@@ -15,10 +15,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from tacit.papers.arms import Problem, Task, simulate
 
 from machine import Row, emit, per_second
 from tacit.noise import DiscreteLaplace
-from tacit.papers.arms import Problem, Task, simulate
 from tacit.privacy import PureDP
 from tacit.protocols.modular import SecureSum
 

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from tacit.noise import NoiseLaw
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -40,3 +42,18 @@ def z_score(sample: npt.ArrayLike, mean: float) -> float:
     values = np.asarray(sample, dtype=float)
     off, error = float(values.mean()) - mean, float(values.std(ddof=1)) / len(values) ** 0.5
     return off / error if error else (0.0 if abs(off) < 1e-9 else float("inf"))
+
+
+def follows(sample: npt.ArrayLike, law: NoiseLaw, cells: int = 10) -> float:
+    """The p-value of a chi-square test that a small sample has this law, on cells of equal mass.
+
+    Each value is spread evenly over what the law gives it, so that cells need not fall between
+    integers.
+    """
+    values = np.asarray(sample, dtype=np.int64)
+    points, where = np.unique(values, return_inverse=True)
+    below = np.array([law.cdf(int(point) - 1) for point in points])
+    spread = np.random.default_rng(0).random(len(values)) * law.pmf(points)[where]
+    level = np.clip(below[where] + spread, 0.0, 1 - 1e-12)
+    counts = np.bincount((level * cells).astype(np.int64), minlength=cells)
+    return float(stats.chisquare(counts).pvalue)

@@ -152,7 +152,7 @@ def load(path: Path | str) -> Experiment:
         return Experiment.from_dict(data)
     except OSError as error:
         raise TacitError(f"{path} cannot be read ({error.strerror}): give a saved file") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         if isinstance(error, TacitError):
             raise
         raise TacitError(f"{path} is not a saved experiment ({error!r})") from error

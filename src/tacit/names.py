@@ -35,7 +35,7 @@ def named(name: object, kind: type) -> Any:
     <class 'tacit.checks.TacitError'>
     """
     module, _, path = str(name).partition(":")
-    if module not in sys.modules and module.split(".")[0] == "tacit":
+    if module not in sys.modules and module.split(".")[0] == "tacit" and "__" not in module:
         try:
             import_module(module)
         except ImportError as error:
@@ -43,7 +43,9 @@ def named(name: object, kind: type) -> Any:
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, kind)) and not isinstance(found, kind):
+    fits = isinstance(found, kind) or (isinstance(found, type) and issubclass(found, kind))
+    own = (getattr(found, "__module__", None), getattr(found, "__qualname__", None))
+    if not fits or own != (module, path):  # what a module only imported is not its own
         raise TacitError(
             f"{name!r} is not known here as {kind.__name__}: import the module that defines it "
             "before reading what was stored"

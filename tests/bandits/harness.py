@@ -1,5 +1,5 @@
-"""A simulator small enough to be seen through: batch sums of simple rewards, plus one draw of the
-noise.
+"""A simulator small enough to be seen through: sums of simple rewards over a round, plus
+one draw of the noise.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from tacit.bandits.contract import Batch, Learner
+from tacit.bandits import Learner
+from tacit.estimates import ErrorLaw, Estimate, Round
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
-from tacit.protocols.contract import ErrorLaw, Estimate
 
 Law = Callable[[int], ErrorLaw]
 
@@ -90,10 +90,10 @@ def fair_bits(bits: int) -> Law:
 
 
 def estimate(
-    batch: Batch, environment: Environment, law: Law, rng: np.random.Generator
+    round_: Round, environment: Environment, law: Law, rng: np.random.Generator
 ) -> Estimate:
-    error = law(batch.users)
-    total = environment.total(batch.arm, batch.users, rng)
+    error = law(round_.participants)
+    total = environment.total(round_.arm, round_.participants, rng)
     if isinstance(error.noise, NoiseLaw):
         noise = float(error.noise.sample(rng)) - error.noise.mean
         total = (math.floor(total * error.precision + rng.random()) + noise) / error.precision
@@ -104,11 +104,11 @@ def play(learner: Learner, environment: Environment, law: Law, rng: np.random.Ge
     """Runs the learner to its horizon; the pseudo-regret."""
     gaps = environment.means.max() - environment.means
     regret = 0.0
-    while batches := learner.propose():
-        for batch in batches:
-            regret += batch.users * float(gaps[batch.arm])
-            if batch.opened:
-                learner.observe(batch, estimate(batch, environment, law, rng))
+    while rounds := learner.propose():
+        for round_ in rounds:
+            regret += round_.participants * float(gaps[round_.arm])
+            if round_.opened:
+                learner.observe(round_, estimate(round_, environment, law, rng))
             else:
-                learner.skip(batch)
+                learner.skip(round_)
     return regret

@@ -15,10 +15,10 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import binom
 from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
 
-from tacit.bandits import Batch, Evidence, PrivateKLUCB
+from tacit.bandits import Evidence, PrivateKLUCB
 from tacit.bandits.divergence import kl, kl_upper
+from tacit.estimates import Arm, ErrorLaw, Estimate, Round
 from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
-from tacit.protocols.contract import ErrorLaw, Estimate
 
 SKELLAM: NoiseLaw = Skellam(800)
 LAWS: dict[str, Law] = {
@@ -41,12 +41,14 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
     """sup over θ of the exponent, by a general optimiser on the laws' own moment generating
     functions.
     """
-    weights = [1 / (0.25 + e.error.variance / e.error.users) for e in estimates]
+    weights = [1 / (0.25 + e.error.variance / e.error.participants) for e in estimates]
 
     def negative(log_theta: float) -> float:
         theta, value = math.exp(log_theta), 0.0
         for e, h in zip(estimates, weights, strict=True):
-            value += theta * h * e.total + e.error.users * math.log1p(q * math.expm1(-theta * h))
+            value += theta * h * e.total + e.error.participants * math.log1p(
+                q * math.expm1(-theta * h)
+            )
             value += float(e.error.log_mgf(-theta * h))
         return value if math.isfinite(value) else 1e9
 
@@ -64,7 +66,7 @@ def refuted_at(q: float, estimates: list[Estimate]) -> float:
 def test_bound_is_the_brute_force_one(law: str, mean: float) -> None:
     rng, environment = np.random.default_rng(11), Environment(np.array([mean, mean]))
     estimates = [
-        estimate(Batch(i, 0, n), environment, LAWS[law], rng)
+        estimate(Round(i, n, Arm(0)), environment, LAWS[law], rng)
         for i, n in enumerate([60, 60, 130, 700])
     ]
     evidence, level = collect(estimates), math.log(500)
@@ -150,10 +152,10 @@ def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: 
     rng, level = np.random.default_rng([13, len(rewards)]), math.log(20)
     sizes, environment = (20, 40, 90), Environment(np.array([mean, mean]), rewards)
     mean = environment.mean(0)
-    batches = [Batch(i, 0, n) for i, n in enumerate(sizes)]
+    rounds = [Round(i, n, Arm(0)) for i, n in enumerate(sizes)]
     failures = 0
     for _ in range(HISTORIES):
-        evidence = collect([estimate(batch, environment, LAWS[law], rng) for batch in batches])
+        evidence = collect([estimate(round_, environment, LAWS[law], rng) for round_ in rounds])
         failures += evidence.upper(level).value < mean
     assert failures <= binom.isf(1e-6, HISTORIES, math.exp(-level))
 
@@ -168,7 +170,9 @@ def test_index_is_not_needlessly_wide() -> None:
         math.log(20),
     )
     failures = sum(
-        collect([estimate(Batch(0, 0, 400), environment, LAWS["laplace"], rng)]).upper(level).value
+        collect([estimate(Round(0, 400, Arm(0)), environment, LAWS["laplace"], rng)])
+        .upper(level)
+        .value
         < 0.5
         for _ in range(4_000)
     )
@@ -186,13 +190,13 @@ def test_batch_sizes_do_not_look_at_rewards(index: str) -> None:
             Environment(rng.uniform(0.2, 0.8, 4)),
         )
         counts = [0] * 4
-        while batches := learner.propose():
-            for batch in batches:
-                if not batch.opened:
-                    learner.skip(batch)
+        while rounds := learner.propose():
+            for round_ in rounds:
+                if not round_.opened:
+                    learner.skip(round_)
                     continue
-                sizes.setdefault(counts[batch.arm], set()).add(batch.users)
-                counts[batch.arm] += 1
-                learner.observe(batch, estimate(batch, environment, LAWS["laplace"], rng))
+                sizes.setdefault(counts[round_.arm], set()).add(round_.participants)
+                counts[round_.arm] += 1
+                learner.observe(round_, estimate(round_, environment, LAWS["laplace"], rng))
     assert len(sizes) > 5
     assert all(len(found) == 1 for found in sizes.values())

@@ -17,7 +17,7 @@ from tacit.bandits import (
     Learner,
     SuccessiveElimination,
 )
-from tacit.protocols.contract import ErrorLaw, Estimate
+from tacit.estimates import ErrorLaw, Estimate
 
 Make = Callable[[], Learner]
 TIE = Environment(np.array([0.5, 0.5 - 1e-9, 0.5 - 1e-9]))
@@ -36,10 +36,9 @@ CONFIDENT: dict[str, tuple[Make, Law]] = {
 
 def answer(learner: Learner, means: list[float]) -> None:
     """One round of exact estimates."""
-    for batch in learner.propose():
-        learner.observe(
-            batch, Estimate(batch.users * means[batch.arm], ErrorLaw(batch.users, 1, None))
-        )
+    for round_ in learner.propose():
+        count = round_.participants
+        learner.observe(round_, Estimate(count * means[round_.arm], ErrorLaw(count, 1, None)))
 
 
 def drops(make: Make, law: Law, runs: int) -> int:
@@ -106,7 +105,7 @@ def test_round_sizes() -> None:
         "fixed": CumulativeElimination(2, 10**6, batch=7),
     }.items():
         for _ in range(4):
-            sizes.setdefault(name, []).append(learner.propose()[0].users)
+            sizes.setdefault(name, []).append(learner.propose()[0].participants)
             answer(learner, [0.5, 0.5])
     assert sizes == {
         "forgetting": [4, 16, 64, 256],
@@ -116,14 +115,14 @@ def test_round_sizes() -> None:
     }
 
 
-def test_a_lost_batch_is_asked_for_again_in_the_same_round() -> None:
+def test_a_lost_round_is_asked_for_again_at_the_same_size() -> None:
     learner = ForgettingElimination(3, 10**6)
     one, two, three = learner.propose()
     learner.skip(two)
-    for batch in (one, three):
-        learner.observe(batch, Estimate(1.0, ErrorLaw(2, 1, None)))
+    for round_ in (one, three):
+        learner.observe(round_, Estimate(1.0, ErrorLaw(2, 1, None)))
     (again,) = learner.propose()
-    assert (again.arm, again.users, again.number) == (1, 2, 3)
+    assert (again.arm, again.participants, again.number) == (1, 2, 3)
 
 
 def test_tight_opens_nothing_once_one_arm_is_left() -> None:
@@ -131,7 +130,7 @@ def test_tight_opens_nothing_once_one_arm_is_left() -> None:
     while len(learner.active) > 1:
         answer(learner, [0.9, 0.1])
     (last,) = learner.propose()
-    assert (last.users, last.opened) == (10**6 - learner.played, False)
+    assert (last.participants, last.opened) == (10**6 - learner.played, False)
 
 
 @pytest.mark.parametrize("fixed", [True, False])

@@ -1,205 +1,428 @@
-"""What holds for every learner: found by introspection, run against every environment of the
-harness.
+"""What holds for every learner: found by introspection, each with an example in one table and a
+world that answers its rounds.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace, play
+from tests.bandits.harness import Environment, exact, fair_bits, laplace
+from tests.bandits.worlds import Answers, Arms, Linear, Silos, play_in
 
-from tacit.bandits import Batch, Learner
+from tacit import bandits
+from tacit.bandits import Learner
 from tacit.checks import TacitError
-from tacit.protocols.contract import ErrorLaw, Estimate
+from tacit.environments.silos import Synthetic
+from tacit.estimates import Arm, ErrorLaw, Estimate, Round
+from tacit.names import name_of, named
 
-OPTIONS: dict[
-    str, list[dict[str, Any]]
-] = {  # beyond the defaults: what must be given, and what is worth running too
-    "CumulativeElimination": [{}, {"batch": 40}, {"radius": "paper", "sigma": 4.0}],
-    "DPSE": [{"epsilon": 1.0}],
-    "Doubling": [
-        {"learner": "ForgettingElimination", "start": 300},
-        {"learner": "PrivateKLUCB", "options": {"noise_variance": 2.0}},
-    ],
-    "ForgettingElimination": [{}, {"growth": 4, "radius": "paper", "sigma": 1.5, "h": 1.0}],
-    "PrivateKLUCB": [{"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}],
-}
-NAMES = sorted(
-    name for name, learner in Learner.learners.items() if not inspect.isabstract(learner)
-)
-CASES = [
-    pytest.param(name, options, id=f"{name}-{i}")
-    for name in NAMES
-    for i, options in enumerate(OPTIONS.get(name, [{}]))
-]
 MEANS = np.array([0.3, 0.75, 0.5])
 ENVIRONMENTS = {
     rewards: Environment(MEANS, rewards) for rewards in ("bernoulli", "beta", "gaussian")
 }
 LAWS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
+ACTIONS = [[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]]
+PLANE = np.array(ACTIONS), np.array([0.9, -0.1])
+FORGETTING = "tacit.bandits.elimination:ForgettingElimination"
+PRIVATE_KLUCB = "tacit.bandits.klucb:PrivateKLUCB"
 
 
-def make(name: str, options: dict[str, Any], horizon: int = 6_000, arms: int = 3) -> Learner:
-    return Learner.learners[name](arms, horizon, **options)
+def arms(exactly: bool = False) -> dict[str, Answers]:
+    laws = {"exact": exact, **({} if exactly else LAWS)}
+    told = "exact" if exactly else "laplace"
+    worlds: dict[str, Answers] = {
+        name: Arms(world, laws[told]) for name, world in ENVIRONMENTS.items()
+    }
+    return worlds | {name: Arms(ENVIRONMENTS["bernoulli"], law) for name, law in laws.items()}
 
 
-def law_for(name: str) -> Law:
-    return (
-        exact if name in ("UCB1", "KLUCB", "Thompson", "SuccessiveElimination") else LAWS["laplace"]
-    )
+def plane() -> dict[str, Answers]:
+    return {"quiet": Linear(*PLANE, 0.0), "noisy": Linear(*PLANE, 1e-3)}
 
 
-def answer(learner: Learner, batch: Batch, seed: int) -> None:
-    """One batch played, with randomness that depends on nothing but the seed and the batch."""
-    if batch.opened:
-        rng = np.random.default_rng([seed, batch.number])
-        learner.observe(
-            batch, estimate(batch, ENVIRONMENTS["bernoulli"], law_for(type(learner).__name__), rng)
-        )
+def silos() -> dict[str, Answers]:
+    world = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
+    return {"quiet": Silos(world, 0.0), "noisy": Silos(world, 3.0), "drowned": Silos(world, 1e3)}
+
+
+@dataclass(frozen=True)
+class Example:
+    """Arguments without the horizon, and the worlds that answer; the first is the usual one.
+
+    `beats` are those in which the learner must do better than chance. `scale` divides horizons.
+    """
+
+    arguments: dict[str, Any]
+    worlds: dict[str, Answers]
+    beats: tuple[str, ...] = tuple(ENVIRONMENTS)
+    scale: int = 1
+
+    @property
+    def world(self) -> Answers:
+        return next(iter(self.worlds.values()))
+
+
+def of_arms(*options: dict[str, Any], exactly: bool = False) -> list[Example]:
+    return [Example({"arms": 3} | more, arms(exactly)) for more in options]
+
+
+def of_actions(*options: dict[str, Any]) -> list[Example]:
+    beats = ("quiet", "noisy")
+    return [Example({"actions": ACTIONS} | more, plane(), beats) for more in options]
+
+
+def of_silos(*options: dict[str, Any]) -> list[Example]:
+    size = {"silos": 2, "dimension": 3, "sync": 7, "clip": True}
+    return [Example(size | more, silos(), ("quiet", "noisy"), 10) for more in options]
+
+
+EXAMPLES: dict[str, list[Example]] = {
+    "CumulativeElimination": of_arms({}, {"batch": 40}, {"radius": "paper", "sigma": 4.0}),
+    "DPSE": of_arms({"epsilon": 1.0}),
+    "DistributedElimination": of_actions(
+        {"client_std": 0.0}, {"client_std": 0.05, "fixed_clients": 300, "setting": "paper"}
+    ),
+    "Doubling": of_arms(
+        {"learner": FORGETTING, "start": 300},
+        {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}},
+    ),
+    "FederatedLinUCB": of_silos({}, {"lazy": False, "regularizer": 2.0}, {"scaled": False}),
+    "ForgettingElimination": of_arms({}, {"growth": 4, "radius": "paper", "sigma": 1.5, "h": 1.0}),
+    "KLUCB": of_arms({}, exactly=True),
+    "PrivateKLUCB": of_arms(
+        {"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}
+    ),
+    "SingleElimination": of_actions({}, {"setting": "paper"}, {"per_person": True}),
+    "SuccessiveElimination": of_arms({}, exactly=True),
+    "Thompson": of_arms({}, exactly=True),
+    "UCB1": of_arms({}, exactly=True),
+}
+
+
+def concrete(kind: type[Learner] = Learner) -> Iterator[type[Learner]]:
+    """Every learner of tacit's own that can be made."""
+    for child in kind.__subclasses__():
+        yield from concrete(child)
+        if child.__module__.split(".")[0] == "tacit" and not inspect.isabstract(child):
+            yield child
+
+
+for _module in pkgutil.walk_packages(bandits.__path__, "tacit.bandits."):
+    import_module(_module.name)
+LEARNERS = {kind.__name__: kind for kind in concrete()}
+CASES = [
+    pytest.param(name, example, id=f"{name}-{i}")
+    for name in sorted(LEARNERS)
+    for i, example in enumerate(EXAMPLES.get(name, []))
+]
+EACH = pytest.mark.parametrize(("name", "example"), CASES)
+WORLDS = [
+    pytest.param(*case.values, world, id=f"{case.id}-{world}")
+    for case in CASES
+    for world in case.values[1].worlds  # type: ignore[union-attr]
+]
+
+
+def make(name: str, example: Example, horizon: int = 6_000) -> Learner:
+    return LEARNERS[name](horizon=horizon // example.scale, **example.arguments)
+
+
+def answer(learner: Learner, round_: Round, example: Example, seed: int) -> None:
+    """One round played, with randomness that depends on nothing but the seed and the round."""
+    if round_.opened:
+        rng = np.random.default_rng([seed, round_.number])
+        learner.observe(round_, example.world.answer(round_, rng)[0])
     else:
-        learner.skip(batch)
+        learner.skip(round_)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-@pytest.mark.parametrize("rewards", ENVIRONMENTS)
-def test_uses_up_its_horizon_and_beats_chance(
-    name: str, options: dict[str, Any], rewards: str
-) -> None:
-    learner = make(name, options, horizon=20_000)
-    regret = play(learner, ENVIRONMENTS[rewards], law_for(name), np.random.default_rng(1))
-    assert learner.played == 20_000
+def written(learner: Learner) -> str:
+    return json.dumps(learner.to_dict(), allow_nan=False)
+
+
+def test_every_learner_has_an_example() -> None:
+    assert set(EXAMPLES) == set(LEARNERS)
+    assert all(named(name_of(kind), Learner) is kind for kind in LEARNERS.values())
+
+
+@pytest.mark.parametrize(("name", "example", "world"), WORLDS)
+def test_uses_up_its_horizon_and_beats_chance(name: str, example: Example, world: str) -> None:
+    learner, answers = make(name, example, horizon=20_000), example.worlds[world]
+    regret = play_in(learner, answers, np.random.default_rng(1))
+    assert learner.played == learner.horizon
+    assert learner.finished
     assert learner.propose() == []
-    assert learner.best() in learner.active
-    assert 0 < regret < 0.9 * 20_000 * float((MEANS.max() - MEANS).mean())
+    assert learner.best() in (learner.active or (None,))
+    if world in example.beats:
+        assert 0 < regret < 0.9 * learner.horizon * answers.chance
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "example", "world"), WORLDS)
+def test_copes_with_every_error_law(name: str, example: Example, world: str) -> None:
+    learner = make(name, example, horizon=2_000)
+    play_in(learner, example.worlds[world], np.random.default_rng(2))
+    assert learner.played == learner.horizon
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [case for case in CASES if "arms" in case.values[1].arguments],  # type: ignore[union-attr]
+)
 @pytest.mark.parametrize("law", LAWS)
-def test_copes_with_every_error_law(name: str, options: dict[str, Any], law: str) -> None:
-    learner = make(name, options, horizon=2_000)
-    play(learner, ENVIRONMENTS["bernoulli"], LAWS[law], np.random.default_rng(2))
+def test_learners_of_arms_cope_with_noise_they_do_not_expect(
+    name: str, example: Example, law: str
+) -> None:
+    learner = make(name, example, horizon=2_000)
+    play_in(learner, Arms(ENVIRONMENTS["bernoulli"], LAWS[law]), np.random.default_rng(2))
     assert learner.played == 2_000
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_proposing_again_changes_nothing(name: str, options: dict[str, Any]) -> None:
-    learner = make(name, options)
+@EACH
+def test_proposing_again_changes_nothing_also_after_a_restart(name: str, example: Example) -> None:
+    learner = make(name, example)
     for _ in range(20):
-        batches = learner.propose()
-        before = learner.to_dict()
-        assert learner.propose() == batches
-        assert learner.to_dict() == before
-        for batch in batches:
-            assert learner.propose()[0] == batch
-            answer(learner, batch, 3)
+        rounds = learner.propose()
+        before = written(learner)
+        assert learner.propose() == rounds
+        assert written(learner) == before
+        copy = Learner.from_dict(json.loads(before))
+        assert copy.propose() == rounds
+        assert written(copy) == before
+        for round_ in rounds:
+            assert learner.propose()[0] == round_
+            answer(learner, round_, example, 3)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_numbers_are_unique_and_only_a_cut_batch_stays_closed(
-    name: str, options: dict[str, Any]
-) -> None:
-    learner, seen = make(name, options), []
-    while batches := learner.propose():
-        for batch in batches:
-            seen.append(batch)
-            answer(learner, batch, 4)
-    assert [batch.number for batch in seen] == list(range(len(seen)))
-    assert all(batch.users >= 1 for batch in seen)
-    closed = [batch.number for batch in seen if not batch.opened]
+@EACH
+def test_numbers_are_unique_and_only_a_cut_round_stays_closed(name: str, example: Example) -> None:
+    learner, seen = make(name, example), []
+    while rounds := learner.propose():
+        for round_ in rounds:
+            seen.append(round_)
+            answer(learner, round_, example, 4)
+    assert [round_.number for round_ in seen] == list(range(len(seen)))
+    assert all(round_.time >= 1 for round_ in seen)
+    assert all(round_.participants >= 1 for round_ in seen if round_.opened)
+    assert sum(round_.time for round_ in seen) == learner.horizon
+    closed = [round_.number for round_ in seen if not round_.opened]
     assert name == "Doubling" or closed in ([], [len(seen) - 1])
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_refuses_strange_batches_before_it_changes_anything(
-    name: str, options: dict[str, Any]
-) -> None:
-    learner = make(name, options)
+@EACH
+def test_a_round_is_the_same_after_it_was_written_down(name: str, example: Example) -> None:
+    learner = make(name, example, horizon=2_000)
+    while rounds := learner.propose():
+        for round_ in rounds:
+            stored = json.dumps(round_.to_dict(), allow_nan=False)
+            copy = Round.from_dict(json.loads(stored))
+            assert copy == round_
+            assert (copy.time, copy.assignment.coordinates) == (
+                round_.time,
+                round_.assignment.coordinates,
+            )
+            assert hash(copy) == hash(round_)
+            answer(learner, round_, example, 8)
+
+
+@EACH
+def test_refuses_strange_rounds_before_it_changes_anything(name: str, example: Example) -> None:
+    learner = make(name, example)
     first, *_ = learner.propose()
-    good = Estimate(first.users / 2, ErrorLaw(first.users, 1, None))
-    before = json.dumps(learner.to_dict())
-    stranger = Batch(first.number, first.arm, first.users + 1)
-    for strange in (stranger, Batch(999, 0, 1), Batch(-1, 0, 1)):
+    good = example.world.answer(first, np.random.default_rng(0))[0]
+    before = written(learner)
+    strangers = [
+        replace(first, participants=first.participants + 1),
+        replace(first, opened=False),
+        replace(first, assignment=Arm(77)),
+        replace(first, number=999),
+        replace(first, number=-1),
+    ]
+    for strange in strangers:
         with pytest.raises(TacitError, match="was not proposed"):
             learner.observe(strange, good)
         with pytest.raises(TacitError, match="was not proposed"):
             learner.skip(strange)
-    for bad in (
-        Estimate(1.0, ErrorLaw(first.users + 1, 1, None)),
-        Estimate(float("nan"), good.error),
-    ):
-        with pytest.raises(TacitError, match="it must"):
-            learner.observe(first, bad)
-    assert json.dumps(learner.to_dict()) == before
+    assert written(learner) == before
     learner.observe(first, good)
-    after = json.dumps(learner.to_dict())
+    after = written(learner)
     with pytest.raises(TacitError, match="already observed"):
         learner.observe(first, good)
     with pytest.raises(TacitError, match="already observed"):
         learner.skip(first)
-    assert json.dumps(learner.to_dict()) == after
+    assert written(learner) == after
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_goes_on_when_batches_are_lost(name: str, options: dict[str, Any]) -> None:
-    learner, lost = make(name, options), np.random.default_rng(5)
-    while batches := learner.propose():
-        for batch in batches:
+@EACH
+def test_refuses_strange_estimates_before_it_changes_anything(name: str, example: Example) -> None:
+    learner = make(name, example)
+    first, *_ = learner.propose()
+    good = example.world.answer(first, np.random.default_rng(0))[0]
+    before, total = written(learner), np.asarray(good.total, dtype=float)
+    spoilt = total.copy()
+    spoilt.flat[-1] = np.nan
+    people = good.error.participants
+    bad = [
+        replace(good, error=replace(good.error, participants=people + 1)),
+        replace(good, error=replace(good.error, participants=0 * people)),
+        replace(good, total=spoilt),
+        replace(good, total=total + np.inf),
+        replace(good, total=np.append(total, 0.5)),
+    ]
+    for estimate in bad:
+        with pytest.raises(TacitError, match="it must"):
+            learner.check(first, estimate)
+        with pytest.raises(TacitError, match="it must"):
+            learner.observe(first, estimate)
+    assert written(learner) == before
+    learner.check(first, good)
+    assert written(learner) == before
+    learner.observe(first, good)
+
+
+@EACH
+def test_goes_on_when_rounds_are_lost(name: str, example: Example) -> None:
+    learner, lost = make(name, example), np.random.default_rng(5)
+    while rounds := learner.propose():
+        for round_ in rounds:
             if lost.random() < 0.3:
-                learner.skip(batch)
+                learner.skip(round_)
             else:
-                answer(learner, batch, 5)
+                answer(learner, round_, example, 5)
     assert learner.played == learner.horizon
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_keeps_its_arguments(name: str, options: dict[str, Any]) -> None:
-    learner = make(name, options)
-    assert {key: learner.arguments()[key] for key in options} == options
-    assert repr(eval(repr(learner), dict(Learner.learners))) == repr(learner)
+@EACH
+def test_goes_on_when_nothing_is_ever_opened(name: str, example: Example) -> None:
+    learner = make(name, example, horizon=1_000)
+    while rounds := learner.propose():
+        for round_ in rounds:
+            learner.skip(round_)
+    assert learner.played == learner.horizon
+    assert learner.best() in (learner.active or (None,))
+    assert all(row.mean is None for row in learner.standings(names_of(learner)))
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+def names_of(learner: Learner) -> list[str]:
+    return [f"option {arm}" for arm in range(learner.arms)]
+
+
+@EACH
+def test_people_who_are_served_count_as_played(name: str, example: Example) -> None:
+    learner = make(name, example)
+    rounds = learner.propose()
+    if not learner.arms:
+        with pytest.raises(TacitError, match="depends on a context"):
+            learner.served(0, 1)
+        return
+    pending = sum(round_.time for round_ in rounds)
+    learner.served(1, 700)
+    learner.served(0, 0)
+    assert learner.played == 700
+    assert learner.propose() == rounds
+    rows = learner.standings(names_of(learner))
+    assert all(row.participants == 0 for row in rows)  # they were not asked
+    before = written(learner)
+    for option, count, message in (
+        (learner.arms, 1, "option is"),
+        (-1, 1, "option is -1"),
+        (0, -1, "count is -1"),
+        (0, 0.5, "count is 0.5"),
+    ):
+        with pytest.raises(TacitError, match=message):
+            learner.served(option, count)  # type: ignore[arg-type]
+    assert written(learner) == before
+    later = Learner.from_dict(json.loads(before))
+    for machine in (learner, later):
+        for round_ in machine.propose():
+            answer(machine, round_, example, 6)
+        assert machine.played == 700 + pending
+        assert all(round_.time <= machine.horizon - machine.played for round_ in machine.propose())
+        machine.served(0, machine.horizon)
+        assert not machine.finished  # rounds are outstanding
+        for round_ in machine.propose():
+            answer(machine, round_, example, 6)
+        assert machine.finished
+        assert machine.propose() == []
+    assert written(learner) == written(later)
+
+
+@EACH
+def test_standings_are_probabilities_and_intervals(name: str, example: Example) -> None:
+    learner = make(name, example)
+    play_in(learner, example.world, np.random.default_rng(7))
+    rows = learner.standings(names_of(learner), 0.9)
+    assert [row.option for row in rows] == names_of(learner)
+    if not rows:
+        assert learner.best() is None
+        return
+    assert sum(row.best for row in rows) == pytest.approx(1)
+    lowest = -1.0 if "actions" in example.arguments else 0.0
+    for row in rows:
+        assert lowest <= row.low <= row.high <= 1
+        assert 0 <= row.best <= 1
+        assert row.mean is None or row.low <= min(max(row.mean, lowest), 1) <= row.high
+    wider = learner.standings(names_of(learner), 0.999)
+    assert all(b.low <= a.low and a.high <= b.high for a, b in zip(rows, wider, strict=True))
+
+
+@EACH
+def test_keeps_its_arguments(name: str, example: Example) -> None:
+    learner = make(name, example)
+    stored = json.loads(written(learner))["arguments"]
+    assert {key: stored[key] for key in example.arguments} == example.arguments
+    known: dict[str, Any] = {**LEARNERS, "array": np.array}
+    assert repr(eval(repr(learner), known)) == repr(learner)
+
+
+@EACH
 @settings(max_examples=8, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32), stop=st.floats(0.0, 1.0))
+@given(seed=st.integers(0, 2**32), stop=st.floats(0.0, 1.0), asked=st.booleans())
 def test_stored_anywhere_it_continues_identically(
-    name: str, options: dict[str, Any], seed: int, stop: float
+    name: str, example: Example, seed: int, stop: float, asked: bool
 ) -> None:
-    """Also in the middle of a round, with batches pending."""
-    original, trace = make(name, options, horizon=1_500), []
-    while batches := original.propose():
-        for batch in batches:
-            trace.append(batch)
-            answer(original, batch, seed)
-    copy, place = make(name, options, horizon=1_500), int(stop * len(trace))
-    for batch in trace[:place]:
+    """Also in the middle of a round, with rounds pending, asked for or not."""
+    original, trace = make(name, example, horizon=1_500), []
+    while rounds := original.propose():
+        for round_ in rounds:
+            trace.append(round_)
+            answer(original, round_, example, seed)
+    copy, place = make(name, example, horizon=1_500), int(stop * len(trace))
+    for round_ in trace[:place]:
         copy.propose()
-        answer(copy, batch, seed)
-    stored = json.dumps(copy.to_dict(), allow_nan=False)
+        answer(copy, round_, example, seed)
+    if asked:
+        copy.propose()
+    stored = written(copy)
     copy = Learner.from_dict(json.loads(stored))
-    assert json.dumps(copy.to_dict()) == stored
-    for batch in trace[place:]:
-        assert copy.propose()[0] == batch
-        answer(copy, batch, seed)
+    assert written(copy) == stored
+    for round_ in trace[place:]:
+        assert copy.propose()[0] == round_
+        answer(copy, round_, example, seed)
     assert copy.propose() == []
-    assert json.dumps(copy.to_dict()) == json.dumps(original.to_dict())
+    assert written(copy) == written(original)
 
 
 def test_an_unknown_learner_is_refused() -> None:
-    with pytest.raises(TacitError, match="known are"):
-        Learner.from_dict({"learner": "Oracle"})
+    for name in ("Oracle", "tacit.bandits:Oracle", "tacit.oracles:Oracle", "os:system", None):
+        with pytest.raises(TacitError, match=r"not known here as Learner|no .* in this version"):
+            Learner.from_dict({"learner": name})
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("UCB1", {"arms": 1}, "arms is 1"),
-        ("UCB1", {"arms": 10, "horizon": 5}, "fewer users than the 10 arms"),
+        ("UCB1", {"arms": 10, "horizon": 5}, "fewer participants than the 10 arms"),
         ("UCB1", {"lazy": -0.1}, "lazy is -0.1"),
         ("Thompson", {"seed": -1}, "seed is -1"),
         ("ForgettingElimination", {"growth": 1}, "growth is 1"),
@@ -211,18 +434,35 @@ def test_an_unknown_learner_is_refused() -> None:
         ("PrivateKLUCB", {"growth": 1.0}, "growth is 1.0"),
         ("PrivateKLUCB", {"noise_variance": -1.0}, "noise_variance is -1.0"),
         ("PrivateKLUCB", {"first_batch": 0}, "first_batch is 0"),
-        ("Doubling", {"learner": "Oracle"}, "known are"),
-        ("Doubling", {"learner": "UCB1", "start": 1}, "start is 1"),
+        ("Doubling", {"learner": "Oracle"}, "not known here as Learner"),
+        ("Doubling", {"learner": "tacit.bandits.references:UCB1", "start": 1}, "start is 1"),
     ],
 )
 def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        Learner.learners[name](**({"arms": 3, "horizon": 1000} | options))
+        LEARNERS[name](**({"arms": 3, "horizon": 1000} | options))
 
 
-def test_a_cut_batch_cannot_be_observed() -> None:
-    learner = make("ForgettingElimination", {}, horizon=5)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"silos": 0}, "silos is 0"),
+        ({"dimension": 0}, "dimension is 0"),
+        ({"horizon": 0}, "horizon is 0"),
+        ({"sync": 0}, "silos synchronise every so many rounds"),
+        ({"regularizer": 0}, "regularizer is 0"),
+        ({"confidence": 1.5}, "confidence is 1.5"),
+    ],
+)
+def test_wrong_arguments_of_silos_are_refused(options: dict[str, Any], message: str) -> None:
+    size = {"silos": 2, "dimension": 3, "horizon": 20, "sync": 4}
+    with pytest.raises(TacitError, match=message):
+        LEARNERS["FederatedLinUCB"](**(size | options))
+
+
+def test_a_cut_round_cannot_be_observed() -> None:
+    learner = make("ForgettingElimination", EXAMPLES["ForgettingElimination"][0], horizon=5)
     *_, last = learner.propose()
-    assert (last.users, last.opened) == (1, False)
+    assert (last.participants, last.opened) == (1, False)
     with pytest.raises(TacitError, match="must not be opened"):
         learner.observe(last, Estimate(1.0, ErrorLaw(1, 1, None)))

@@ -80,24 +80,20 @@ def test_the_last_users_go_to_the_best_arm() -> None:
     """The batch that the horizon cuts is never opened, so it is no use to explore with it."""
     learner, environment = PrivateKLUCB(3, 10_000, 2.0), Environment(np.array([0.2, 0.8, 0.5]))
     closed = []
-    while batches := learner.propose():
-        for batch in batches:
-            if batch.opened:
-                learner.observe(
-                    batch,
-                    estimate(batch, environment, laplace(1.0), np.random.default_rng(batch.number)),
-                )
+    while rounds := learner.propose():
+        for round_ in rounds:
+            if round_.opened:
+                rng = np.random.default_rng(round_.number)
+                learner.observe(round_, estimate(round_, environment, laplace(1.0), rng))
             else:
-                closed.append(batch.arm)
-                learner.skip(batch)
+                closed.append(round_.arm)
+                learner.skip(round_)
     assert closed == [1]
 
 
 def test_first_batches_leave_room_to_learn() -> None:
-    assert [batch.users for batch in PrivateKLUCB(2, 100, noise_variance=200.0).propose()] == [
-        25,
-        25,
-    ]
+    learner = PrivateKLUCB(2, 100, noise_variance=200.0)
+    assert [round_.participants for round_ in learner.propose()] == [25, 25]
 
 
 def test_leader_is_the_largest_bound_though_few_are_renewed() -> None:

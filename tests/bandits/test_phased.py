@@ -6,33 +6,35 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tacit.bandits import Learner
 from tacit.bandits.directions import Evidence, PhaseEvidence
-from tacit.bandits.phased import DistributedElimination, Phase, PhasedElimination, SingleElimination
+from tacit.bandits.phased import DistributedElimination, PhasedElimination, SingleElimination
 from tacit.checks import TacitError
+from tacit.estimates import Design, Estimate, Round, VectorError
 
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Means:
-    """An estimate: means with an error of known sub-Gaussian variance."""
-
-    means: Floats
-    proxies: Floats
-    reaches: Floats
-    stated: float
+def design(round_: Round) -> Design:
+    assert isinstance(round_.assignment, Design)
+    return round_.assignment
 
 
-def estimate(means: Floats, variance: float = 0.0, reach: float = math.inf) -> Means:
-    return Means(
-        means, np.full(len(means), variance), np.full(len(means), reach), math.sqrt(variance)
-    )
+def estimate(
+    round_: Round, means: Floats, variance: float = 0.0, reach: float = math.inf
+) -> Estimate:
+    """Means with an error of known sub-Gaussian variance."""
+    people: Any = round_.participants
+    if design(round_).each:
+        people = np.array(design(round_).plays)
+    columns = (np.full(len(means), value) for value in (variance, reach, math.sqrt(variance)))
+    return Estimate(means * people, VectorError(people, *columns))
 
 
 def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
@@ -46,23 +48,24 @@ def drive(
     rng: np.random.Generator,
     variance: float = 0.0,
     limit: int = 1000,
-) -> list[Phase]:
+) -> list[Round]:
     """Plays up to `limit` phases with Gaussian errors of exactly the variance that the learner is
     told.
     """
-    phases: list[Phase] = []
-    while len(phases) < limit and (phase := learner.propose()) is not None:
-        phases.append(phase)
-        if phase.opened:
-            size = len(phase.support)
-            spread = learner._variances(phase)
-            shift = math.sqrt(learner._client_variance(phase)) * rng.standard_normal(len(theta))
-            means = learner.actions[phase.support] @ (theta + shift) + np.sqrt(
+    phases: list[Round] = []
+    while len(phases) < limit and (proposed := learner.propose()):
+        (round_,) = proposed
+        phases.append(round_)
+        if round_.opened:
+            support, plays = list(design(round_).support), np.array(design(round_).plays)
+            spread = learner._variances(round_, plays.astype(float))
+            shift = math.sqrt(learner._client_variance(round_)) * rng.standard_normal(len(theta))
+            means = learner.actions[support] @ (theta + shift) + np.sqrt(
                 spread + variance
-            ) * rng.standard_normal(size)
-            learner.observe(phase, estimate(means, variance))
+            ) * rng.standard_normal(len(support))
+            learner.observe(round_, estimate(round_, means, variance))
         else:
-            learner.skip(phase)
+            learner.skip(round_)
     return phases
 
 
@@ -74,21 +77,22 @@ def test_phases_fill_the_horizon_exactly(setting: str) -> None:
         SingleElimination(table, 12_345, setting=setting),
     ):
         phases = drive(learner, 0.5 * table[0], np.random.default_rng(0))
-        assert sum(phase.rounds for phase in phases) == 12_345
-        assert learner.propose() is None
+        assert sum(phase.time for phase in phases) == 12_345
+        assert learner.propose() == []
+        assert learner.finished
 
 
 def test_clients_grow_as_the_paper_says() -> None:
     learner = DistributedElimination(sphere(50, 4), 10_000, alpha=0.8, setting="paper")
     phases = drive(learner, np.zeros(4), np.random.default_rng(0))
     opened = [phase for phase in phases if phase.opened]
-    assert [phase.clients for phase in opened] == [
+    assert [phase.participants for phase in opened] == [
         math.ceil(2 ** (0.8 * number)) for number in range(1, len(opened) + 1)
     ]
-    assert [phase.length for phase in opened] == [
+    assert [design(phase).length for phase in opened] == [
         2.0**number for number in range(1, len(opened) + 1)
     ]
-    assert learner.scheduled_clients() >= sum(phase.clients for phase in opened)
+    assert learner.scheduled_clients() >= sum(phase.participants for phase in opened)
 
 
 def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
@@ -97,16 +101,16 @@ def test_single_elimination_starts_at_the_bound_on_the_support() -> None:
 
 def test_the_printed_widths() -> None:
     learner = DistributedElimination(sphere(1000, 20), 10**6, setting="paper")
-    phase = Phase(8, 256.0, np.arange(3), np.full(3, 86), 85)
+    phase = Design((0, 1, 2), (86, 86, 86), 256.0)
     expected = (
         math.sqrt(40 / (85 * 256)) + 0.1 / math.sqrt(85) + 2 * 0.01 * math.sqrt(103 * 20)
     ) * math.sqrt(2 * math.log(1e9))
-    assert learner._paper_width(phase, 0.01) == pytest.approx(expected)
+    assert learner._paper_width(phase, 85, np.full(3, 0.01)) == pytest.approx(expected)
     single = SingleElimination(sphere(1000, 20), 10**6, setting="paper")
     expected = (math.sqrt(40 / 256) + 2 * 20 * 0.5 * math.sqrt(3) / 256) * math.sqrt(
         2 * math.log(1e9)
     )
-    assert single._paper_width(phase, 0.5) == pytest.approx(expected)
+    assert single._paper_width(phase, 258, np.full(3, 0.5 / 86)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
@@ -127,11 +131,11 @@ def test_a_state_stored_as_json_goes_on_the_same(
     table = sphere(60, 4)
     learner = kind(table, 50_000, setting=setting)
     drive(learner, 0.8 * table[3], np.random.default_rng(1), variance=0.01, limit=7)
-    copy = PhasedElimination.from_dict(json.loads(json.dumps(learner.to_dict())))
-    assert type(copy) is kind
+    copy = Learner.from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert isinstance(copy, kind)
     one = drive(learner, 0.8 * table[3], np.random.default_rng(2), variance=0.01)
     other = drive(copy, 0.8 * table[3], np.random.default_rng(2), variance=0.01)
-    assert [phase.plays.tolist() for phase in one] == [phase.plays.tolist() for phase in other]
+    assert one == other
     assert learner.active == copy.active
     assert learner.best() == copy.best()
 
@@ -218,13 +222,34 @@ def test_what_makes_no_sense_is_refused(arguments: dict[str, float], message: st
 
 def test_phases_are_taken_in_turn() -> None:
     learner = DistributedElimination(np.eye(3), 1000)
-    phase = learner.propose()
-    assert phase is not None
-    assert learner.propose() is phase
-    with pytest.raises(TacitError, match="2 means"):
-        learner.observe(phase, estimate(np.zeros(2)))
-    learner.observe(phase, estimate(np.zeros(3)))
-    with pytest.raises(TacitError, match="not the one"):
-        learner.observe(phase, estimate(np.zeros(3)))
-    with pytest.raises(TacitError, match="unknown"):
-        PhasedElimination.from_dict({"kind": "Learner"})
+    (phase,) = learner.propose()
+    assert learner.propose() == [phase]
+    with pytest.raises(TacitError, match="has 2 numbers; it must have 3"):
+        learner.observe(phase, estimate(phase, np.zeros(2)))
+    learner.observe(phase, estimate(phase, np.zeros(3)))
+    with pytest.raises(TacitError, match="already observed"):
+        learner.observe(phase, estimate(phase, np.zeros(3)))
+    with pytest.raises(TacitError, match="not known here"):
+        Learner.from_dict({"learner": "tacit.bandits.phased:Phase"})
+
+
+@pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])
+def test_dropped_actions_stand_where_they_stood(kind: type[PhasedElimination]) -> None:
+    """Found: later phases do not span a dropped action, and pulled its mean to a certain zero.
+
+    Intervals of 99.99 % for 3 options in 20 runs; alarm rate below 1e-2, with sub-Gaussian
+    variances that are those of the noise.
+    """
+    theta, dropped = np.array([0.9, 0.85, -0.6]), 0
+    for seed in range(20):
+        learner = kind(np.eye(3), 20_000)
+        drive(learner, theta, np.random.default_rng(seed))
+        rows = learner.standings(("a", "b", "c"), 0.9999)
+        dropped += 2 not in learner.active
+        for row, mean in zip(rows, theta, strict=True):
+            assert row.mean is not None
+            assert row.low <= mean <= row.high
+            assert row.participants > 0
+        assert sum(row.best for row in rows) == pytest.approx(1)
+        assert rows[2].best < 1e-3
+    assert dropped == 20

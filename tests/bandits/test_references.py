@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 from tests.bandits.harness import Environment, exact, laplace, play
 
-from tacit.bandits import KLUCB, UCB1, Batch, Doubling, Learner, SuccessiveElimination, Thompson
-from tacit.protocols.contract import ErrorLaw, Estimate
+from tacit.bandits import (
+    KLUCB,
+    UCB1,
+    Doubling,
+    ForgettingElimination,
+    Learner,
+    SuccessiveElimination,
+    Thompson,
+)
+from tacit.estimates import ErrorLaw, Estimate, Round
+from tacit.names import name_of
 
+FORGETTING = name_of(ForgettingElimination)
 EASY = Environment(np.array([0.3, 0.5, 0.7]))
 
 
@@ -34,9 +44,9 @@ def test_laziness_hardly_costs_regret(learner: type[Learner]) -> None:
 
 def test_ucb1_takes_the_largest_mean_plus_width() -> None:
     learner = UCB1(2, 1_000, lazy=0)
-    for batch, total in zip(learner.propose(), (0.0, 1.0), strict=True):
-        learner.observe(batch, Estimate(total, ErrorLaw(1, 1, None)))
-    assert [batch.arm for batch in learner.propose()] == [1]
+    for round_, total in zip(learner.propose(), (0.0, 1.0), strict=True):
+        learner.observe(round_, Estimate(total, ErrorLaw(1, 1, None)))
+    assert [round_.arm for round_ in learner.propose()] == [1]
 
 
 def test_thompson_depends_on_its_seed_alone() -> None:
@@ -62,33 +72,31 @@ def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
 
 
 def test_doubling_starts_afresh_and_never_opens_what_a_period_cuts() -> None:
-    learner = Doubling(3, 5_000, "ForgettingElimination", {"growth": 4}, start=100)
-    seen: list[tuple[int, Batch]] = []
-    while batches := learner.propose():
-        for batch in batches:
-            seen.append((learner.period, batch))
-            if batch.opened:
-                learner.observe(batch, Estimate(batch.users / 2, laplace(1.0)(batch.users)))
+    learner = Doubling(3, 5_000, FORGETTING, {"growth": 4}, start=100)
+    seen: list[tuple[int, Round]] = []
+    while rounds := learner.propose():
+        for round_ in rounds:
+            seen.append((learner.period, round_))
+            if round_.opened:
+                error = laplace(1.0)(round_.participants)
+                learner.observe(round_, Estimate(round_.participants / 2, error))
             else:
-                learner.skip(batch)
+                learner.skip(round_)
     played = [
-        sum(batch.users for period, batch in seen if period == p) for p in range(learner.period + 1)
+        sum(round_.participants for period, round_ in seen if period == p)
+        for p in range(learner.period + 1)
     ]
     assert played == [100, 200, 400, 800, 1600, 1900]
-    assert [p for p, batch in seen if not batch.opened] == list(range(6))
+    assert [p for p, round_ in seen if not round_.opened] == list(range(6))
 
 
-def test_doubling_recommends_what_the_last_period_found_until_the_new_one_knows_more() -> None:
-    learner = Doubling(3, 100_000, "ForgettingElimination", start=2_000)
+def test_doubling_recommends_what_the_last_period_found_until_it_knows_more() -> None:
+    learner = Doubling(3, 100_000, FORGETTING, start=2_000)
     while learner.period < 1:
-        for batch in learner.propose():
-            if batch.opened:
-                learner.observe(
-                    batch,
-                    Estimate(
-                        batch.users * [0.1, 0.2, 0.9][batch.arm], ErrorLaw(batch.users, 1, None)
-                    ),
-                )
+        for round_ in learner.propose():
+            if round_.opened:
+                total = round_.participants * [0.1, 0.2, 0.9][round_.arm]
+                learner.observe(round_, Estimate(total, ErrorLaw(round_.participants, 1, None)))
             else:
-                learner.skip(batch)
+                learner.skip(round_)
     assert learner.best() == 2

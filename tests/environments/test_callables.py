@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tacit.checks import TacitError
-from tacit.environments import FromFunction, callables
+from tacit.environments import FromFunction, contract
+from tacit.estimates import Arm, Round
 
 Rng = np.random.Generator
 
@@ -31,25 +32,27 @@ def test_both_ways_of_asking_hand_out_the_same_rewards() -> None:
 
 
 def test_levels_are_those_of_the_rewards_also_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callables, "CHUNK", 7)
+    monkeypatch.setattr(contract, "CHUNK", 7)
     world = FromFunction(many, ["old", "new"], binary=True)
     levels = world.levels(1, 1000, 10, np.random.default_rng(0))
-    assert levels.users == 1000
+    assert levels.participants == 1000
     assert set(levels.values.tolist()) == {0, 10}
     assert abs(levels.total / 10 - 750) < 5 * np.sqrt(1000 * 3 / 16)
 
 
 def test_means_are_those_given_or_unknown() -> None:
     known = FromFunction(many, 2, (0.25, 0.75))
-    assert known.known_means
+    assert known.means is not None
+    assert known.means.tolist() == [0.25, 0.75]
     assert known.gaps.tolist() == [0.5, 0.0]
     assert known.names == ("option 1", "option 2")
     unknown = FromFunction(many, ["old", "new"])
-    assert not unknown.known_means
     assert unknown.arms == 2
-    for ask in ("means", "gaps"):
-        with pytest.raises(TacitError, match="not known, so neither is regret: give true_means"):
-            getattr(unknown, ask)
+    assert unknown.means is None
+    with pytest.raises(TacitError, match="means are unknown, and with them all regret: give means"):
+        _ = unknown.gaps
+    played = unknown.play(Round(0, 30, Arm(1)), None, np.random.default_rng(0))
+    assert (played.regret, played.time.tolist()) == (None, [30.0])
 
 
 BAD_RESULTS: list[tuple[Any, str]] = [

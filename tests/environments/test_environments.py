@@ -23,6 +23,8 @@ from tacit.environments import (
 )
 from tacit.environments.contract import ContinuousEnvironment, level_table
 from tacit.environments.replay import read_mslr_rows
+from tacit.estimates import Arm, Design, Round
+from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import round_levels
 
 ALARM = 1e-6
@@ -47,7 +49,7 @@ def test_levels_and_rounded_rewards_have_one_law(name: str, precision: int) -> N
     rng = np.random.default_rng(precision)
     for arm in range(world.arms):
         levels = world.levels(arm, 20_000, precision, rng)
-        assert levels.users == 20_000
+        assert levels.participants == 20_000
         assert 0 <= levels.values.min() <= levels.values.max() <= precision
         rounded = round_levels(world.rewards(arm, 20_000, rng), precision, rng)
         assert same_law(np.repeat(levels.values, levels.counts), rounded) > ALARM
@@ -65,12 +67,33 @@ def test_means_are_right_and_gaps_follow(name: str) -> None:
     """200,000 rewards per arm, at most 5 standard errors off."""
     world = ENVIRONMENTS[name]
     rng = np.random.default_rng(0)
+    assert world.means is not None
     for arm, mean in enumerate(world.means):
         rewards = world.rewards(arm, 200_000, rng)
         assert 0 <= rewards.min() <= rewards.max() <= 1
         assert abs(z_score(rewards, float(mean))) < 5
     np.testing.assert_allclose(world.gaps, world.means.max() - world.means)
     assert world.arms == len(world.means)
+
+
+@EACH
+def test_a_round_of_an_arm_is_played_at_its_gap(name: str) -> None:
+    """2,000 participants: the realised regret is within 5 standard errors of the pseudo-regret, and
+    is that of the levels handed on.
+    """
+    world = ENVIRONMENTS[name]
+    assert world.means is not None
+    for arm in range(world.arms):
+        played = world.play(Round(0, 2_000, Arm(arm)), Exact(2_000, 10), np.random.default_rng(arm))
+        assert played.time.tolist() == [2_000]
+        assert played.regret is not None
+        assert played.regret.tolist() == pytest.approx([2_000 * float(world.gaps[arm])])
+        assert played.load.participants == 2_000
+        earned = played.load.total / 10
+        assert played.lost == pytest.approx(2_000 * float(world.means.max()) - earned)
+        assert abs(played.lost - played.regret[0]) <= 5 * 0.5 * 2_000**0.5
+    with pytest.raises(TacitError, match="no single option"):
+        world.play(Round(0, 5, Design((0,), (5,), 5.0)), None, np.random.default_rng(0))
 
 
 @EACH
@@ -91,6 +114,7 @@ def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(
     """
     world = ENVIRONMENTS[name]
     assert isinstance(world, ContinuousEnvironment)
+    assert world.means is not None
     for arm in range(world.arms):
         values, probabilities = level_table(world, arm, precision)
         assert probabilities.sum() == pytest.approx(1, abs=1e-12)
@@ -105,8 +129,9 @@ def test_level_probabilities_have_the_mean_and_no_dust_in_the_tails(
 
 def test_fine_levels_of_many_users_cost_no_accuracy() -> None:
     world = ClippedGaussian((0.25, 0.5))
+    assert world.means is not None
     levels = world.levels(0, 10**12, 10**6, np.random.default_rng(1))
-    assert levels.users == 10**12
+    assert levels.participants == 10**12
     assert levels.total / 10**18 == pytest.approx(world.means[0], abs=6 * 0.1 / 10**6)
 
 

@@ -21,6 +21,7 @@ from tacit.environments.population import (
     random_population,
     random_shared,
 )
+from tacit.estimates import Arm, Design, Round
 
 ACTIONS = np.array([[0.8, 0.0], [0.4, 0.6], [-0.3, 0.5]])
 THETA = np.array([0.4, 0.3])
@@ -170,3 +171,31 @@ def test_a_population_smaller_than_the_sample_is_refused() -> None:
 def test_coverings_that_would_not_fit_are_refused() -> None:
     with pytest.raises(TacitError, match="larger"):
         covering(10, 0.01)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [Population(ACTIONS, THETA, 0.15, 0.2, 1.0), SharedParameter(ACTIONS, THETA, 1.0)],
+    ids=["population", "shared"],
+)
+def test_a_design_is_played_at_the_regret_of_its_plays(
+    world: Population | SharedParameter,
+) -> None:
+    each = isinstance(world, SharedParameter)
+    design = Design((2, 0), (3, 5), 8.0, each)
+    rng = np.random.default_rng(0)
+    played = world.play(Round(0, 8 if each else 30, design), object(), rng)
+    gaps = (ACTIONS @ THETA).max() - ACTIONS @ THETA
+    assert played.time.tolist() == [3, 8]
+    assert played.regret is not None
+    np.testing.assert_allclose(played.regret, [3 * gaps[2], 3 * gaps[2] + 5 * gaps[0]])
+    np.testing.assert_allclose(world.gaps, gaps)
+    if each:
+        assert [(signs.plays, signs.bound) for signs in played.load] == [(3, 1.0), (5, 1.0)]
+    else:
+        assert played.load.clients == 30
+        assert played.load.support.tolist() == [2, 0]
+        assert played.load.total(rng).shape == (2,)
+    assert world.play(Round(0, 0, design, opened=False), None, rng).load is None
+    with pytest.raises(TacitError, match="a linear world plays designs"):
+        world.play(Round(0, 5, Arm(0)), None, rng)

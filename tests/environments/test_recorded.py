@@ -9,16 +9,17 @@ import pytest
 from scipy import stats
 from tests.samples import z_score
 
+from tacit.algorithms.problems import ArmsProblem
 from tacit.checks import TacitError
 from tacit.environments import (
     Bernoulli,
     OutOfData,
     Recorded,
     Replay,
-    check_arms,
     check_horizon,
     from_frame,
 )
+from tacit.environments.silos import Synthetic
 
 ALARM = 1e-6
 TABLE = Recorded((np.linspace(0, 1, 50), np.linspace(0, 0.5, 30)), ("A", "B"))
@@ -92,7 +93,7 @@ def test_levels_round_at_random_with_the_right_mean() -> None:
     totals = []
     for _ in range(2000):
         levels = TABLE.fresh(rng).levels(1, 5, 2, rng)
-        assert levels.users == 5
+        assert levels.participants == 5
         totals.append(levels.total / 10)
     assert abs(z_score(totals, 0.25)) < 5
 
@@ -195,13 +196,18 @@ def test_arms_and_horizons_that_do_not_fit_are_refused() -> None:
     IndexError.
     """
     three = Bernoulli((0.1, 0.2, 0.3))
-    check_arms(3, three)
-    check_arms(2, TABLE)
+    ArmsProblem(arms=3).fitted(three, 0)
+    assert ArmsProblem(arms=2).fitted(TABLE, 0).names == ("A", "B")
     for arms in (2, 4):
-        with pytest.raises(TacitError, match=f"problem has {arms} options, the environment 3: use"):
-            check_arms(arms, three)
-    with pytest.raises(TacitError, match=r"environment 2 \(A, B\): use arms = 2"):
-        check_arms(3, TABLE)
+        with pytest.raises(TacitError, match=f"arms is {arms}, but the environment has 3: leave"):
+            ArmsProblem(arms=arms).fitted(three, 0)
+    run = TABLE.fresh(np.random.default_rng(0))
+    with pytest.raises(TacitError, match="arms is 3, but the environment has 2: leave arms out"):
+        ArmsProblem(arms=3, horizon=30).fitted(run, 0)
+    with pytest.raises(TacitError, match="is 1,000, but 'B' has 30 recorded people: use at most"):
+        ArmsProblem(arms=2, horizon=1000).fitted(run, 0)
+    with pytest.raises(TacitError, match="Synthetic is no environment of arms"):
+        ArmsProblem(arms=2).fitted(Synthetic.draw(2, 3, 4, np.random.default_rng(0)), 0)
     check_horizon(30, TABLE)
     for unlimited in (three, log(), TABLE.resampled()):
         check_horizon(10**9, unlimited)

@@ -2,7 +2,7 @@
 
 Run `python tests/intermediaries/make_vectors.py`. Everything that masking computes follows from the
 vectors' random bytes, so its file comes out the same each time. HPKE draws its own randomness: the
-sealed messages of splitting and mixing change with every run, what they open to does not.
+sealed messages of two servers and of mixing change with every run, what they open to does not.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from typing import Any
 from tacit.intermediaries import (
     Analyzer,
     Collector,
+    HalfServer,
     MaskingClient,
     MaskingServer,
-    MixingKeys,
     MixingRound,
     Neighbourhood,
     Sealing,
     ServerKeys,
     Shuffler,
-    SplittingRound,
-    SplittingServer,
+    TwoServerRound,
     masks,
     shamir,
     split,
     wrap,
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
-from tacit.intermediaries.interface import Source
+from tacit.intermediaries.interface import Source, new_identity
 from tacit.intermediaries.masking import mask_seed, route_key
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -139,17 +138,16 @@ def masking() -> dict[str, Any]:
     }
 
 
-def splitting(sealing: Sealing) -> dict[str, Any]:
+def two_servers(sealing: Sealing) -> dict[str, Any]:
     """Three reports, one of which reaches only server 0."""
     keys = tuple(ServerKeys.new(sealing, source(f"server {role}")) for role in (0, 1))
     collecting = new_key(source("collector"))
     publics = (keys[0].public(), keys[1].public())
-    announced = SplittingRound.open(
-        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, source("splitting round")
+    identity = new_identity(source("splitting round"))
+    announced = TwoServerRound(
+        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, identity
     )
-    servers = [
-        SplittingServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)
-    ]
+    servers = [HalfServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
     collector = Collector(announced, collecting)
     values = [[1, 2], [30, 40], [500, 600]]
     halves = [
@@ -184,10 +182,9 @@ def splitting(sealing: Sealing) -> dict[str, Any]:
 
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
-    keys = tuple(MixingKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
-    announced = MixingRound.open(
-        3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, source("mixing round")
-    )
+    keys = tuple(ServerKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
+    identity = new_identity(source("mixing round"))
+    announced = MixingRound(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, identity)
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:
@@ -206,7 +203,7 @@ def mixing(sealing: Sealing) -> dict[str, Any]:
     }
 
 
-def _private(keys: ServerKeys | MixingKeys) -> dict[str, str]:
+def _private(keys: ServerKeys | ServerKeys) -> dict[str, str]:
     lattice = keys.sealing.lattice
     return {
         "line": keys.line.private_bytes_raw().hex(),
@@ -221,7 +218,7 @@ def main() -> None:
     everything = {
         "primitives": primitives(),
         "masking": masking(),
-        **{f"splitting-{sealing.name.lower()}": splitting(sealing) for sealing in Sealing},
+        **{f"two-servers-{sealing.name.lower()}": two_servers(sealing) for sealing in Sealing},
         **{f"mixing-{sealing.name.lower()}": mixing(sealing) for sealing in Sealing},
     }
     for name, content in everything.items():

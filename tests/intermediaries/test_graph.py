@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -20,7 +21,6 @@ from tacit.intermediaries.graph import (
     neighbourhood,
     quantile,
     regular_graph,
-    seeded_shuffle,
     tail,
 )
 
@@ -112,17 +112,10 @@ def test_fitting_never_weakens_secrecy(degree: int, data: st.DataObject) -> None
         assert clients - 1 < threshold
         return
     assert 2 * fitted.threshold - fitted.degree >= 2 * threshold - degree
-    assert len(regular_graph(clients, fitted.degree, seeded_shuffle(1))) == clients
+    assert len(regular_graph(clients, fitted.degree, random.Random(1).shuffle)) == clients
 
 
 @pytest.mark.parametrize(("degree", "threshold"), [(20, 10), (21, 22), (0, 0), (1 << 16, 1 << 16)])
 def test_thresholds_of_half_or_less_are_refused(degree: int, threshold: int) -> None:
     with pytest.raises(TacitError):
         Neighbourhood(degree, threshold)
-
-
-def test_seeded_deal_repeats() -> None:
-    places, again = list(range(20)), list(range(20))
-    seeded_shuffle(3)(places)
-    seeded_shuffle(3)(again)
-    assert places == again != list(range(20))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Analyzer,
-    MixingKeys,
     MixingRound,
     MixView,
     Refusal,
     Sealing,
+    ServerKeys,
     Shuffler,
     run_mixing,
     wrap,
@@ -25,15 +25,13 @@ from tacit.intermediaries import (
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.wire import Kind, header
 
-KEYS = (MixingKeys.new(), MixingKeys.new())
+KEYS = (ServerKeys.new(), ServerKeys.new())
 
 
 def parties(
     reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
 ) -> tuple[MixingRound, Shuffler, Analyzer]:
-    announced = MixingRound.open(
-        reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages
-    )
+    announced = MixingRound(reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages)
     return announced, Shuffler(announced, KEYS[0]), Analyzer(announced, KEYS[1])
 
 
@@ -197,15 +195,15 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         with pytest.raises(TacitError, match="these keys are not"):
             wrong()
     with pytest.raises(TacitError, match="same key"):
-        MixingRound.open(4, 3, 1, KEYS[0].public(), KEYS[0].public())
+        MixingRound(4, 3, 1, KEYS[0].public(), KEYS[0].public())
     with pytest.raises(TacitError, match="open several rounds"):
-        MixingRound.open(10**6, 3, 10**6, KEYS[0].public(), KEYS[1].public())
+        MixingRound(10**6, 3, 10**6, KEYS[0].public(), KEYS[1].public())
 
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
-    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
-    announced = MixingRound.open(500, 1, 1, keys[0].public(), keys[1].public(), sealing=sealing)
+    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
+    announced = MixingRound(500, 1, 1, keys[0].public(), keys[1].public(), sealing=sealing)
     shuffler = Shuffler(announced, keys[0])
     reports = [wrap(announced, [b"1"]) for _ in range(500)]
     tracemalloc.start()

@@ -14,19 +14,18 @@ import pytest
 from tacit.intermediaries import (
     Analyzer,
     Collector,
+    HalfServer,
     MaskingRound,
     MaskingServer,
     MaskingSession,
-    MixingKeys,
     MixingRound,
     Neighbourhood,
     Refusal,
     Sealing,
     ServerKeys,
     Shuffler,
-    SplittingRound,
-    SplittingServer,
     SumView,
+    TwoServerRound,
     split,
     wrap,
 )
@@ -90,15 +89,15 @@ def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
     assert spoiler.refused >= 10_000
 
 
-def test_splitting_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(
+def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     mutate: Mutate,
 ) -> None:
     keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.X25519)), new_key()
     publics = (keys[0].public(), keys[1].public())
     announced, other = (
-        SplittingRound.open(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)
+        TwoServerRound(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)
     )
-    servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
+    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
     spoiler = Spoiler(mutate, 2, split(other, [5]))
     values = [500, 600, 700, 800]
@@ -122,9 +121,9 @@ def test_splitting_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(
 def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
     mutate: Mutate,
 ) -> None:
-    keys = (MixingKeys.new(), MixingKeys.new())
+    keys = (ServerKeys.new(), ServerKeys.new())
     announced, other = (
-        MixingRound.open(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2)
+        MixingRound(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2)
     )
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     spoiler = Spoiler(mutate, 3, [wrap(other, [b"zz", b"zz"])])
@@ -145,27 +144,27 @@ def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
 def test_hybrid_seals_that_were_spoilt_are_refused(mutate: Mutate) -> None:
     keys, collecting = (ServerKeys.new(Sealing.HYBRID), ServerKeys.new(Sealing.HYBRID)), new_key()
     publics = (keys[0].public(), keys[1].public())
-    announced = SplittingRound.open(
+    announced = TwoServerRound(
         5, 3, 1009, publics, public_bytes(collecting), sealing=Sealing.HYBRID
     )
-    server = SplittingServer(announced, 0, keys[0])
+    server = HalfServer(announced, 0, keys[0])
     spoiler = Spoiler(mutate, 4)
     spoiler.attack(server.take, split(announced, [5])[0], 500)
     assert spoiler.refused == 500
 
 
-@pytest.mark.parametrize("kind", ["masking", "splitting", "mixing"])
+@pytest.mark.parametrize("kind", ["masking", "two servers", "mixing"])
 def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(
     kind: str, mutate: Mutate
 ) -> None:
     keys = (ServerKeys.new(), ServerKeys.new())
     publics = (keys[0].public(), keys[1].public())
     server = MaskingServer.open(6, 4, 1009)
-    splitting = SplittingRound.open(5, 3, 1009, publics, public_bytes(new_key()))
-    mixing = MixingRound.open(5, 3, 2, *publics)
+    halves = TwoServerRound(5, 3, 1009, publics, public_bytes(new_key()))
+    mixing = MixingRound(5, 3, 2, *publics)
     message = {
         "masking": server.round.encode(),
-        "splitting": splitting.encode(),
+        "two servers": halves.encode(),
         "mixing": mixing.encode(),
     }[kind]
     accepted = 0
@@ -174,13 +173,13 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
             match kind:
                 case "masking":
                     reports = [(server.take, MaskingClient(MaskingRound.decode(spoilt)).join())]
-                case "splitting":
-                    takers = [SplittingServer(splitting, role, keys[role]).take for role in (0, 1)]
+                case "two servers":
+                    takers = [HalfServer(halves, role, keys[role]).take for role in (0, 1)]
                     reports = list(
-                        zip(takers, split(SplittingRound.decode(spoilt), [1]), strict=True)
+                        zip(takers, split(TwoServerRound.decode(spoilt), [1]), strict=True)
                     )
                 case _:
-                    shuffler = Shuffler(mixing, MixingKeys(keys[0].sealing, keys[0].line))
+                    shuffler = Shuffler(mixing, ServerKeys(keys[0].sealing, keys[0].line))
                     reports = [(shuffler.take, wrap(MixingRound.decode(spoilt), [b"ab"]))]
         except ValueError:
             # refused, or the report does not fit the spoilt round: either way nothing was sent
@@ -201,7 +200,7 @@ def test_what_is_not_a_message_is_refused(nothing: object) -> None:
         server.take,
         client.share,
         MaskingRound.decode,
-        SplittingRound.decode,
+        TwoServerRound.decode,
         MixingRound.decode,
     ]
     for take in takers:

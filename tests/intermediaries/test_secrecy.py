@@ -18,21 +18,20 @@ from hypothesis import strategies as st
 from tacit.intermediaries import (
     Analyzer,
     Collector,
+    HalfServer,
     MaskingClient,
     MaskingServer,
     MaskingSession,
-    MixingKeys,
     MixingRound,
     Neighbourhood,
     Sealing,
     ServerKeys,
     Shuffler,
-    SplittingRound,
-    SplittingServer,
+    TwoServerRound,
     masks,
     run_masking,
     run_mixing,
-    run_splitting,
+    run_two_servers,
     split,
     wrap,
 )
@@ -104,12 +103,12 @@ KEYS = (ServerKeys.new(), ServerKeys.new())
 
 @pytest.mark.parametrize("role", [0, 1])
 @pytest.mark.parametrize("value", [0, 5, 7])
-def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(
+def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
     role: int, value: int, assert_uniform: Uniform
 ) -> None:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = SplittingRound.open(800, 1, MODULUS, publics, public_bytes(new_key()))
-    server = SplittingServer(announced, role, KEYS[role])
+    announced = TwoServerRound(800, 1, MODULUS, publics, public_bytes(new_key()))
+    server = HalfServer(announced, role, KEYS[role])
     for _ in range(800):
         server.take(split(announced, [value])[role])
     assert_uniform([numbers[0] for numbers in server._halves.values()], MODULUS)
@@ -117,8 +116,8 @@ def test_each_splitting_server_sees_a_uniform_number_whatever_the_value(
 
 def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> None:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = SplittingRound.open(200, 1, MODULUS, publics, public_bytes(new_key()))
-    servers = [SplittingServer(announced, role, KEYS[role]) for role in (0, 1)]
+    announced = TwoServerRound(200, 1, MODULUS, publics, public_bytes(new_key()))
+    servers = [HalfServer(announced, role, KEYS[role]) for role in (0, 1)]
     for _ in range(200):
         for server, half in zip(servers, split(announced, [5]), strict=True):
             server.take(half)
@@ -129,8 +128,8 @@ def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> No
 
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
-    keys = (MixingKeys.new(), MixingKeys.new())
-    announced = MixingRound.open(people, people, 1, keys[0].public(), keys[1].public())
+    keys = (ServerKeys.new(), ServerKeys.new())
+    announced = MixingRound(people, people, 1, keys[0].public(), keys[1].public())
     shuffler = Shuffler(announced, keys[0])
     for place in range(people):
         shuffler.take(wrap(announced, [bytes((place,))]))
@@ -162,7 +161,7 @@ def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataOb
     values = data.draw(st.lists(st.integers(0, modulus - 1), min_size=4, max_size=4))
     assert sizes_of_masking(values, modulus) == sizes_of_masking([0, 0, 0, 0], modulus)
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = SplittingRound.open(4, 1, modulus, publics, public_bytes(new_key()))
+    announced = TwoServerRound(4, 1, modulus, publics, public_bytes(new_key()))
     assert {len(half) for value in values for half in split(announced, [value])} == {
         announced.half_size
     }
@@ -183,8 +182,8 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
-    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
-    announced = MixingRound.open(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
+    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
+    announced = MixingRound(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
     reports = [wrap(announced, [bytes(3), b"\xff" * 3]), wrap(announced, [b"abc", b"abc"])]
     assert {len(report) for report in reports} == {announced.report_size}
 
@@ -201,7 +200,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     session.mask()
     client, server = session.clients[0], session.server
     keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.HYBRID)), new_key()
-    mixing = MixingKeys.new()
+    mixing = ServerKeys.new()
     secrets = [
         client._seed,
         client._key.private_bytes_raw(),
@@ -212,10 +211,10 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
     ]
     numbers = [str(number) for known in server._clients for number in known.masked]
-    announced = SplittingRound.open(
+    announced = TwoServerRound(
         3, 3, 100, (keys[0].public(), ServerKeys.new().public()), public_bytes(collecting)
     )
-    mixed = MixingRound.open(3, 3, 1, mixing.public(), ServerKeys.new().public())
+    mixed = MixingRound(3, 3, 1, mixing.public(), ServerKeys.new().public())
     shown = [
         client,
         server,
@@ -227,13 +226,13 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         keys[1].sealing,
     ]
     shown += [
-        SplittingServer(announced, 0, keys[0]),
+        HalfServer(announced, 0, keys[0]),
         Collector(announced, collecting),
         Shuffler(mixed, mixing),
     ]
     text = "".join(f"{thing!r} {thing!s}" for thing in shown)
     run_masking([1, 2, 3], 10, 3)
-    run_splitting([1, 2, 3], 10, 3)
+    run_two_servers([1, 2, 3], 10, 3)
     run_mixing([[b"a"], [b"b"]], 2)
     for secret in secrets:
         assert repr(secret)[2:-1] not in text

@@ -16,15 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tacit.intermediaries import (
     Analyzer,
     Collector,
+    HalfServer,
     MaskingRound,
-    MixingKeys,
     MixingRound,
     PrivateKey,
     Sealing,
     ServerKeys,
     Shuffler,
-    SplittingRound,
-    SplittingServer,
+    TwoServerRound,
     masks,
     shamir,
 )
@@ -82,15 +81,14 @@ def key(sealing: Sealing, private: dict[str, str]) -> tuple[PrivateKey, X25519Pr
 
 
 @pytest.mark.parametrize("sealing", list(Sealing))
-def test_the_splitting_vectors_open_to_what_they_say(sealing: Sealing) -> None:
-    known = vectors(f"splitting-{sealing.name.lower()}")
-    announced = SplittingRound.decode(bytes.fromhex(known["round"]))
+def test_the_vectors_of_two_servers_open_to_what_they_say(sealing: Sealing) -> None:
+    known = vectors(f"two-servers-{sealing.name.lower()}")
+    announced = TwoServerRound.decode(bytes.fromhex(known["round"]))
     assert announced.context.hex() == known["context"]
     collecting = X25519PrivateKey.from_private_bytes(bytes.fromhex(known["collector"]))
     keys = [ServerKeys(*key(sealing, private)) for private in known["servers"]]
     servers = [
-        SplittingServer(announced, role, keys[role], MAKE["source"](f"nonces {role}"))
-        for role in (0, 1)
+        HalfServer(announced, role, keys[role], MAKE["source"](f"nonces {role}")) for role in (0, 1)
     ]
     for place, report in enumerate(known["halves"]):
         for role in (0, 1):
@@ -115,11 +113,11 @@ def test_the_splitting_vectors_open_to_what_they_say(sealing: Sealing) -> None:
 def test_the_mixing_vectors_open_to_what_they_say(sealing: Sealing) -> None:
     known = vectors(f"mixing-{sealing.name.lower()}")
     announced = MixingRound.decode(bytes.fromhex(known["round"]))
-    shuffler = Shuffler(announced, MixingKeys(*key(sealing, known["shuffler"])))
+    shuffler = Shuffler(announced, ServerKeys(*key(sealing, known["shuffler"])))
     for report in known["reports"]:
         shuffler.take(bytes.fromhex(report))
     assert shuffler.full
-    analyzer = Analyzer(announced, MixingKeys(*key(sealing, known["analyzer"])))
+    analyzer = Analyzer(announced, ServerKeys(*key(sealing, known["analyzer"])))
     analyzer.take(bytes.fromhex(known["batch"]))
     analyzer.close()
     assert sorted(message.hex() for message in analyzer.view().messages) == known["messages"]

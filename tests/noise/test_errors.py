@@ -22,7 +22,6 @@ from tacit.noise import (
     PolyaDifference,
     Skellam,
     Table,
-    check_modulus,
     modular_pmf,
     sum_divergence,
     wrap_probability,
@@ -126,12 +125,12 @@ def test_a_modulus_that_opens_nothing_is_refused(modulus: Any) -> None:
 
 @pytest.mark.parametrize("failure", [0, 1, math.nan, -1e-9, "never"], ids=repr)
 def test_a_failure_probability_that_is_none_is_refused(failure: Any) -> None:
-    assert f"failure is {failure};" in refusal(lambda: check_modulus(Skellam(3), 10, 31, failure))
+    assert f"failure probability is {failure};" in refusal(lambda: Skellam(3).room(failure))
 
 
 def test_a_modulus_too_small_is_refused() -> None:
     assert "use at least" in refusal(lambda: wrap_probability(Skellam(3), 10, 5))
-    assert "use at least" in refusal(lambda: check_modulus(Skellam(300), 10, 31, 1e-9))
+    assert "use at least" in refusal(lambda: DiscreteLaplace(300).wrap_chance(10, 5))
     assert "largest sum is -1" in refusal(lambda: wrap_probability(Skellam(3), -1, 5))
 
 

@@ -92,4 +92,3 @@ def test_cumulants_never_fall_below_the_laws_own(law: NoiseLaw) -> None:
 
 def test_no_moments_beyond_the_scale() -> None:
     assert cumulants(DiscreteLaplace(2))(0.5) == (math.inf, math.inf, math.inf)
-    assert cumulants(None)(3.0) == (0.0, 0.0, 0.0)

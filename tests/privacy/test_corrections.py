@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tacit.corrections import corrections
+
 from tacit.noise import Binomial
 from tacit.privacy import ApproximateDP, GaussianLoss, calibrate, dropout_loss, privacy_loss
 

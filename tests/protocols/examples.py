@@ -1,7 +1,7 @@
-"""Every sum protocol, small, each with a twin whose noise is half as wide: what the tests of
-protocols run over.
+"""Every protocol, small: what the tests of protocols run over. Sums each have a twin whose noise is
+half as wide.
 
-A new protocol is added here; `test_every_protocol_is_tested` fails until it is.
+A new protocol is added to `EXAMPLES` or `CASES`; `test_every_protocol_is_tested` fails until it is.
 """
 
 from __future__ import annotations
@@ -10,13 +10,22 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
+from tacit.environments.population import Signs
+from tacit.estimates import Codec, Estimate, Floats, Integers, Levels, Opened
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate
+from tacit.protocols import vectors
+from tacit.protocols.continual import PrefixRound
 from tacit.protocols.continuous import CentralLaplace, Exact
-from tacit.protocols.contract import Estimate, Integers, Levels, SumProtocol
+from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.factorization import factorize
+from tacit.protocols.least_noise import calibrated
+from tacit.protocols.levels import SecureVector, ShuffledVector
 from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
 from tacit.protocols.pure import PureShuffle
 from tacit.protocols.shuffle import ShuffledBits, shuffle_noise
@@ -83,6 +92,10 @@ def shuffled(precision: int, dropout: float = 0.0) -> Callable[[float], SumProto
     return build
 
 
+def bits(honest: int, precision: int) -> Binomial:
+    return Binomial(*shuffle_noise(honest, precision, APPROXIMATE))
+
+
 def split(factor: float) -> SumProtocol:
     return SplitAndMix(24, 4, DiscreteLaplace(4 * factor), PureDP(1.0))
 
@@ -95,23 +108,30 @@ def pure(factor: float) -> SumProtocol:
 class Example:
     """`build(1.0)` is the protocol as calibrated, `build(0.5)` has noise of half the width under
     the same promise.
+
+    `share` is the law of what one participant adds, written down a second time, and `adding` is how
+    many of them are in what is seen (0: all who report).
     """
 
     build: Callable[[float], SumProtocol]
+    share: Callable[[], NoiseLaw] | None = None
+    adding: int = 0
     noisy: bool = True
 
 
 EXAMPLES: dict[str, Example] = {
-    "secagg-polya": Example(polya),
-    "secagg-polya-dropout": Example(polya_dropout),
-    "secagg-skellam": Example(skellam),
-    "secagg-gaussian": Example(gaussian),
-    "central": Example(central),
-    "local": Example(local),
-    "shuffle-binary": Example(shuffled(1)),
-    "shuffle-levels": Example(shuffled(5)),
-    "shuffle-dropout": Example(shuffled(3, 0.25)),
-    "split-and-mix": Example(split),
+    "secagg-polya": Example(polya, lambda: DiscreteLaplace(4).share(40)),
+    "secagg-polya-dropout": Example(polya_dropout, lambda: DiscreteLaplace(4).share(30)),
+    "secagg-skellam": Example(skellam, lambda: Skellam(skellam_variance() / 40)),
+    "secagg-gaussian": Example(
+        gaussian, lambda: DiscreteGaussian(gaussian_sigma() / math.sqrt(40))
+    ),
+    "central": Example(central, lambda: DiscreteLaplace(4), adding=1),
+    "local": Example(local, lambda: DiscreteLaplace(4), adding=1),
+    "shuffle-binary": Example(shuffled(1), lambda: bits(40, 1)),
+    "shuffle-levels": Example(shuffled(5), lambda: bits(40, 5)),
+    "shuffle-dropout": Example(shuffled(3, 0.25), lambda: bits(30, 3)),
+    "split-and-mix": Example(split, lambda: DiscreteLaplace(4).share(24)),
     "pure-shuffle": Example(pure),
     "exact": Example(lambda _: Exact(40, 8), noisy=False),
     "central-laplace": Example(lambda factor: CentralLaplace(40, 1.0 / factor, 8)),
@@ -139,10 +159,151 @@ def slow(protocol: SumProtocol, levels: Integers, rng: np.random.Generator) -> E
 def device(protocol: SumProtocol, levels: Integers) -> Estimate:
     """Everyone's message from exact draws; the intermediary and the server as they are live."""
     rewards = [int(level) / protocol.precision for level in levels]
-    if isinstance(protocol, PureShuffle):
-        return protocol.analyze(
-            protocol.combine(
-                [protocol.randomize(x, position) for position, x in enumerate(rewards)]
-            )
-        )
-    return protocol.analyze(protocol.combine([protocol.randomize(x) for x in rewards]))
+    return protocol.analyze(protocol.combine(sent(protocol, rewards)))
+
+
+def sent(protocol: Protocol, reports: list[Any]) -> list[Any]:
+    """Everyone's message, in the order of places."""
+    return [protocol.report(report, place) for place, report in enumerate(reports)]
+
+
+def by_hand(share: NoiseLaw, copies: int, total: int, modulus: int | None) -> Table:
+    """total + so many shares, added up one by one from their probabilities, modulo m if there is
+    any.
+    """
+    first, last = share.window(-80.0)
+    one, law = share.pmf(np.arange(first, last + 1)), np.ones(1)
+    for _ in range(copies):
+        law = np.convolve(law, one)
+    start = total + copies * first
+    if modulus is None:
+        return Table.of(start, law)
+    folded = np.zeros(modulus)
+    np.add.at(folded, (start + np.arange(len(law))) % modulus, law)
+    return Table.of(0, folded)
+
+
+# Every protocol, whatever is reported
+
+
+def opened_number(protocol: Any, opened: Opened, messages: list[Any]) -> int:  # noqa: ARG001
+    """What is seen of most protocols: the first opened number."""
+    return int(opened.values[0])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A protocol, what its participants report, the same as a simulation is given it, and what of
+    a round follows `view_law(total, reports)`: a number that is `seen`, if there is any such law,
+    with so many reports `inside` it (0: all).
+    """
+
+    build: Callable[[], Protocol]
+    reports: list[Any]
+    load: Any
+    total: int = 0
+    seen: Callable[[Any, Opened, list[Any]], int] | None = opened_number
+    inside: int = 0
+
+
+def a_sum(name: str, example: Example) -> Case:
+    protocol = example.build(1.0)
+    levels = some_levels(protocol, protocol.participants)
+    total = int(levels.sum())
+    seen: Callable[[Any, Opened, list[Any]], int] = opened_number
+    if name == "local":  # each message is seen by itself
+        total, seen = int(levels[0]), lambda _, opened, messages: int(messages[0])  # noqa: ARG005
+    if name == "pure-shuffle":  # whose law depends on who holds ones: the first do
+        levels = np.sort(levels)[::-1]
+    reports = [int(level) / protocol.precision for level in levels]
+    load = counted(levels)
+    if name == "central-laplace":
+        return Case(lambda: example.build(1.0), reports, load, seen=None)
+    return Case(lambda: example.build(1.0), reports, load, total, seen)
+
+
+TEN, ONE = ApproximateDP(10.0, 0.25), ApproximateDP(1.0, 1e-3)
+ENDS = np.array([[1, -1, 1], [1, 1, -1], [-1, 1, 1], [1, 1, 1], [-1, -1, 1], [1, -1, -1]]) * 1.0
+UPS = int((ENDS[:, 0] > 0).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """These vectors, as a simulation is given them."""
+
+    vectors: Floats
+
+    def total(self, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """Their sum."""
+        return np.asarray(self.vectors.sum(axis=0))
+
+    def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:
+        """The sums of their levels."""
+        return np.asarray(codec.levels(self.vectors, rng).sum(axis=0))
+
+
+def steps(value: float, protocol: Any, already: float) -> int:
+    """The noise in a number on a protocol's grid, in steps of it."""
+    return round((value - already) / float(protocol.unit))
+
+
+def vector(build: Callable[[], Protocol], total: int, seen: Any = opened_number) -> Case:
+    return Case(build, list(ENDS), Given(ENDS), total, seen)
+
+
+def separate() -> Protocol:
+    return vectors.SeparateSums(
+        [SecureVector(count, 1, 1.0, ONE, precision=4) for count in (5, 3, 4)]
+    )
+
+
+PLAYED = [(0, 1.0)] * 3 + [(0, -1.0)] * 2 + [(1, 1.0), (1, -1.0), (1, -1.0)] + [(2, 1.0)] * 4
+HISTORY: npt.NDArray[np.float64] = np.arange(24.0).reshape(4, 2, 3) / 24  # silos, steps, numbers
+
+
+def prefix() -> Protocol:
+    """The second step of a tree, whose opened number holds both."""
+    target = ApproximateDP(2.0, 0.05)
+    shape = factorize("tree", 2)
+    sums = calibrated(shape, 4, 3, 1.5, "secagg", "skellam", target, people=4)
+    before = HISTORY[:, 0].sum(axis=0)
+    return PrefixRound(sums, 1, {0: before}, {0: before}, sums.guarantee(0.05))
+
+
+CASES: dict[str, Case] = {
+    **{name: a_sum(name, example) for name, example in EXAMPLES.items()},
+    "vector-plain": vector(lambda: vectors.Plain(6, 3, 1.0), 0, None),
+    "vector-central": vector(
+        lambda: vectors.Central(6, 3, 1.0, TEN),
+        0,
+        lambda p, opened, _: steps(opened.values[0], p, float(ENDS[:, 0].sum())),
+    ),
+    "vector-local": vector(
+        lambda: vectors.Local(6, 3, 1.0, TEN),
+        0,
+        lambda p, _, messages: steps(messages[0][0], p, float(ENDS[0, 0])),
+    ),
+    "vector-shuffle": vector(lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5), 5 * UPS),
+    "vector-secagg": vector(lambda: SecureVector(6, 3, 1.0, TEN, precision=5), 5 * UPS),
+    "vector-secagg-pure": vector(
+        lambda: SecureVector(6, 3, 1.0, PureDP(5.0), precision=5), 5 * UPS
+    ),
+    "separate-sums": Case(
+        separate,
+        PLAYED,
+        [Signs(ups, plays, 1.0) for ups, plays in ((3, 5), (1, 3), (4, 4))],
+        3 * 4,
+        lambda p, opened, _: int(opened.values[0].value),  # noqa: ARG005
+        inside=5,
+    ),
+    "prefix-sums": Case(
+        prefix,
+        list(HISTORY),
+        HISTORY[:, 1].sum(axis=0),
+        0,
+        lambda p, opened, _: (
+            int(np.uint64(opened.values[0]).astype(np.int64))
+            - int(np.rint(HISTORY[:, :, 0].sum(axis=1) * p.sums.scale).sum())
+        ),
+    ),
+}

@@ -5,19 +5,24 @@ up.
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.protocols.examples import by_hand
 
 from tacit.bandits.statistics import joint_sensitivity, pack, size, unpack
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, Skellam
+from tacit.estimates import Arm, Floats, Round
+from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View
 from tacit.privacy.nearly_gaussian import NearlyGaussianLoss, distance_from_gaussian
-from tacit.protocols.continual import Floats, Noise, PrefixSums, Trust
+from tacit.protocols.continual import Noise, PrefixRound, PrefixSums, Trust
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.least_noise import calibrated
+from tacit.protocols.mechanism import Mechanism, Releases
 
 TARGET = ApproximateDP(1.0, 1e-5)
 WAYS: list[tuple[Kind, Trust, Noise]] = [
@@ -58,6 +63,18 @@ def build(
         people=4,
         corrupt=corrupt,
     )
+
+
+def step_of(releases: Releases, step: int) -> PrefixRound:
+    """A step whether or not those before it were opened; `Releases.open` asks for that."""
+    about = (releases.released, releases.held, releases.guarantee)
+    return PrefixRound(releases.sums, step, *about)
+
+
+def released(releases: Releases, number: int, messages: list[Any]) -> Floats:
+    """The private prefix sum, from the messages of all silos."""
+    protocol = step_of(releases, number)
+    return np.asarray(protocol.analyze(protocol.combine(messages)).total)
 
 
 @pytest.mark.parametrize("kind", ["tree", "prefix", "square-root"])
@@ -112,15 +129,15 @@ def test_released_prefix_sums_have_the_stated_covariance(
     truth = np.cumsum(data.sum(axis=1), axis=0)
     errors = []
     for _ in range(runs):
-        encoders, decoder = (
+        encoders, releases = (
             [protocol.encoder(rng) for _ in range(protocol.silos)],
-            protocol.decoder(),
+            Releases(protocol),
         )
-        released = [
-            decoder.open([e.randomize(data[k, i]) for i, e in enumerate(encoders)])
+        sums = [
+            released(releases, k, [e.randomize(data[k, i]) for i, e in enumerate(encoders)])
             for k in range(6)
         ]
-        errors.append(np.array(released) - truth)
+        errors.append(np.array(sums) - truth)
     _assert_covariance(np.concatenate(errors, axis=1), protocol)
 
 
@@ -129,9 +146,10 @@ def test_the_simulator_has_the_covariance_of_the_messages(
     kind: Kind, trust: Trust, noise: Noise
 ) -> None:
     protocol = build(kind, trust, noise, steps=6, numbers=1000)
-    simulator = protocol.simulator(np.random.default_rng(3))
-    released = np.array([simulator.step(np.full(1000, 0.25)) for _ in range(6)])
-    _assert_covariance(released - 0.25 * np.arange(1, 7)[:, None], protocol)
+    releases, rng = Releases(protocol), np.random.default_rng(3)
+    load = np.full(1000, 0.25)
+    sums = np.array([step_of(releases, k).simulate(load, rng).total for k in range(6)])
+    _assert_covariance(sums - 0.25 * np.arange(1, 7)[:, None], protocol)
 
 
 def _assert_covariance(errors: Floats, protocol: PrefixSums) -> None:
@@ -251,7 +269,7 @@ def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_fo
         assert shape.movement(1, 3) == pytest.approx(3 * shape.movement())
 
 
-def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two_messages() -> None:
+def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two() -> None:
     opened, apart = build("tree", "secagg", "discrete-gaussian"), build("tree", "silo", "gaussian")
     assert opened.movement(silos=2) == pytest.approx(2 * opened.movement())
     assert apart.movement(silos=2) == pytest.approx(math.sqrt(2) * apart.movement())
@@ -310,7 +328,8 @@ def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
     messages = [protocol.encoder(rng).randomize(np.full(3, -0.9)) for _ in range(20)]
     assert all(m.dtype == np.uint64 for m in messages)
     assert np.all(
-        np.abs(protocol.decoder().open(messages) + 18) < 8 * math.sqrt(protocol.row_variance)
+        np.abs(released(Releases(protocol), 0, messages) + 18)
+        < 8 * math.sqrt(protocol.row_variance)
     )
 
 
@@ -322,7 +341,7 @@ def test_a_device_draws_its_shares_without_a_generator() -> None:
         build("tree", "silo", "gaussian").encoder().randomize(np.zeros(3))
 
 
-def test_shares_for_all_but_one_keep_the_guarantee_when_one_silo_takes_its_share_off() -> None:
+def test_shares_for_all_but_one_hold_when_one_silo_takes_its_share_off() -> None:
     all_honest, one_curious = (
         build("tree", "secagg", "discrete-gaussian"),
         build("tree", "secagg", "discrete-gaussian", corrupt=1),
@@ -341,9 +360,78 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
     with pytest.raises(TacitError, match="used up"):
         encoder.randomize(np.zeros(3))
     with pytest.raises(TacitError, match="1 of 20 silos reported"):
-        protocol.decoder().open([message])
+        released(Releases(protocol), 0, [message])
     with pytest.raises(TacitError, match="one dimension"):
-        protocol.decoder().open([*[message] * 19, np.zeros(4, dtype=np.uint64)])
+        released(Releases(protocol), 0, [*[message] * 19, np.zeros(4, dtype=np.uint64)])
+    with pytest.raises(TacitError, match="used up"):
+        step_of(Releases(protocol), 1)
+    with pytest.raises(TacitError, match="round 0 is for 19 silos"):
+        Releases(protocol).open(Round(0, 19, Arm(0)))
+
+
+@pytest.mark.parametrize("kind", ["tree", "square-root"])
+def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
+    releases = Releases(build(kind, "secagg", "discrete-gaussian"))
+    rng = np.random.default_rng(0)
+    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+        releases.open(Round(1, 20, Arm(0)))
+    with pytest.raises(TacitError, match="a step before this one was not opened"):
+        step_of(releases, 1).simulate(np.zeros(3), rng)
+    messages = [step_of(releases, 1).randomize(np.zeros((2, 3))) for _ in range(20)]
+    with pytest.raises(TacitError, match="a step before this one was not opened"):
+        released(releases, 1, messages)
+
+
+@pytest.mark.parametrize("kind", ["tree", "square-root"])
+def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kind) -> None:
+    """Noise taken off by its law: 8 standard deviations about the row that an encoder sends."""
+    protocol = build(kind, "secagg", "discrete-gaussian")
+    releases, history = Releases(protocol), np.arange(9.0).reshape(3, 3) / 9
+    for step in range(3):
+        message = step_of(releases, step).randomize(history[: step + 1])
+        row = protocol.shape.right[step, : step + 1] @ history[: step + 1]
+        off = message.view(np.int64) - np.rint(row * protocol.scale)
+        assert np.all(np.abs(off) < 8 * protocol.share.std)
+    with pytest.raises(TacitError, match="at step 2 a silo gives those of all 3 steps"):
+        step_of(releases, 2).randomize(history[:2])
+    keeping = Releases(build("prefix", "secagg", "discrete-gaussian"))
+    with pytest.raises(TacitError, match="keep its encoder"):
+        step_of(keeping, 1).randomize(history[:2])
+
+
+@pytest.mark.parametrize("noise", ["skellam", "binomial", "discrete-gaussian"])
+@pytest.mark.parametrize("corrupt", [0, 2])
+def test_the_law_of_an_opened_number_is_that_of_the_silos_shares(
+    noise: Noise, corrupt: int
+) -> None:
+    """Shares written down a second time and added up by hand; a missing one would show."""
+    trust: Trust = "shuffle" if noise == "binomial" else "secagg"
+    honest = 5 - corrupt
+    protocol = PrefixSums(
+        factorize("tree", 2), 5, 2, 1.5, trust, noise, 2.0, scale=4, corrupt=corrupt
+    )
+    width = 2.0 * 4
+    bits = 2 * math.ceil(2 * width**2 / honest)
+    share = {
+        "skellam": Skellam(width**2 / honest),
+        "discrete-gaussian": DiscreteGaussian(width / math.sqrt(honest)),
+        "binomial": Table.of(-bits // 2, Binomial(bits).pmf(np.arange(bits + 1))),
+    }[noise]
+    law = view_law(step_of(Releases(protocol), 0), 5)
+    middle = round(law.mean)  # noise is sent less its mean
+    points = np.arange(-60, 61)
+    right, missing = (by_hand(share, copies, 0, None).pmf(points) for copies in (5, 4))
+    np.testing.assert_allclose(law.pmf(points + middle), right, rtol=0, atol=1e-9)
+    assert np.abs(law.pmf(points + middle) - missing).max() > 1e-3
+
+
+def view_law(protocol: PrefixRound, reports: int) -> NoiseLaw:
+    return protocol.view_law(0, reports)
+
+
+def test_continuous_noise_of_silos_has_no_exact_law() -> None:
+    with pytest.raises(TacitError, match="no exact law"):
+        step_of(Releases(build("tree", "silo", "gaussian")), 0).view_law(0, 20)
 
 
 def test_combinations_without_a_guarantee_are_refused() -> None:
@@ -379,7 +467,7 @@ def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
         assert true <= distance_from_gaussian(law) <= 1.05 * true + 1e-9
 
 
-def test_nearly_gaussian_accounting_is_never_below_the_exact_loss_and_beats_concentration() -> None:
+def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentration() -> None:
     law = DiscreteGaussian(2000.0)
     k = np.arange(-25_000, 25_001)
     loss = NearlyGaussianLoss(law, 1000.0, coordinates=1)
@@ -394,21 +482,21 @@ def test_nearly_gaussian_accounting_is_never_below_the_exact_loss_and_beats_conc
     )
 
 
-def test_states_survive_storage() -> None:
-    import json
-
-    protocol = build("prefix", "secagg", "discrete-gaussian", steps=3, silos=2)
+@pytest.mark.parametrize("kind", ["prefix", "tree", "square-root"])
+def test_states_survive_storage(kind: Kind) -> None:
+    protocol = build(kind, "secagg", "discrete-gaussian", steps=3, silos=2)
     rng, data = np.random.default_rng(5), np.arange(3.0)
-    encoders, decoder = [protocol.encoder(rng) for _ in range(2)], protocol.decoder()
-    decoder.open([e.randomize(data) for e in encoders])
-    copies, copy = [protocol.encoder(rng) for _ in range(2)], protocol.decoder()
+    encoders, releases = [protocol.encoder(rng) for _ in range(2)], Releases(protocol)
+    released(releases, 0, [e.randomize(data) for e in encoders])
+    copies = [protocol.encoder(rng) for _ in range(2)]
     for a, b in zip(encoders, copies, strict=True):
         b.restore(json.loads(json.dumps(a.to_dict())))
-    copy.restore(json.loads(json.dumps(decoder.to_dict())))
+    copy = Mechanism.from_dict(json.loads(json.dumps(releases.to_dict())))
+    assert isinstance(copy, Releases)
     state = rng.bit_generator.state
-    first = decoder.open([e.randomize(data) for e in encoders])
+    first = released(releases, 1, [e.randomize(data) for e in encoders])
     rng.bit_generator.state = state
-    np.testing.assert_array_equal(first, copy.open([e.randomize(data) for e in copies]))
+    np.testing.assert_array_equal(first, released(copy, 1, [e.randomize(data) for e in copies]))
 
 
 def test_packing_is_undone_and_keeps_the_frobenius_norm() -> None:

@@ -16,9 +16,9 @@ import pytest
 from scipy import stats
 
 from tacit.checks import TacitError
+from tacit.estimates import Levels
 from tacit.privacy import PureDP, View
 from tacit.protocols.certificates import PureShuffleParameters, lookup
-from tacit.protocols.contract import Levels
 from tacit.protocols.pure import EVERY_GROUP, PureShuffle, share_probabilities
 
 Floats = npt.NDArray[np.float64]
@@ -100,7 +100,7 @@ def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
 
 def test_a_group_that_is_not_complete_is_not_opened() -> None:
     protocol = PureShuffle(5, 1.0)
-    messages = [protocol.randomize(1.0, position) for position in range(5)]
+    messages = [protocol.report(1.0, position) for position in range(5)]
     assert protocol.combine(messages).reports == 5
     with pytest.raises(TacitError, match=r"group 1 has 0 of its 1 reports; nothing was opened"):
         protocol.combine(messages[:-1])
@@ -110,6 +110,20 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
         protocol.combine([*messages, replace(messages[0], group=9)])
     with pytest.raises(TacitError, match=r"group 0 has 3 of its 4 reports"):
         protocol.combine([replace(messages[0], bits=messages[0].bits[1:]), *messages[1:]])
+
+
+@pytest.mark.parametrize("ones", [0, 1, 17, 21])
+def test_the_law_of_the_view_is_that_of_every_message_added_up_by_hand(ones: int) -> None:
+    """The first so many hold a one: every message's law, convolved one by one."""
+    protocol = PureShuffle(21, 1.0)  # groups of 16, 4 and 1
+    law, expected, place = np.ones(1), 0, 0
+    for users in (16, 4, 1):
+        p = lookup(users, 1.0).certificate.parameters
+        for _ in range(users):
+            law = np.convolve(law, message_law(p, int(place < ones), share_probabilities(p)))
+            expected, place = expected + p.tau, place + 1
+    stated = protocol.view_law(ones, 21).pmf(np.arange(len(law)) - expected)
+    np.testing.assert_allclose(stated, law, rtol=0, atol=1e-12)
 
 
 def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +160,10 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
             spread += float(values**2 @ law) - float(values @ law) ** 2
         start += count * row.users
     rng = np.random.default_rng(3)
-    slow = [protocol.combine(protocol.randomize_batch(levels, rng)).value for _ in range(4000)]
-    assert protocol.wrapped == 4000
-    fast = [protocol._open(15, 20, rng).value for _ in range(4000)]
-    assert protocol.wrapped == 8000
-    for sample in (slow, fast):
+    slow = [protocol.combine_batch(protocol.randomize_batch(levels, rng), rng) for _ in range(4000)]
+    fast = [protocol._open(15, 20, rng) for _ in range(4000)]
+    assert all(opened.wrapped for opened in slow + fast)
+    for sample in ([opened.value for opened in path] for path in (slow, fast)):
         assert abs(np.mean(sample) - expected) < 5 * math.sqrt(spread / 4000)
         assert stats.chi2.cdf(np.var(sample) * 4000 / spread, 3999) == pytest.approx(
             0.5, abs=0.5 - 1e-6

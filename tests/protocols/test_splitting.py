@@ -19,11 +19,14 @@ def test_shares_of_a_message_add_up_to_it() -> None:
     rows = protocol.randomize_batch(np.full(19, 3), np.random.default_rng(0))
     assert rows.shape == (19, protocol.shares)
     totals = rows.sum(axis=1) % protocol.modulus
-    plain = super(SplitAndMix, protocol).randomize_batch(np.full(19, 3), np.random.default_rng(0))
-    np.testing.assert_array_equal(totals, plain)
+    plain = protocol.inner.randomize_batch(np.full(19, 3), np.random.default_rng(0))
+    np.testing.assert_array_equal(totals, plain % protocol.modulus)
     assert protocol.combine(rows) == protocol.combine(
         [[int(share) for share in row] for row in rows]
     )
+    message = protocol.randomize(0.75)
+    assert all(0 <= share < protocol.modulus for share in message)
+    assert protocol.combine([message] * 19).value == 19 * sum(message) % protocol.modulus
 
 
 def test_any_shares_but_all_are_uniform() -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import ks_2samp
+from tests.protocols.examples import Given, by_hand
 
 from tacit.checks import TacitError
+from tacit.estimates import Estimate
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
@@ -40,11 +42,10 @@ from tacit.protocols.joint import (
 )
 from tacit.protocols.levels import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.vectors import (
+    SECRET,
     Central,
     Local,
     Plain,
-    RealProtocol,
-    VectorEstimate,
     VectorProtocol,
     noise_proxy,
 )
@@ -169,7 +170,7 @@ def test_views_and_guarantees() -> None:
         protocol = kind(5, 2, 1.0, ONE)
         assert isinstance(protocol, VectorProtocol)
         assert protocol.guarantee == ONE.at(view=view)
-        assert "average reward" in protocol.secret
+    assert "average reward" in SECRET
 
 
 def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
@@ -201,6 +202,40 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
     assert math.sqrt(6) * float(share.sigma) >= float(gaussian_noise(64, 3, TEN).sigma) * 0.999
 
 
+@pytest.mark.parametrize(
+    ("protocol", "share"),
+    [
+        (SecureVector(6, 3, 1.0, TEN, precision=5), skellam_noise(5, 3, TEN).share(6)),
+        (
+            SecureVector(6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"),
+            shared_gaussian_noise(64, 3, TEN, 6),
+        ),
+        (SecureVector(6, 3, 1.0, PureDP(5.0), precision=5), DiscreteLaplace(3).share(6)),
+        (ShuffledVector(6, 3, 1.0, TEN, precision=5), Binomial(*binomial_noise(5, 3, TEN, 6))),
+    ],
+    ids=["skellam", "discrete-gaussian", "pure", "shuffled"],
+)
+def test_the_law_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
+    protocol: LevelProtocol, share: NoiseLaw
+) -> None:
+    """Shares written down a second time: a share that is missing or too narrow would show."""
+    modulus = getattr(protocol, "modulus", None)
+    law = protocol.view_law(3, 6)
+    points = np.arange(int(law.support[0]), int(law.support[1]) + 1)
+    right, missing = (by_hand(share, copies, 3, modulus).pmf(points) for copies in (6, 5))
+    np.testing.assert_allclose(law.pmf(points), right, rtol=0, atol=1e-12)
+    assert np.abs(law.pmf(points) - missing).max() > 1e-4
+
+
+def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_noise() -> None:
+    for target, law in ((TEN, gaussian_noise(1024, 3, TEN)), (PureDP(3.0), DiscreteLaplace(1024))):
+        for kind in (Central, Local):
+            assert kind(6, 3, 1.0, target).view_law(0, 6) == law
+    for paper in (Central, Local):
+        with pytest.raises(TacitError, match="no exact law"):
+            paper(6, 3, 1.0, TEN, setting="paper").view_law(0, 6)
+
+
 def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
     protocol = SecureVector(10, 2, 1.0, TEN, dropout=0.2)
     assert protocol.minimum == 8
@@ -230,11 +265,8 @@ PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
 }
 
 
-def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> VectorEstimate:
-    if isinstance(protocol, LevelProtocol):
-        return protocol.simulate(protocol.levels(VECTORS, rng).sum(axis=0), rng)
-    assert isinstance(protocol, RealProtocol)
-    return protocol.simulate(VECTORS.sum(axis=0), rng)
+def simulate(protocol: VectorProtocol, rng: np.random.Generator) -> Estimate:
+    return protocol.simulate(Given(VECTORS), rng)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -246,10 +278,10 @@ def test_devices_and_simulation_have_the_same_law(name: str) -> None:
     protocol = PROTOCOLS[name]()
     rng = np.random.default_rng(7)
     count = 30 if name == "shuffle-paper" else 400
-    fast = np.array([simulate(protocol, rng).means for _ in range(2000)])
+    fast = np.array([simulate(protocol, rng).mean for _ in range(2000)])
     slow = np.array(
         [
-            protocol.analyze(protocol.combine([protocol.randomize(v) for v in VECTORS])).means
+            protocol.analyze(protocol.combine([protocol.randomize(v) for v in VECTORS])).mean
             for _ in range(count)
         ]
     )
@@ -262,7 +294,7 @@ def test_devices_and_simulation_have_the_same_law(name: str) -> None:
         np.abs(fast.mean(axis=0) - truth).max()
         <= 5.5 * float(spread.max()) / math.sqrt(2000) + 1e-12
     )
-    assert (spread**2 <= 1.15 * estimate.proxies + 1e-12).all()
+    assert (spread**2 <= 1.15 * estimate.error.proxies + 1e-12).all()
 
 
 def test_proxies_bound_the_moment_generating_function() -> None:
@@ -281,12 +313,12 @@ def test_proxies_bound_the_moment_generating_function() -> None:
 
 
 def test_bits() -> None:
-    assert Plain(5, 7, 1.0).bits_per_client == 7 * 64
+    assert Plain(5, 7, 1.0).bits_per_participant == 7 * 64
     shuffled = ShuffledVector(100, 7, 1.0, TEN, precision=5)
-    assert shuffled.bits_per_client == 7 * (5 + shuffled.noise_bits)
+    assert shuffled.bits_per_participant == 7 * (5 + shuffled.noise_bits)
     assert all(len(bits) == 5 + shuffled.noise_bits for bits in shuffled.randomize(np.zeros(7)))
     secure = SecureVector(100, 7, 1.0, TEN, precision=5)
-    assert secure.bits_per_client == 7 * (secure.modulus - 1).bit_length()
+    assert secure.bits_per_participant == 7 * (secure.modulus - 1).bit_length()
     assert all(0 <= part < secure.modulus for part in secure.randomize(np.zeros(7)))
 
 
@@ -319,7 +351,7 @@ def test_protocols_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", [TEN, PureDP(2.0)])
-def test_a_client_alone_draws_integers_that_earn_the_promise_and_half_of_them_do_not(
+def test_a_client_alone_draws_what_earns_the_promise_and_half_of_it_does_not(
     target: ApproximateDP | PureDP,
 ) -> None:
     """From the device's own law, at the largest movement on its grid in every coordinate."""

@@ -1,31 +1,36 @@
-"""One run: regret by hand, checkpoints, cut batches, and both paths from one seed."""
+"""One run: regret by hand, checkpoints, cut rounds, and both paths from one seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.bandits import Batch, Learner
-from tacit.bandits.contract import EstimateLike
-from tacit.environments import Bernoulli, ClippedGaussian
+from tacit.algorithms.problems import ArmsProblem
+from tacit.bandits import Learner
+from tacit.bandits.contract import Plan
+from tacit.checks import TacitError
+from tacit.environments import Bernoulli, ClippedGaussian, FromFunction, Recorded
+from tacit.environments.silos import Synthetic
+from tacit.estimates import Arm, Estimate, Round
+from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
-from tacit.papers import batches
 from tacit.privacy import PureDP
+from tacit.protocols import recipes
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
+from tacit.protocols.mechanism import PerRound
 from tacit.protocols.modular import SecureSum
-from tacit.simulation import checkpoints_for, run
+from tacit.simulation import Trial, checkpoints_for, run
 
 WORLD = Bernoulli((0.2, 0.9, 0.5))
 GAPS = (0.7, 0.0, 0.4)
 
 
 class Scripted(Learner):
-    """Plays a list of (arm, users), round by round, whatever it sees."""
+    """Plays a list of (arm, participants), round by round, whatever it sees."""
 
     def __init__(
         self, arms: int, horizon: int, script: tuple[tuple[tuple[int, int], ...], ...]
@@ -38,12 +43,12 @@ class Scripted(Learner):
     def best(self) -> int:
         return 2
 
-    def _plan(self) -> Iterable[tuple[int, int]]:
+    def _plan(self) -> Plan:
         self.step += 1
-        return self.script[self.step - 1]
+        return [(Arm(arm), count) for arm, count in self.script[self.step - 1]]
 
-    def _learn(self, batch: Batch, estimate: EstimateLike) -> None:
-        self.seen.append((batch.arm, batch.users, estimate.total))
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        self.seen.append((round_.arm, round_.participants, estimate.total))
 
     def _state(self) -> dict[str, Any]:
         return {}
@@ -55,44 +60,60 @@ class Scripted(Learner):
 SCRIPT = (((0, 10), (2, 5)), ((1, 20),), ((2, 8), (0, 100)))
 
 
-def exact(users: int) -> SumProtocol:
-    return Exact(users, 1)
+def exact(participants: int) -> SumProtocol:
+    return Exact(participants, 1)
+
+
+def scripted(
+    make: Callable[..., Any] = exact,
+    arguments: Mapping[str, Any] | None = None,
+    horizon: int = 50,
+    script: tuple[tuple[tuple[int, int], ...], ...] = SCRIPT,
+) -> tuple[Scripted, Experiment]:
+    learner = Scripted(3, horizon, script)
+    return learner, Experiment.of(learner, PerRound(make, arguments or {}))
 
 
 def test_pseudo_regret_is_what_a_hand_computes() -> None:
-    learner = Scripted(3, 50, SCRIPT)
+    learner, experiment = scripted()
     marks = (1, 5, 10, 12, 15, 30, 35, 43, 50)
-    result = run(learner, WORLD, exact, np.random.default_rng(0), checkpoints=marks)
+    result = run(experiment, WORLD, np.random.default_rng(0), checkpoints=marks)
     played = (
         [0] * 10 + [2] * 5 + [1] * 20 + [2] * 8 + [0] * 7
-    )  # the last batch is cut from 100 to 7
+    )  # the last round is cut from 100 to 7
     by_hand = np.cumsum([GAPS[arm] for arm in played])
+    assert result.regret is not None
     np.testing.assert_allclose(result.regret, [by_hand[t - 1] for t in marks], rtol=1e-12)
     assert result.final_regret == pytest.approx(by_hand[-1])
-    assert (result.users, result.batches, result.best, result.active) == (50, 4, 2, 3)
+    assert (result.played, result.opened, result.participants, result.reals) == (50, 4, 43, 43)
+    record = ArmsProblem(arms=3, horizon=50).record(result)
+    assert [record[name] for name in ("users", "batches", "best", "active")] == [50, 4, 2, 3]
+    assert record["best_mean_gap"] == pytest.approx(0.4)
+    assert experiment.best() == "option 3"
+    assert experiment.finished
     assert [entry[:2] for entry in learner.seen] == [
         (0, 10),
         (2, 5),
         (1, 20),
         (2, 8),
-    ]  # the cut batch is never opened
+    ]  # the cut round is never opened
     assert result.bits == 43 * 1
 
 
 def test_final_regret_is_at_the_horizon_whatever_the_checkpoints() -> None:
-    result = run(Scripted(3, 50, SCRIPT), WORLD, exact, np.random.default_rng(0), checkpoints=(10,))
-    assert list(result.regret) == pytest.approx([7.0])
+    result = run(scripted()[1], WORLD, np.random.default_rng(0), checkpoints=(10,))
+    assert result.regret == pytest.approx([7.0])
     assert result.final_regret == pytest.approx(10 * 0.7 + 5 * 0.4 + 8 * 0.4 + 7 * 0.7)
 
 
-def test_realised_regret_counts_every_reward_also_of_batches_that_are_not_opened() -> None:
+def test_realised_regret_counts_every_reward_of_rounds_that_stay_closed_too() -> None:
     """The mean over 2,000 runs is the pseudo-regret, within 5 standard errors; its spread is that
     of coins, of all 50 users.
     """
     rng = np.random.default_rng(5)
-    lost = np.array(
-        [run(Scripted(3, 50, SCRIPT), WORLD, exact, rng).realised[-1] for _ in range(2000)]
-    )
+    realised = [run(scripted()[1], WORLD, rng).realised for _ in range(2000)]
+    lost = np.array([row[-1] for row in realised if row is not None])
+    assert len(lost) == 2000
     variance = 17 * 0.2 * 0.8 + 13 * 0.25 + 20 * 0.09
     assert abs(lost.mean() - 17.1) < 5 * np.sqrt(variance / 2000)
     assert lost.var(ddof=1) == pytest.approx(variance, rel=0.2)
@@ -110,48 +131,79 @@ def test_checkpoints_are_log_spaced_and_end_at_the_horizon() -> None:
 
 @pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize(
-    "protocols",
+    ("make", "arguments"),
     [
-        partial(batches.polya_tight, epsilon=1.0, binary=False, dropout=0.1),
-        partial(batches.central_laplace, epsilon=1.0, binary=False, confidence=None),
-        partial(batches.local_laplace, epsilon=1.0, binary=False, paper=False),
-        partial(batches.continuous_laplace, epsilon=1.0),
-        partial(batches.pure_shuffle, epsilon=1.0),
+        (recipes.polya_tight, {"binary": False, "dropout": 0.1}),
+        (recipes.central_laplace, {"binary": False, "confidence": None}),
+        (recipes.local_laplace, {"binary": False, "paper": False}),
+        (recipes.continuous_laplace, {}),
+        (recipes.pure_shuffle, {}),
     ],
     ids=["polya", "central", "local", "continuous", "pure"],
 )
-def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(protocols: Any, slow: bool) -> None:
+def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(
+    make: Callable[..., Any], arguments: dict[str, Any], slow: bool
+) -> None:
     """Found: with a trusted server the slow path drew its noise from the operating system."""
     world = ClippedGaussian((0.2, 0.9, 0.5))
-    once, again = (Scripted(3, 50, SCRIPT) for _ in range(2))
-    results = [
-        run(learner, world, protocols, np.random.default_rng(9), user_by_user=slow)
-        for learner in (once, again)
-    ]
+    seen, results = [], []
+    for seed in (9, 9, 10):
+        learner, experiment = scripted(make, {"epsilon": 1.0} | arguments)
+        rng = np.random.default_rng(seed)
+        result = run(experiment, world, rng, user_by_user=slow)
+        seen.append(learner.seen)
+        results.append((result.regret, result.realised, result.bits, result.wrapped))
     assert results[0] == results[1]
-    assert once.seen == again.seen
-    other = Scripted(3, 50, SCRIPT)
-    run(other, world, protocols, np.random.default_rng(10), user_by_user=slow)
-    assert other.seen != once.seen
+    assert seen[0] == seen[1] != seen[2]
 
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_wrap_arounds_are_counted_on_both_paths(slow: bool) -> None:
     protocol = SecureSum(20, 1, DiscreteLaplace(8), PureDP(1 / 8), modulus=23)
     script = tuple(((0, 20),) for _ in range(200))
-    result = run(
-        Scripted(3, 4000, script),
-        WORLD,
-        lambda _: protocol,
-        np.random.default_rng(1),
-        user_by_user=slow,
-    )
-    assert 30 < result.wrapped == protocol.wrapped < 100
-    again = run(
-        Scripted(3, 4000, script),
-        WORLD,
-        lambda _: protocol,
-        np.random.default_rng(1),
-        user_by_user=slow,
-    )
-    assert again.wrapped == result.wrapped  # of this run, not of all runs that share the protocol
+    counts = []
+    for _ in range(2):
+        learner, experiment = scripted(lambda _: protocol, horizon=4000, script=script)
+        rng = np.random.default_rng(1)
+        result = run(experiment, WORLD, rng, user_by_user=slow)
+        misread = sum(not -1 <= total <= 21 for _, _, total in learner.seen)
+        assert misread == 0  # every residue is read as a number that could be true
+        counts.append(result.wrapped)
+    assert 30 < counts[0] < 100
+    assert counts[0] == counts[1]  # of this run, not of all runs that share the protocol
+
+
+def test_an_environment_without_means_has_no_regret() -> None:
+    world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), ["a", "b", "c"])
+    learner, experiment = scripted()
+    result = run(experiment, world, np.random.default_rng(0))
+    assert (result.regret, result.realised, result.final_regret) == (None, None, None)
+    assert (result.played, result.gaps, len(learner.seen)) == (50, None, 4)
+
+
+def test_a_log_that_is_used_up_ends_the_run_and_the_round_stays_open() -> None:
+    columns = (np.ones(12), np.zeros(40), np.full(12, 0.5))
+    log = Recorded(columns, ("A", "B", "C"), log=True)
+    learner, experiment = scripted()
+    rng = np.random.default_rng(0)
+    result = run(experiment, log.fresh(rng), rng)
+    assert [entry[:2] for entry in learner.seen] == [(0, 10), (2, 5), (1, 20)]
+    assert (result.played, learner.played, experiment.finished) == (35, 35, False)
+    assert result.final_regret == pytest.approx(5 * 0.5 + 20 * 1.0)
+
+
+def test_worlds_refuse_rounds_that_are_not_theirs() -> None:
+    _, experiment = scripted()
+    silos = Synthetic.draw(2, 3, 4, np.random.default_rng(0))
+    with pytest.raises(TacitError, match="silos follow policies"):
+        run(experiment, silos, np.random.default_rng(0))
+    with pytest.raises(TacitError, match="only arms are simulated user by user"):
+        run(experiment, silos, np.random.default_rng(0), user_by_user=True)
+
+
+def test_a_trial_is_a_function_of_its_seed() -> None:
+    trial = Trial("dist-dp-se", ArmsProblem(arms=3, horizon=2000), checkpoints=(10,))
+    once, again, other = (trial(seed) for seed in (4, 4, 5))
+    assert once == again
+    assert once["regret"] != other["regret"]
+    assert once["final_regret"] > once["regret"][-1]

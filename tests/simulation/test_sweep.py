@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tacit import __version__
+from tacit.algorithms.registry import lookup
 from tacit.checks import TacitError
-from tacit.papers.arms import Problem, Task, simulate
-from tacit.simulation import Result, Sweep, sweep, write_csv
+from tacit.simulation import Result, Sweep, Trial, simulate, sweep, write_csv
 from tacit.simulation import sweep as module
 
 sweeping = __import__("sys").modules["tacit.simulation.sweep"]
@@ -75,7 +75,8 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
 def test_processes_give_the_same_records_bit_for_bit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = Task(name, Problem(4, 5000), rewards="gaussian")
+    problem = lookup(name).ask({"arms": 4, "horizon": 5000, "rewards": "gaussian"})
+    task = Trial(name, problem)
     alone = sweep(task, range(5), workers=1)
     monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
     together = sweep(task, range(5), workers=2)
@@ -99,9 +100,7 @@ def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return simulate(
-        Task("private-klucb", Problem(3, 2000), means=(0.2, 0.5, 0.8)), runs=3, seed=5, workers=1
-    )
+    return simulate("private-klucb", means=(0.2, 0.5, 0.8), horizon=2000, runs=3, seed=5, workers=1)
 
 
 def test_the_summary_has_what_was_asked_for(result: Result) -> None:
@@ -148,7 +147,7 @@ def test_tables_are_tidy(result: Result, tmp_path: Path) -> None:
         "arms",
         "horizon",
         "growth",
-        "setting",
+        "trust",
         "rewards",
     } <= set(rows[0])
     assert {row["seed"] for row in rows} == {"5", "6", "7"}

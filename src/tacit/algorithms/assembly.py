@@ -6,16 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tacit.names import Lazy, name_of
+from tacit.algorithms.rooms import bandits, experiment, mechanism, privacy
+from tacit.names import name_of
 
 if TYPE_CHECKING:
-    from tacit import bandits, privacy
     from tacit.algorithms.problems import ArmsProblem
     from tacit.bandits import Learner
     from tacit.experiment import Experiment
     from tacit.privacy import Guarantee
-else:
-    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
 
 WORLD = ("arms", "horizon", "anytime", "rewards", "instance", "means")
 
@@ -32,9 +30,6 @@ def assemble(
     With a dropout the guarantee says what it then rests on; an anytime learner is started anew over
     periods that double.
     """
-    from tacit.experiment import Experiment
-    from tacit.protocols.mechanism import PerRound
-
     if problem.dropout and guarantee is not None:
         condition = privacy.reporting_condition(problem.dropout)
         guarantee = replace(guarantee, condition=condition)
@@ -43,5 +38,5 @@ def assemble(
         inner = name_of(type(learner))
         learner = bandits.Doubling(learner.arms, learner.horizon, inner, options)
     note = "" if guarantee is not None else "none: the server sees every sum as it is"
-    mechanism = PerRound(make, arguments, guarantee, note)
-    return Experiment.of(learner, mechanism, problem.names)
+    hidden = mechanism.PerRound(make, arguments, guarantee, note)
+    return experiment.Experiment.of(learner, hidden, problem.names)

@@ -10,23 +10,19 @@ reproduced: every arm gets its own noise.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.names import Lazy
+from tacit.algorithms.rooms import bandits, privacy, pure, recipes, splitting
 
 if TYPE_CHECKING:
-    from tacit import bandits, privacy
     from tacit.bandits import ForgettingElimination
     from tacit.experiment import Experiment
-    from tacit.protocols import pure, recipes, splitting
-else:
-    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
-    recipes = Lazy("tacit.protocols.recipes")
-    pure, splitting = Lazy("tacit.protocols.pure"), Lazy("tacit.protocols.splitting")
 
+cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem)
 PRINTED = "the printed noise is set for everyone present"
 COMMON = (*WORLD, "epsilon", "growth", "confidence", "setting")
 
@@ -55,12 +51,10 @@ def _elimination(
     )
 
 
-@algorithm(
+@cz23(
     "dist-dp-se",
-    paper="CZ23",
     trust="secure aggregation",
     promise="(ε, 0)-DP of the opened sums",
-    problem=ArmsProblem,
     options=(*COMMON, "dropout"),
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
@@ -75,12 +69,10 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.polya_tight, promise, **how)
 
 
-@algorithm(
+@cz23(
     "dist-rdp-se",
-    paper="CZ23",
     trust="secure aggregation",
     promise="Rényi curve (paper) or (ε, δ)-DP (tight) of the opened sums",
-    problem=ArmsProblem,
     options=(*COMMON, "delta", "scale", "dropout"),
 )
 def dist_rdp_se(problem: ArmsProblem) -> Experiment:
@@ -101,12 +93,10 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.skellam_tight, problem.target, **how)
 
 
-@algorithm(
+@cz23(
     "dist-cdp-se",
-    paper="CZ23",
     trust="secure aggregation",
     promise="½ε²-zCDP (paper) or (ε, δ)-DP (tight) of the opened sums",
-    problem=ArmsProblem,
     options=(*COMMON, "delta", "scale"),
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
@@ -128,12 +118,10 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.gaussian_tight, problem.target, **how)
 
 
-@algorithm(
+@cz23(
     "cdp-se",
-    paper="CZ23",
     trust="trusted server",
     promise="(ε, 0)-DP of what the server publishes",
-    problem=ArmsProblem,
     options=COMMON,
 )
 def cdp_se(problem: ArmsProblem) -> Experiment:
@@ -146,12 +134,10 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.central_laplace, promise, **how)
 
 
-@algorithm(
+@cz23(
     "ldp-se",
-    paper="CZ23",
     trust="nobody",
     promise="(ε, 0)-DP of each message",
-    problem=ArmsProblem,
     options=COMMON,
 )
 def ldp_se(problem: ArmsProblem) -> Experiment:
@@ -168,12 +154,10 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.local_laplace, promise, **how)
 
 
-@algorithm(
+@cz23(
     "split-dp-se",
-    paper="CZ23",
     trust="shuffler",
     promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
-    problem=ArmsProblem,
     options=COMMON,
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
@@ -188,12 +172,10 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.split_and_mix, promise, **how)
 
 
-@algorithm(
+@cz23(
     "shuffle-dp-se",
-    paper="CZ23",
     trust="shuffler",
     promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
-    problem=ArmsProblem,
     options=COMMON,
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:

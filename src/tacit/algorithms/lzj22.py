@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.algorithms.problems import LinearProblem
 from tacit.algorithms.registry import algorithm
+from tacit.algorithms.rooms import (
+    experiment,
+    mechanism,
+    phased,
+    population,
+    privacy,
+    recipes,
+    vectors,
+)
 from tacit.checks import TacitError
-from tacit.names import Lazy
 
 if TYPE_CHECKING:
-    from tacit import privacy
-    from tacit.bandits import phased
     from tacit.bandits.phased import DistributedElimination, SingleElimination
-    from tacit.environments import population
     from tacit.experiment import Experiment
     from tacit.privacy import Guarantee
-    from tacit.protocols import mechanism, recipes, vectors
-else:
-    privacy, phased = Lazy("tacit.privacy"), Lazy("tacit.bandits.phased")
-    population = Lazy("tacit.environments.population")
-    mechanism, recipes = Lazy("tacit.protocols.mechanism"), Lazy("tacit.protocols.recipes")
-    vectors = Lazy("tacit.protocols.vectors")
 
 Trust = Literal["none", "central", "local", "shuffle", "secagg"]
-WORLD = ("dimension", "actions", "horizon", "bound", "confidence", "setting")
+WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
 CLIENTS = ("alpha", "client_std", "population")
 PRIVATE = ("epsilon", "delta")
 TRUSTED = {
@@ -83,8 +82,6 @@ _enter("dpe-fixed", "none", True, "fixed_clients")
 
 def compose(problem: LinearProblem, trust: Trust) -> Experiment:
     """Phased elimination over the actions of the problem, and the protocol of every phase."""
-    from tacit.experiment import Experiment
-
     if problem.setting == "paper" and trust == "secagg":
         raise TacitError(
             "secure aggregation is not in the paper: use the tight setting for secagg-dpe and "
@@ -103,7 +100,7 @@ def compose(problem: LinearProblem, trust: Trust) -> Experiment:
     make = recipes.vector_of if problem.distributed else recipes.sums_of
     guarantee, note = promised(problem, trust)
     hidden = mechanism.PerRound(make, how, guarantee, note)
-    return Experiment.of(learner_for(problem, trust), hidden)
+    return experiment.Experiment.of(learner_for(problem, trust), hidden)
 
 
 def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination | SingleElimination:

@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.names import Lazy
+from tacit.algorithms.rooms import bandits, privacy, pure, recipes
 
 if TYPE_CHECKING:
-    from tacit import bandits, privacy
     from tacit.experiment import Experiment
     from tacit.privacy import Guarantee
-    from tacit.protocols import pure, recipes
-else:
-    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
-    pure, recipes = Lazy("tacit.protocols.pure"), Lazy("tacit.protocols.recipes")
 
 TYPICAL = 4096  # participants of the round by which the noise of a protocol is judged in advance
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tacit.environments.contract import World
     from tacit.privacy import ApproximateDP, PureDP
-    from tacit.simulation.run import Outcome
+    from tacit.simulation.driver import Outcome
 
 Setting = Literal["paper", "tight"]
 Trust = Literal["secagg", "shuffle", "central", "local"]
@@ -234,7 +234,7 @@ class ArmsProblem(Problem):
             "active": len(outcome.experiment.learner.active),
             "best": best,
             "wrapped": outcome.wrapped,
-            "final_realised_regret": outcome.realised[-1] if outcome.realised else None,
+            "final_realised_regret": outcome.final_realised,
             "bits_per_user": outcome.bits / max(1, outcome.played),
             "best_mean_gap": None if gaps is None or best is None else float(gaps[best]),
         }
@@ -262,6 +262,12 @@ class LinearProblem(Problem):
 
     dimension: int = option(20, "Dimension of actions.", panel=LINEAR, world=True)
     actions: int = option(1000, "Number of actions.", panel=LINEAR, world=True)
+    covering: float | None = option(
+        None,
+        "Actions that cover the ball at this distance, instead of random ones.",
+        panel=LINEAR,
+        world=True,
+    )
     horizon: int = option(1_000_000, "Number of rounds.")
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float = option(DEFAULT_DELTA, "Delta of the guarantee; 0 for a pure one.")
@@ -311,7 +317,7 @@ class LinearProblem(Problem):
         """A random instance."""
         from tacit.environments.population import random_population, random_shared
 
-        how = {"bound": self.bound, "rng": rng}
+        how = {"bound": self.bound, "rng": rng, "cover": self.covering}
         if not self.distributed:
             return random_shared(self.dimension, self.actions, **how)  # type: ignore[arg-type]
         clients = {"client_std": self.client_std, "size": self.population}

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.names import Lazy
+from tacit.algorithms.rooms import bandits, recipes
 
 if TYPE_CHECKING:
-    from tacit import bandits
     from tacit.experiment import Experiment
-    from tacit.protocols import recipes
-else:
-    bandits, recipes = Lazy("tacit.bandits"), Lazy("tacit.protocols.recipes")
 
 OPEN: dict[str, Any] = {"trust": "server sees all", "promise": "none", "problem": ArmsProblem}
 

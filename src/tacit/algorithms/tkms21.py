@@ -8,33 +8,27 @@ least that suffice, at any ε and for rewards in [0, 1].
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem, Setting
 from tacit.algorithms.registry import algorithm
+from tacit.algorithms.rooms import bandits, privacy, recipes
 from tacit.checks import TacitError
-from tacit.names import Lazy
 
 if TYPE_CHECKING:
-    from tacit import bandits, privacy
     from tacit.experiment import Experiment
     from tacit.privacy import ApproximateDP
-    from tacit.protocols import recipes
-else:
-    bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
-    recipes = Lazy("tacit.protocols.recipes")
 
+tkms21 = partial(algorithm, paper="TKMS21", problem=ArmsProblem)
 OPTIONS = (*WORLD, "epsilon", "delta", "confidence", "setting", "dropout")
 
 
-@algorithm(
+@tkms21(
     "sdp-ae",
-    paper="TKMS21",
     trust="shuffler",
     promise="(ε, δ)-DP of the shuffled bits",
-    problem=ArmsProblem,
     options=OPTIONS,
 )
 def sdp_ae(problem: ArmsProblem) -> Experiment:
@@ -44,12 +38,10 @@ def sdp_ae(problem: ArmsProblem) -> Experiment:
     return _arm_elimination(problem, fixed=True)
 
 
-@algorithm(
+@tkms21(
     "vb-sdp-ae",
-    paper="TKMS21",
     trust="shuffler",
     promise="(ε, δ)-DP of the shuffled bits",
-    problem=ArmsProblem,
     options=OPTIONS,
 )
 def vb_sdp_ae(problem: ArmsProblem) -> Experiment:

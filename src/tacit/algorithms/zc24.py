@@ -10,86 +10,69 @@ the noise that is really there. `secagg-fedlinucb` is ours. Figures 2 and 3 are 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.registry import algorithm
-from tacit.names import Lazy
+from tacit.algorithms.rooms import experiment, federated, mechanism, statistics, zc24_noise
 
 if TYPE_CHECKING:
-    from tacit.algorithms import zc24_noise
     from tacit.algorithms.zc24_noise import PrivateSums
-    from tacit.bandits import federated, statistics
     from tacit.experiment import Experiment
-    from tacit.protocols import mechanism
-else:
-    zc24_noise, mechanism = Lazy("tacit.algorithms.zc24_noise"), Lazy("tacit.protocols.mechanism")
-    federated, statistics = Lazy("tacit.bandits.federated"), Lazy("tacit.bandits.statistics")
 
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
 OPEN = (*WORLD, "confidence", "lazy")
 ALL = (*OPEN, "epsilon", "delta", "setting", "visits", "visits_per_batch")
-ABOUT: dict[str, Any] = {"paper": "ZC24", "problem": SilosProblem}
+OURS = (*(name for name in ALL if name != "setting"), "noise")
 
 
-@algorithm("fedlinucb", trust="server sees sums of silos", promise="none", options=OPEN, **ABOUT)
-def fedlinucb(problem: SilosProblem) -> Experiment:
-    """No privacy."""
-    return compose(problem, zc24_noise.fedlinucb(problem))
+def _enter(name: str, trust: str, promise: str, options: tuple[str, ...], paper: str) -> None:
+    """One of the five: by whose hands, and through which prefix sums of `zc24_noise`."""
+
+    def build(problem: SilosProblem) -> Experiment:
+        make = getattr(zc24_noise, name.replace("-", "_"))
+        return compose(problem, make(problem))
+
+    about = {"paper": paper, "trust": trust, "promise": promise, "problem": SilosProblem}
+    algorithm(name, options=options, **about)(build)  # type: ignore[arg-type]
 
 
-@algorithm(
-    "ldp-fedlinucb",
-    trust="nobody outside the silo",
-    promise="(ε, δ)-DP of all that a silo sends",
-    options=ALL,
-    **ABOUT,
-)
-def ldp_fedlinucb(problem: SilosProblem) -> Experiment:
-    """Every silo adds its own noise."""
-    return compose(problem, zc24_noise.ldp_fedlinucb(problem))
-
-
-@algorithm(
-    "sdp-fedlinucb",
-    trust="a shuffler of silos' messages",
-    promise="(ε, δ)-DP of the shuffled messages, tiny ε only",
-    options=ALL,
-    **ABOUT,
-)
-def sdp_fedlinucb(problem: SilosProblem) -> Experiment:
-    """Gaussian nodes behind a shuffler."""
-    return compose(problem, zc24_noise.sdp_fedlinucb(problem))
-
-
-@algorithm(
-    "sdp-fedlinucb-vec",
-    trust="a shuffler of bits",
-    promise="(ε, δ)-DP of the shuffled bits",
-    options=ALL,
-    **ABOUT,
-)
-def sdp_fedlinucb_vec(problem: SilosProblem) -> Experiment:
-    """Bits of binomial noise behind a shuffler."""
-    return compose(problem, zc24_noise.sdp_fedlinucb_vec(problem))
-
-
-@algorithm(
-    "secagg-fedlinucb",
-    trust="secure aggregation of silos",
-    promise="(ε, δ)-DP of the opened sums",
-    options=(*(name for name in ALL if name != "setting"), "noise"),
-    **{**ABOUT, "paper": "tacit"},
-)
-def secagg_fedlinucb(problem: SilosProblem) -> Experiment:
-    """Shares of noise that only the sum over silos reveals."""
-    return compose(problem, zc24_noise.secagg_fedlinucb(problem))
+for _name, _trust, _promise, _options, _paper in (
+    ("fedlinucb", "server sees sums of silos", "none", OPEN, "ZC24"),
+    (
+        "ldp-fedlinucb",
+        "nobody outside the silo",
+        "(ε, δ)-DP of all that a silo sends",
+        ALL,
+        "ZC24",
+    ),
+    (
+        "sdp-fedlinucb",
+        "a shuffler of silos' messages",
+        "(ε, δ)-DP of the shuffled messages, tiny ε only",
+        ALL,
+        "ZC24",
+    ),
+    (
+        "sdp-fedlinucb-vec",
+        "a shuffler of bits",
+        "(ε, δ)-DP of the shuffled bits",
+        ALL,
+        "ZC24",
+    ),
+    (
+        "secagg-fedlinucb",
+        "secure aggregation of silos",
+        "(ε, δ)-DP of the opened sums",
+        OURS,
+        "tacit",
+    ),
+):
+    _enter(_name, _trust, _promise, _options, _paper)
 
 
 def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
     """LinUCB in every silo over these prefix sums."""
-    from tacit.experiment import Experiment
-
     learner = federated.FederatedLinUCB(
         problem.silos,
         problem.dimension,
@@ -102,7 +85,7 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
         scaled=private.sigma is None,
     )
     hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
-    return Experiment.of(learner, hidden)
+    return experiment.Experiment.of(learner, hidden)
 
 
 def regularizer(private: PrivateSums, problem: SilosProblem) -> float:

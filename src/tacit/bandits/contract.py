@@ -147,6 +147,8 @@ class Learner(ABC):
 
     def served(self, option: int, count: int) -> None:
         """Count people who got an option without being asked: they were played, nothing more."""
+        if not self.arms:
+            raise TacitError("what is served depends on a context: silos count their own people")
         if not 0 <= option < self.arms:
             raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)

@@ -66,17 +66,20 @@ class Evidence:
             weights @ np.array([phase.theta for phase in self.phases]) / weights.sum()
         )
 
-    def means(self, points: Floats) -> tuple[Floats, Floats]:
-        """The averaged estimate of ⟨θ*, x⟩ for each row x, and its standard deviation; infinite
-        before the first phase.
+    def means(self, points: Floats, known: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """The averaged estimate of ⟨θ*, x⟩ for each row x, and its standard deviation, from the
+        first `known` phases of each: later ones need not span a dropped action. Infinite where
+        there are none.
         """
-        precision, weighted = np.full(len(points), 1e-300), np.zeros(len(points))
-        for phase in self.phases:
+        precision, weighted = np.zeros(len(points)), np.zeros(len(points))
+        for number, phase in enumerate(self.phases):
             variance = np.einsum("ij,ij->i", points @ phase.matrix, points) + 1e-300
-            precision += 1 / variance
-            weighted += points @ phase.theta / variance
-        spreads = 1 / np.sqrt(precision) if self.phases else np.full(len(points), np.inf)
-        return weighted / precision, spreads
+            weight = np.where(number < known, 1 / variance, 0.0)
+            precision += weight
+            weighted += points @ phase.theta * weight
+        seen = known > 0
+        safe = np.where(seen, precision, 1.0)
+        return weighted / safe, np.where(seen, 1 / np.sqrt(safe), np.inf)
 
     def surviving(self, active: Floats) -> npt.NDArray[np.bool_]:
         """Which of the active actions no leading action clearly beats."""

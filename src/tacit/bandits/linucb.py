@@ -118,10 +118,11 @@ class LinUCB:
         """The rewards of what was chosen last."""
         if self._chosen is None:
             raise TacitError("no action is waiting for a reward: act first")
-        outside = int(np.count_nonzero(~((rewards >= 0) & (rewards <= 1))))
+        wrong = rewards[~((rewards >= 0) & (rewards <= 1))]
+        outside = len(wrong)
         if outside and (not self.policy.clip or not np.isfinite(rewards).all()):
             raise TacitError(
-                f"{outside} reward(s) lie outside [0, 1], such as {rewards.flat[0]:g}: rescale "
+                f"{outside} reward(s) lie outside [0, 1], such as {wrong[0]:g}: rescale "
                 "them, or set clip to cut and count"
             )
         self.clipped_rewards += outside

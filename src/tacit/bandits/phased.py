@@ -70,6 +70,7 @@ class PhasedElimination(Learner):
         )
         self._latest = np.zeros(self.actions.shape[1])
         self._asked = np.zeros(len(self.actions), dtype=np.int64)
+        self._phases = np.zeros(len(self.actions), dtype=np.int64)  # while each was active
         # the last design; active sets only shrink, so their size tells them apart
         self._known: tuple[float, int, Spread] | None = None
 
@@ -162,11 +163,12 @@ class PhasedElimination(Learner):
         cap = float((np.asarray(error.reaches) * np.sqrt(variances)).min())
         self._latest = solve @ means
         self._evidence.add(PhaseEvidence(self._latest, matrix, cap), self.actions[self._active])
+        self._phases[self._active] += 1
         self._active = self._active[self._evidence.surviving(self.actions[self._active])]
 
     def standings(self, names: Sequence[str], level: float = 0.95) -> list[Standing]:
         """Every action's mean reward, from all phases; participants are those who reported it."""
-        means, spreads = self._evidence.means(self.actions)
+        means, spreads = self._evidence.means(self.actions, self._phases)
         rows = zip(self._asked.tolist(), means.tolist(), spreads.tolist(), strict=True)
         known = [(n, mean if math.isfinite(s) else None, s) for n, mean, s in rows]
         return standings(known, names, level, lowest=-self.bound)
@@ -176,6 +178,7 @@ class PhasedElimination(Learner):
             "active": self._active.tolist(),
             "latest": self._latest.tolist(),
             "asked": self._asked.tolist(),
+            "phases": self._phases.tolist(),
             "evidence": self._evidence.to_dict(),
         }
 
@@ -183,6 +186,7 @@ class PhasedElimination(Learner):
         self._active = np.array(state["active"], dtype=np.int64)
         self._latest = np.array(state["latest"], dtype=float)
         self._asked = np.array(state["asked"], dtype=np.int64)
+        self._phases = np.array(state["phases"], dtype=np.int64)
         self._evidence.restore(state["evidence"])
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import ndtr
 
-from tacit.estimates import Estimate, Standing
+from tacit.estimates import Estimate, Floats, Standing
 
-GRID = 201  # points about each mean, for the integral that gives the probability to be best
+REACH = 8.0  # standard deviations about a mean within which anything can happen
+POINTS = 10_000  # of the integral that gives the probability to be best, all options together
+LEAST = 1e-12  # a smaller spread, such as that of an action that is zero, is none
 
 
 @dataclass
@@ -81,9 +83,22 @@ def best_of(known: Sequence[Known]) -> list[float]:
         return [1 / max(1, len(known))] * len(known)
     means = np.array([0.5 if mean is None else mean for _, mean, _ in known])
     spreads = np.array([spread if math.isfinite(spread) else 1.0 for _, _, spread in known])
-    points = np.sort(np.ravel(means[:, None] + spreads[:, None] * np.linspace(-8, 8, GRID)))
-    scaled = (points - means[:, None]) / spreads[:, None]
-    below = log_ndtr(scaled)
-    density = np.exp(below.sum(axis=0) - below - scaled**2 / 2) / spreads[:, None]
-    weights = np.trapezoid(density, points, axis=1)
-    return [float(weight) for weight in weights / weights.sum()]
+    spreads = np.maximum(spreads, LEAST)
+    rivals = np.flatnonzero(means + REACH * spreads >= (means - REACH * spreads).max())
+    nodes = np.linspace(-REACH, REACH, min(401, max(21, POINTS // len(rivals))))
+    points = np.unique(means[rivals, None] + spreads[rivals, None] * nodes)
+
+    def below(k: int) -> Floats:
+        chance: Floats = ndtr((points - means[k]) / spreads[k])
+        return np.maximum(chance, 1e-300)
+
+    every = np.zeros(len(points))
+    for k in rivals:
+        every += np.log(below(k))
+    points, every = points[every > -100], every[every > -100]  # where the best can be at all
+    chances = np.zeros(len(known))
+    for k in rivals:
+        own = below(k)
+        others = np.exp(every - np.log(own))
+        chances[k] = (others[1:] + others[:-1]) @ np.diff(own) / 2
+    return [float(chance) for chance in chances / chances.sum()]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError, integer
+from tacit.checks import integer
 from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Seed, interactive
 from tacit.cli.printing import print_json, table
 
@@ -32,7 +32,7 @@ def plan(
 
     Example: tacit plan --options 4 --gap 0.05 --horizon 1e6 --epsilon 1
     """
-    from tacit.papers.planning import plan as make
+    from tacit.studies.plan import plan as make
 
     result = make(
         options, integer("horizon", horizon, at_least=1), gap, epsilon, delta, runs=runs, seed=seed
@@ -58,13 +58,13 @@ def plan(
     rows = [
         [
             c.trust,
-            c.regret,
-            c.regret_sem,
+            None if c.refused else c.regret,
+            None if c.refused else c.regret_sem,
             c.lost_share,
             c.users_to_settle,
             c.batches,
-            c.bits_per_user,
-            c.guarantee.split(":")[0],
+            None if c.refused else c.bits_per_user,
+            c.refused or c.guarantee.split(":")[0],
         ]
         for c in result.costs
     ]
@@ -96,28 +96,10 @@ def reproduce(
 
     Example: tacit reproduce cz23-fig2 --out figures
     """
-    from tacit.papers.figures import FIGURES, Options
-    from tacit.papers.figures import reproduce as draw_arms
+    from tacit.figures import Options, lookup
 
-    count = None if runs is None else integer("runs", runs, at_least=1)
-    if figure in FIGURES:
-        written = draw_arms(
-            figure, out, Options(count or 20, axis.value, data, progress=interactive())
-        )
-    elif figure == "lzj22-fig2":
-        from tacit.papers.lzj22 import figure2
-
-        written = figure2(out, count or 20, progress=interactive())
-    elif figure in ("zc24-fig2", "zc24-fig3"):
-        from tacit.papers import zc24
-
-        draw = zc24.figure2 if figure == "zc24-fig2" else zc24.figure3
-        written = draw(out, runs=count or 25, data=data, progress=interactive())
-    else:
-        raise TacitError(
-            f"figure is {figure!r}; known are {', '.join(FIGURES)}, lzj22-fig2, zc24-fig2, "
-            "zc24-fig3"
-        )
+    chosen = Options(runs, axis.value, data, progress=interactive())
+    written = lookup(figure).draw(out, chosen)
     if as_json:
         print_json({"figure": figure, "files": [str(path) for path in written]})
         return
@@ -127,10 +109,10 @@ def reproduce(
 
 def algorithms(as_json: Json = False) -> None:
     """List every named algorithm with its paper, trust model and guarantee."""
-    from tacit.algorithms.registry import algorithms as known
+    from tacit.algorithms import algorithms as known
 
-    columns = ("name", "family", "paper", "trust", "promise")
-    entries = [{key: getattr(entry, key) for key in columns} for entry in known().values()]
+    shown = ("name", "family", "paper", "trust", "promise")
+    entries = [{key: getattr(entry, key) for key in shown} for entry in known().values()]
     if as_json:
         print_json({"algorithms": entries})
         return
@@ -148,7 +130,7 @@ def demo(
     """What the trust models cost at the same promise, in noise and in regret: two tables, two
     pictures.
     """
-    from tacit import demo as demonstration
+    from tacit.studies import demo as demonstration
 
     rows = demonstration.noise_table()
     out.mkdir(parents=True, exist_ok=True)

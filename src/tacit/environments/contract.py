@@ -71,7 +71,7 @@ class Environment(World):
         """How many of `users` fresh participants hold each level 0..precision, after rounding at
         random: counted one by one, unless an environment knows better.
         """
-        sizes = [min(CHUNK, users - start) for start in range(0, users, CHUNK)]
+        sizes = [min(CHUNK, users - start) for start in range(0, max(users, 1), CHUNK)]
         parts = [self._counted(arm, size, precision, rng) for size in sizes]
         values, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Levels(values, counts)

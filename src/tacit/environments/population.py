@@ -266,6 +266,7 @@ def random_population(
     bound: float,
     rng: np.random.Generator,
     size: int | None = None,
+    cover: float | None = None,
 ) -> Population:
     """Actions uniform on the unit sphere, θ* in a uniform direction, as long as the bound allows
     (at most 1).
@@ -273,7 +274,7 @@ def random_population(
     Reward noise takes a fifth of the bound. LZJ22 Section 7 gives d, k, σ and the population, not
     how θ* and the actions are drawn.
     """
-    table, direction = _sphere(dimension, actions, rng)
+    table, direction = _sphere(dimension, actions, rng, cover)
     reward_std = NOISE_SHARE * bound
     room = bound - reward_std - client_std * np.abs(table).sum(axis=1)
     if room.min() <= 0:
@@ -288,10 +289,15 @@ def random_population(
 
 
 def random_shared(
-    dimension: int, actions: int, *, bound: float, rng: np.random.Generator
+    dimension: int,
+    actions: int,
+    *,
+    bound: float,
+    rng: np.random.Generator,
+    cover: float | None = None,
 ) -> SharedParameter:
     """Actions uniform on the unit sphere, θ* uniform on the sphere of radius min(1, bound)."""
-    table, direction = _sphere(dimension, actions, rng)
+    table, direction = _sphere(dimension, actions, rng, cover)
     return SharedParameter(table, min(1.0, bound) * direction, bound)
 
 
@@ -325,7 +331,9 @@ def covering(dimension: int, distance: float) -> Floats:
     return np.unique(points.round(12), axis=0)
 
 
-def _sphere(dimension: int, actions: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _sphere(
+    dimension: int, actions: int, rng: np.random.Generator, cover: float | None
+) -> tuple[Floats, Floats]:
     size = integer(
         "dimension", dimension, at_least=2, remedy="in one dimension there are only two directions"
     )
@@ -333,4 +341,5 @@ def _sphere(dimension: int, actions: int, rng: np.random.Generator) -> tuple[Flo
     table = rng.standard_normal((count, size))
     table /= np.linalg.norm(table, axis=1)[:, None] * (1 + 1e-12)
     direction = rng.standard_normal(size)
-    return table, direction / np.linalg.norm(direction)
+    chosen = table if cover is None else covering(size, cover) / (1 + 1e-12)
+    return chosen, direction / np.linalg.norm(direction)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tacit.checks import TacitError
 from tacit.environments.contract import Environment
 from tacit.environments.replay import Replay
-from tacit.estimates import Floats
+from tacit.estimates import Floats, Levels
 
 
 class OutOfData(TacitError):  # noqa: N818  (the end of a log is no mistake)
@@ -177,6 +177,10 @@ class RecordedRun(Environment):
             raise error
         self._taken[arm] += users
         return queue[taken : taken + users]
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
+        """All at once, so that nobody is served of a round for which there are too few."""
+        return Levels(*self._counted(arm, users, precision, rng))
 
 
 def check_horizon(horizon: int, environment: Environment) -> None:

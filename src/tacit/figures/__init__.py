@@ -1,1 +1,5 @@
-"""The papers' figures, drawn from scratch."""
+"""The papers' figures, drawn from scratch, in one registry."""
+
+from tacit.figures.registry import Axis, Figure, Options, figures, lookup
+
+__all__ = ["Axis", "Figure", "Options", "figures", "lookup"]

@@ -1,24 +1,26 @@
 """LZJ22 Figure 2 from scratch: regret against ε, per-round regret over time, growing against fixed
 numbers of clients.
 
-Solid lines are the tight setting, dashed ones the paper's widths and noise. With the printed
-constants of its Algorithm 2 the shuffle model drops no action before T = 10^6 (its noise is 300
-times the central one's), so the paper's own figure cannot have used them; the ordering it reports
-holds in the tight setting.
+Solid lines are the tight setting, dashed ones the paper's widths and noise; bands are one standard
+deviation. With the printed constants of its Algorithm 2 the shuffle model drops no action before
+T = 10^6 (its noise is 300 times the central one's), so the paper's own figure cannot have used
+them; the ordering it reports holds in the tight setting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.papers.lzj22 import simulate
-from tacit.simulation import Result, write_csv
+from tacit.figures.registry import Options, figure
+from tacit.simulation.pictures import band, pyplot
+from tacit.simulation.results import Result, write_csv
+from tacit.simulation.study import simulate
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0)
+SHOWN, DELTA = 10.0, 0.25
 MODELS = {
     "cdp-dpe": ("central", "tab:blue"),
     "sdp-dpe": ("shuffle", "tab:orange"),
@@ -29,150 +31,89 @@ OTHERS = {
     "dpe-fixed": ("fixed clients, same communication", "tab:green"),
 }
 STYLE = {"tight": "-", "paper": "--"}
-Curves = dict[tuple[str, str], Result]
+Curves = dict[tuple[str, str, float | None], Result]  # by algorithm, setting and ε
 
 
-def figure2(
-    out: Path,
-    runs: int = 20,
-    *,
-    dimension: int = 20,
-    actions: int = 1000,
-    horizon: int = 1_000_000,
-    epsilons: Iterable[float] = EPSILONS,
-    seed: int = 0,
-    progress: bool = False,
-    workers: int | None = None,
-) -> list[Path]:
-    """Draws panels a, b and c into `out`, each as PNG with its CSV beside it; the paths of all six
-    files.
-    """
-    common: dict[str, Any] = {
-        "dimension": dimension,
-        "actions": actions,
-        "horizon": horizon,
-        "runs": runs,
-        "seed": seed,
-        "progress": progress,
-        "workers": workers,
-    }
-    budgets = list(epsilons)
-    over = {
-        (name, setting, epsilon): simulate(name, setting=setting, epsilon=epsilon, **common)
-        for name in MODELS
-        for setting in STYLE
-        for epsilon in budgets
-        if setting == "tight" or name != "sdp-dpe"
-    }
-    free: Curves = {
-        (name, setting): simulate(name, setting=setting, **common)
-        for name in OTHERS
-        for setting in STYLE
-    }
-    at_ten: Curves = {
-        (name, setting): over[name, setting, 10.0]
-        for name, setting, epsilon in over
-        if epsilon == 10.0
-    }
-    panel_b = {("dpe", setting): free["dpe", setting] for setting in STYLE} | at_ten
+def _write(name: str, out: Path, options: Options, curves: Curves) -> list[Path]:  # noqa: ARG001
+    """Panels a, b and c, each as PNG with its CSV beside it."""
+    shown = {key: result for key, result in curves.items() if key[2] in (SHOWN, None)}
+    private = {key: result for key, result in shown.items() if key[0] != "dpe-fixed"}
+    free = {key: result for key, result in shown.items() if key[2] is None}
     return [
-        *_panel_a(out / "lzj22-fig2a", over, budgets),
-        *_panel_over_time(out / "lzj22-fig2b", panel_b, "ε = 10, δ = 0.25"),
-        *_panel_over_time(out / "lzj22-fig2c", free, "no privacy"),
+        *_over_epsilon(out / f"{name}a", curves),
+        *_over_time(out / f"{name}b", private, f"ε = {SHOWN:g}, δ = {DELTA:g}"),
+        *_over_time(out / f"{name}c", free, "no privacy"),
     ]
 
 
-def _panel_a(
-    stem: Path, over: dict[tuple[str, str, float], Result], budgets: list[float]
-) -> list[Path]:
-    figure, axes = _axes()
+@figure("lzj22-fig2", 20, _write)
+def figure2(options: Options) -> Curves:
+    """All algorithms in both settings (the printed shuffle noise left out), at every ε."""
+    asked = options.asked(dimension=20, actions=1000, horizon=1_000_000)
+    free: Curves = {
+        (name, setting, None): simulate(name, setting=setting, **asked)
+        for name in OTHERS
+        for setting in STYLE
+    }
+    return free | {
+        (name, setting, epsilon): simulate(
+            name, setting=setting, epsilon=epsilon, delta=DELTA, **asked
+        )
+        for name in MODELS
+        for setting in STYLE
+        for epsilon in EPSILONS
+        if setting == "tight" or name != "sdp-dpe"
+    }
+
+
+def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
+    figure, axes = pyplot().subplots(figsize=(5.2, 3.8), layout="constrained")
     rows = []
-    for name, (label, colour) in MODELS.items():
-        for setting, style in STYLE.items():
-            results = [
-                over[name, setting, epsilon]
-                for epsilon in budgets
-                if (name, setting, epsilon) in over
+    for name, setting in dict.fromkeys(key[:2] for key in curves if key[0] in MODELS):
+        results = [curves[name, setting, epsilon] for epsilon in EPSILONS]
+        ends = np.array([result.regret[:, -1] for result in results])
+        _line(axes, name, setting, EPSILONS, ends, marker="o", markersize=3)
+        for epsilon, result in zip(EPSILONS, results, strict=True):
+            promise = result.guarantee.split(":")[0]
+            about = {"algorithm": name, "setting": setting, "epsilon": epsilon}
+            rows += [
+                about | {"guarantee": promise, "seed": run["seed"], "regret": run["final_regret"]}
+                for run in result.runs
             ]
-            if not results:
-                continue
-            mean = np.array([result.regret_mean for result in results])
-            deviation = np.array([result.regret[:, -1].std() for result in results])
-            axes.plot(
-                budgets,
-                mean,
-                style,
-                color=colour,
-                marker="o",
-                markersize=3,
-                label=f"{label}, {setting}",
-            )
-            axes.fill_between(
-                budgets,
-                np.maximum(mean - deviation, 1.0),
-                mean + deviation,
-                color=colour,
-                alpha=0.15,
-                linewidth=0,
-            )
-            for epsilon, result in zip(budgets, results, strict=True):
-                final = {
-                    "algorithm": name,
-                    "setting": setting,
-                    "epsilon": epsilon,
-                    "guarantee": result.guarantee.split(":")[0],
-                }
-                rows += [
-                    final | {"seed": record["seed"], "regret": record["final_regret"]}
-                    for record in result.runs
-                ]
-    axes.set(xscale="log", yscale="log", xlabel="ε (δ = 0.25)", ylabel="regret at the horizon")
+    label = f"ε (δ = {DELTA:g})"
+    axes.set(xscale="log", yscale="log", xlabel=label, ylabel="regret at the horizon")
     return _save(figure, axes, stem, rows)
 
 
-def _panel_over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
-    figure, axes = _axes()
+def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
+    figure, axes = pyplot().subplots(figsize=(5.2, 3.8), layout="constrained")
     rows = []
-    for (name, setting), result in curves.items():
-        label, colour = (MODELS | OTHERS)[name]
+    for (name, setting, _), result in curves.items():
         rounds = result.checkpoints
-        per_round = result.regret / rounds
-        mean, deviation = per_round.mean(axis=0), per_round.std(axis=0)
-        axes.plot(rounds, mean, STYLE[setting], color=colour, label=f"{label}, {setting}")
-        axes.fill_between(
-            rounds, mean - deviation, mean + deviation, color=colour, alpha=0.15, linewidth=0
-        )
-        for record in result.runs:
-            values = zip(record["checkpoints"], record["regret"], strict=True)
-            head = {
-                "algorithm": name,
-                "setting": setting,
-                "seed": record["seed"],
-                "reals": record["reals"],
-            }
+        _line(axes, name, setting, rounds, (result.regret / rounds).T)
+        for run in result.runs:
+            about = {"algorithm": name, "setting": setting, "seed": run["seed"]}
             rows += [
-                head | {"round": round_, "regret": regret, "per_round": regret / round_}
-                for round_, regret in values
+                about | {"reals": run["reals"], "round": t, "regret": r, "per_round": r / t}
+                for t, r in zip(run["checkpoints"], run["regret"], strict=True)
             ]
     axes.set(xscale="log", xlabel="round", ylabel="regret per round", title=title)
     axes.set_ylim(bottom=0)
     return _save(figure, axes, stem, rows)
 
 
-def _axes() -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
+def _line(axes: Any, name: str, setting: str, x: Any, values: Any, **marks: Any) -> None:
+    label, colour = (MODELS | OTHERS)[name]
+    mean, spread = values.mean(axis=1), values.std(axis=1)
+    marks |= {"linestyle": STYLE[setting], "label": f"{label}, {setting}"}
+    band(axes, x, mean, spread, color=colour, **marks)
 
 
 def _save(figure: Any, axes: Any, stem: Path, rows: list[dict[str, Any]]) -> list[Path]:
     axes.legend(fontsize=7, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    stem.parent.mkdir(parents=True, exist_ok=True)
     picture, table = stem.with_suffix(".png"), stem.with_suffix(".csv")
-    figure.savefig(picture, dpi=150)
     write_csv(table, rows)
+    figure.savefig(picture, dpi=150)
+    pyplot().close(figure)
     return [picture, table]

@@ -1,7 +1,7 @@
 """The secure middle: who stands between people and the one who learns, as working cryptography.
 
 Three intermediaries, each a set of state machines without input or output. `MaskingServer` and
-`MaskingClient`: one server, which learns only a sum. `split`, `SplittingServer` and `Collector`:
+`MaskingClient`: one server, which learns only a sum. `split`, `HalfServer` and `Collector`:
 two servers, which must not collude. `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns
 nothing but who was there. All refuse with `Refusal`, and none opens anything for fewer reports than
 its round's minimum. What each promises against whom is in docs/security.md, the bytes are in
@@ -12,25 +12,24 @@ docs/wire-formats.md.
 (18,)
 """
 
-from tacit.intermediaries.driving import (
+from tacit.intermediaries.graph import Neighbourhood, neighbourhood
+from tacit.intermediaries.in_process import (
     Dropouts,
     MaskingSession,
     run_masking,
     run_mixing,
-    run_splitting,
+    run_two_servers,
 )
-from tacit.intermediaries.graph import Neighbourhood, neighbourhood
 from tacit.intermediaries.interface import Intermediary, Refusal, Relay, SumView
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
-from tacit.intermediaries.mixing import Analyzer, MixingKeys, MixingRound, MixView, Shuffler, wrap
-from tacit.intermediaries.sealing import PrivateKey, Sealing
-from tacit.intermediaries.splitting import (
+from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.sealing import PrivateKey, Sealing, ServerKeys
+from tacit.intermediaries.two_servers import (
     Collector,
-    ServerKeys,
-    SplittingRound,
-    SplittingServer,
+    HalfServer,
+    TwoServerRound,
     split,
 )
 
@@ -38,13 +37,13 @@ __all__ = [
     "Analyzer",
     "Collector",
     "Dropouts",
+    "HalfServer",
     "Intermediary",
     "MaskingClient",
     "MaskingRound",
     "MaskingServer",
     "MaskingSession",
     "MixView",
-    "MixingKeys",
     "MixingRound",
     "Neighbourhood",
     "PrivateKey",
@@ -53,13 +52,12 @@ __all__ = [
     "Sealing",
     "ServerKeys",
     "Shuffler",
-    "SplittingRound",
-    "SplittingServer",
     "SumView",
+    "TwoServerRound",
     "neighbourhood",
     "run_masking",
     "run_mixing",
-    "run_splitting",
+    "run_two_servers",
     "split",
     "wrap",
 ]

@@ -10,7 +10,6 @@ integers; it uses no asymptotic constant.
 from __future__ import annotations
 
 import math
-import random
 import secrets
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
@@ -209,11 +208,3 @@ def connected(neighbours: Sequence[Sequence[int]], staying: AbstractSet[int]) ->
         left -= reached
         frontier += reached
     return not left
-
-
-def seeded_shuffle(seed: int) -> Shuffle:
-    """A deal that can be repeated.
-
-    For test vectors only: never for a round that people take part in.
-    """
-    return random.Random(seed).shuffle

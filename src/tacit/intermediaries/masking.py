@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, agree, derive
 from tacit.intermediaries.graph import Neighbourhood
-from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal, check_counts
+from tacit.intermediaries.interface import IDENTITY_SIZE, check_counts
 from tacit.intermediaries.shamir import SHARE_SIZE
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
@@ -32,11 +32,11 @@ from tacit.intermediaries.wire import (
     check_length,
     check_modulus,
     described,
-    front,
+    head,
     header,
     identity_of,
+    last_modulus,
     pack_modulus,
-    take_modulus,
 )
 
 ADDRESS_SIZE = KEY_SIZE
@@ -107,13 +107,9 @@ class MaskingRound:
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
         """The round that a message announces."""
-        data = body(message, Kind.MASKING_ROUND)
-        reports, minimum, length, degree, threshold, server = _HEAD.unpack(
-            front(data, _HEAD.size, "the description")
-        )
-        modulus, rest = take_modulus(data[_HEAD.size :])
-        if rest:
-            raise Refusal(f"the round's description has {len(rest)} bytes too many")
+        fields, rest = head(_HEAD, body(message, Kind.MASKING_ROUND), "the description")
+        reports, minimum, length, degree, threshold, server = fields
+        modulus = last_modulus(rest)
         with described():
             among = Neighbourhood(degree, threshold)
             return cls(identity_of(message), reports, minimum, modulus, length, among, server)

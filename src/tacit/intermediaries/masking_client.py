@@ -36,7 +36,7 @@ from tacit.intermediaries.wire import (
     Kind,
     body,
     check_numbers,
-    front,
+    head,
     header,
     pack_numbers,
     records,
@@ -81,10 +81,9 @@ class MaskingClient:
         """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two
         secrets for them.
         """
-        known = self._known(Kind.SHARES, setup)
+        known = self._known(Kind.SHARES, setup, after=Kind.JOIN)
         if known:
             return known
-        self._after(Kind.JOIN, Kind.SHARES)
         self._learn_neighbours(self._open(Kind.SETUP, setup))
         degree, context = len(self._neighbours), self.round.context
         self._seed = self._source(masks.SEED_SIZE)
@@ -112,10 +111,9 @@ class MaskingClient:
         A repeated INBOX gets the message that was made from the numbers of the first time.
         """
         numbers = check_numbers(values, self.round.modulus, self.round.length)
-        known = self._known(Kind.MASKED, inbox)
+        known = self._known(Kind.MASKED, inbox, after=Kind.SHARES)
         if known:
             return known
-        self._after(Kind.SHARES, Kind.MASKED)
         parcels = self._read_inbox(self._open(Kind.INBOX, inbox))
         me, context = (self._number, self._masking_public), self.round.context
         added: list[bytes] = [self._seed]
@@ -133,10 +131,9 @@ class MaskingClient:
         """Answer the server's REQUEST: one share per neighbour, of the kind that its fate
         allows.
         """
-        known = self._known(Kind.REVEAL, request)
+        known = self._known(Kind.REVEAL, request, after=Kind.MASKED)
         if known:
             return known
-        self._after(Kind.MASKED, Kind.REVEAL)
         stayed = self._read_request(self._open(Kind.REQUEST, request))
         entries = []
         for number in sorted(self._parcels):
@@ -153,7 +150,7 @@ class MaskingClient:
         return answer
 
     def _learn_neighbours(self, data: bytes) -> None:
-        number, joined, degree = SETUP_HEAD.unpack(front(data, SETUP_HEAD.size, "the SETUP"))
+        (number, joined, degree), rest = head(SETUP_HEAD, data, "the SETUP")
         if not self.round.minimum <= joined <= self.round.reports:
             raise Refusal(
                 f"{joined} clients are said to have joined; expected are {self.round.minimum} to "
@@ -165,9 +162,7 @@ class MaskingClient:
                 f"client {number} was given {degree} neighbours; {fitted.degree} of {joined} were "
                 "announced"
             )
-        listed = records(
-            data[SETUP_HEAD.size :], SETUP_ENTRY.size, degree, "the list of neighbours"
-        )
+        listed = records(rest, SETUP_ENTRY.size, degree, "the list of neighbours")
         neighbours = {
             other: (key, masking) for other, key, masking in map(SETUP_ENTRY.unpack, listed)
         }
@@ -194,12 +189,8 @@ class MaskingClient:
         return dict(parcels)
 
     def _read_request(self, data: bytes) -> set[int]:
-        survivors, staying, leaving = REQUEST_HEAD.unpack(
-            front(data, REQUEST_HEAD.size, "the REQUEST")
-        )
-        entries = records(
-            data[REQUEST_HEAD.size :], 4, staying + leaving, "the list of neighbours to reveal"
-        )
+        (survivors, staying, leaving), rest = head(REQUEST_HEAD, data, "the REQUEST")
+        entries = records(rest, 4, staying + leaving, "the list of neighbours to reveal")
         listed = [int.from_bytes(entry, "big") for entry in entries]
         stayed, left = listed[:staying], listed[staying:]
         self._check_neighbours(stayed)
@@ -230,11 +221,15 @@ class MaskingClient:
             raise Refusal(f"client {unknown[0]} is not a neighbour of this device")
         _check_ascending(numbers, self.round.reports, self._number)
 
-    def _known(self, kind: Kind, asked: bytes) -> bytes | None:
-        """The answer already given, if the same was asked before; a different question is
-        refused.
+    def _known(self, kind: Kind, asked: bytes, after: Kind | None = None) -> bytes | None:
+        """The answer already given, if the same was asked before; a different question is refused,
+        and one that comes too early is an error.
         """
         if kind not in self._answers:
+            if after is not None and after not in self._answers:
+                raise TacitError(
+                    f"a {kind.name} follows a {after.name}, which this device has not sent yet"
+                )
             return None
         before, answer = self._answers[kind]
         if before != asked:
@@ -242,12 +237,6 @@ class MaskingClient:
                 f"the {kind.name} of this round was already sent in answer to another message"
             )
         return answer
-
-    def _after(self, previous: Kind, kind: Kind) -> None:
-        if previous not in self._answers:
-            raise TacitError(
-                f"a {kind.name} follows a {previous.name}, which this device has not sent yet"
-            )
 
     def _open(self, kind: Kind, message: bytes) -> bytes:
         data = body(message, kind, self.round.identity)

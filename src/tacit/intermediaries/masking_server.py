@@ -8,12 +8,13 @@ any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tacit.intermediaries import masking as layout
 from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import KEY_SIZE, Channel, agree, new_key, public_bytes
 from tacit.intermediaries.graph import (
@@ -30,20 +31,9 @@ from tacit.intermediaries.interface import (
     SumView,
     check_minimum,
     new_identity,
+    opened,
 )
-from tacit.intermediaries.masking import (
-    ADDRESS_SIZE,
-    FRONT_SIZE,
-    INBOX_ENTRY,
-    PARCEL_SIZE,
-    REQUEST_HEAD,
-    REVEAL_ENTRY,
-    SETUP_ENTRY,
-    SETUP_HEAD,
-    MaskingRound,
-    commitment,
-    mask_seed,
-)
+from tacit.intermediaries.masking import MaskingRound, commitment, mask_seed
 from tacit.intermediaries.wire import Kind, body, header, records, unpack_numbers
 
 _COMMITMENT_SIZE = 32
@@ -172,16 +162,14 @@ class MaskingServer:
 
     def view(self) -> SumView:
         """The sum of those who stayed."""
-        if self._view is None:
-            raise Refusal("this round was not opened; there is no sum")
-        return self._view
+        return opened(self._view, "is no sum")
 
     def _take_join(self, message: bytes) -> None:
         data = body(message, Kind.JOIN, self.round.identity)
-        address = data[:ADDRESS_SIZE]
+        address = data[: layout.ADDRESS_SIZE]
         if len(self._clients) >= self.round.reports:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
-        if len(address) != ADDRESS_SIZE or address in self._by_address:
+        if len(address) != layout.ADDRESS_SIZE or address in self._by_address:
             raise Refusal("this client has joined already, or its JOIN is too short")
         channel = Channel(
             self._key,
@@ -191,7 +179,7 @@ class MaskingServer:
             starts=False,
             source=self._source,
         )
-        masking = channel.open(bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
+        masking = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         if len(masking) != KEY_SIZE:
             raise Refusal(
                 f"the JOIN holds a masking key of {len(masking)} bytes; expected are {KEY_SIZE}"
@@ -203,7 +191,7 @@ class MaskingServer:
         agree(self._key, masking)  # a key of small order would make every neighbour leave
         number = len(self._clients)
         client = _Client(
-            number, address, masking, channel, SETUP_ENTRY.pack(number, address, masking)
+            number, address, masking, channel, layout.SETUP_ENTRY.pack(number, address, masking)
         )
         self._clients.append(client)
         self._by_address[address] = client
@@ -211,36 +199,27 @@ class MaskingServer:
 
     def _take_shares(self, message: bytes) -> None:
         client, content = self._open(Kind.SHARES, message)
-        if client.parcels:
-            raise Refusal(f"client {client.number} has sent its shares already")
+        _check_turn(client, client.parcels, "sent its shares")
         parcels = records(
-            content[_COMMITMENT_SIZE:], PARCEL_SIZE, len(client.neighbours), "the SHARES"
+            content[_COMMITMENT_SIZE:], layout.PARCEL_SIZE, len(client.neighbours), "the SHARES"
         )
         client.pledge = content[:_COMMITMENT_SIZE]
         client.parcels = dict(zip(client.neighbours, parcels, strict=True))
 
     def _take_masked(self, message: bytes) -> None:
         client, content = self._open(Kind.MASKED, message)
-        if client.masked:
-            raise Refusal(f"client {client.number} has sent its masked numbers already")
-        if not client.parcels:
-            raise Refusal(
-                f"client {client.number} has not shared its secrets; it is no longer in this round"
-            )
+        _check_turn(client, client.masked, "sent its masked numbers")
+        _check_there(client, client.parcels, "has not shared its secrets")
         client.masked = unpack_numbers(content, self.round.modulus, self.round.length, "the MASKED")
 
     def _take_reveal(self, message: bytes) -> None:
         client, content = self._open(Kind.REVEAL, message)
-        if client.answered:
-            raise Refusal(f"client {client.number} has revealed its shares already")
-        if not client.masked:
-            raise Refusal(
-                f"client {client.number} sent no masked numbers; it is no longer in this round"
-            )
-        owners = [number for number in client.neighbours if self._clients[number].parcels]
+        _check_turn(client, client.answered, "revealed its shares")
+        _check_there(client, client.masked, "sent no masked numbers")
+        owners = [owner.number for owner in self._sharers(client)]
         entries = [
-            REVEAL_ENTRY.unpack(entry)
-            for entry in records(content, REVEAL_ENTRY.size, len(owners), "the REVEAL")
+            layout.REVEAL_ENTRY.unpack(entry)
+            for entry in records(content, layout.REVEAL_ENTRY.size, len(owners), "the REVEAL")
         ]
         for owner, (number, there, share) in zip(owners, entries, strict=True):
             if number != owner or not (
@@ -267,29 +246,29 @@ class MaskingServer:
             client.neighbours = neighbours
             client.place_of = {number: place for place, number in enumerate(neighbours, start=1)}
         self.stage = Stage.SHARING
-        outgoing = {}
-        for client in self._clients:
-            head = SETUP_HEAD.pack(client.number, len(self._clients), fitted.degree)
-            content = head + b"".join([self._clients[number].entry for number in client.neighbours])
-            outgoing[client.address] = self._seal(client, Kind.SETUP, content)
-        return outgoing
+        return self._send(Kind.SETUP, self._clients, self._setup)
+
+    def _setup(self, client: _Client) -> bytes:
+        head = layout.SETUP_HEAD.pack(client.number, len(self._clients), len(client.neighbours))
+        return head + b"".join([self._clients[number].entry for number in client.neighbours])
 
     def _carry_parcels(self) -> dict[bytes, bytes]:
         sharing = [client for client in self._clients if client.parcels]
         check_minimum(len(sharing), self.round.minimum, "clients shared their secrets")
         self.stage = Stage.MASKING
-        outgoing = {}
-        for client in sharing:
-            senders = [self._clients[number] for number in client.neighbours]
-            content = b"".join(
-                [
-                    INBOX_ENTRY.pack(sender.number, sender.parcels[client.number])
-                    for sender in senders
-                    if sender.parcels
-                ]
-            )
-            outgoing[client.address] = self._seal(client, Kind.INBOX, content)
-        return outgoing
+        return self._send(Kind.INBOX, sharing, self._inbox)
+
+    def _inbox(self, client: _Client) -> bytes:
+        parcels = [
+            layout.INBOX_ENTRY.pack(sender.number, sender.parcels[client.number])
+            for sender in self._sharers(client)
+        ]
+        return b"".join(parcels)
+
+    def _sharers(self, client: _Client) -> list[_Client]:
+        """The neighbours that shared their secrets."""
+        neighbours = [self._clients[number] for number in client.neighbours]
+        return [other for other in neighbours if other.parcels]
 
     def _request_shares(self) -> dict[bytes, bytes]:
         staying = [client for client in self._clients if client.masked]
@@ -303,20 +282,13 @@ class MaskingServer:
                 "nothing was opened. Open a new round, with more neighbours."
             )
         self.stage = Stage.REVEALING
-        outgoing = {}
-        for client in staying:
-            sharers = [
-                self._clients[number]
-                for number in client.neighbours
-                if self._clients[number].parcels
-            ]
-            stayed = [other.number.to_bytes(4, "big") for other in sharers if other.masked]
-            left = [other.number.to_bytes(4, "big") for other in sharers if not other.masked]
-            content = REQUEST_HEAD.pack(len(staying), len(stayed), len(left)) + b"".join(
-                stayed + left
-            )
-            outgoing[client.address] = self._seal(client, Kind.REQUEST, content)
-        return outgoing
+        return self._send(Kind.REQUEST, staying, lambda client: self._request(client, len(staying)))
+
+    def _request(self, client: _Client, survivors: int) -> bytes:
+        sharers = self._sharers(client)
+        stayed = [other.number.to_bytes(4, "big") for other in sharers if other.masked]
+        left = [other.number.to_bytes(4, "big") for other in sharers if not other.masked]
+        return layout.REQUEST_HEAD.pack(survivors, len(stayed), len(left)) + b"".join(stayed + left)
 
     def _unmask(self) -> SumView:
         stayed = [client for client in self._clients if client.masked]
@@ -369,10 +341,16 @@ class MaskingServer:
 
     def _open(self, kind: Kind, message: bytes) -> tuple[_Client, bytes]:
         data = body(message, kind, self.round.identity)
-        client = self._by_address.get(data[:ADDRESS_SIZE])
+        client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
             raise Refusal(f"the {kind.name} comes from a client that has not joined this round")
-        return client, client.channel.open(bytes(message[:FRONT_SIZE]), data[ADDRESS_SIZE:])
+        sealed = data[layout.ADDRESS_SIZE :]
+        return client, client.channel.open(bytes(message[: layout.FRONT_SIZE]), sealed)
+
+    def _send(
+        self, kind: Kind, clients: list[_Client], content: Callable[[_Client], bytes]
+    ) -> dict[bytes, bytes]:
+        return {client.address: self._seal(client, kind, content(client)) for client in clients}
 
     def _seal(self, client: _Client, kind: Kind, content: bytes) -> bytes:
         return client.channel.seal(header(kind, self.round.identity) + client.address, content)
@@ -384,6 +362,16 @@ class MaskingServer:
         self._by_address = {}
         self._known_keys = set()
         self.__dict__.pop("_key", None)
+
+
+def _check_turn(client: _Client, already: object, what: str) -> None:
+    if already:
+        raise Refusal(f"client {client.number} has {what} already")
+
+
+def _check_there(client: _Client, before: object, otherwise: str) -> None:
+    if not before:
+        raise Refusal(f"client {client.number} {otherwise}; it is no longer in this round")
 
 
 def _wrong_shares(client: _Client) -> Refusal:

@@ -56,12 +56,10 @@ def total(added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: i
     if count >= 8 and modulus <= 1 << 62:
         return _total_of_arrays(added, taken, modulus, count)
     sums = [0] * count
-    for seed in added:
-        for place, number in enumerate(expand(seed, modulus, count)):
-            sums[place] += number
-    for seed in taken:
-        for place, number in enumerate(expand(seed, modulus, count)):
-            sums[place] -= number
+    for sign, seeds in ((1, added), (-1, taken)):
+        for seed in seeds:
+            for place, number in enumerate(expand(seed, modulus, count)):
+                sums[place] += sign * number
     return [number % modulus for number in sums]
 
 

@@ -12,13 +12,11 @@ import hashlib
 import secrets
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from tacit.checks import TacitError, integer
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -27,15 +25,16 @@ from tacit.intermediaries.interface import (
     check_counts,
     check_minimum,
     new_identity,
+    opened,
 )
-from tacit.intermediaries.sealing import PrivateKey, Recipient, Sealing
+from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     SIZE_LIMIT,
     Kind,
     body,
     described,
-    front,
+    head,
     header,
     identity_of,
     records,
@@ -49,43 +48,19 @@ _SEEN_SIZE = 16
 
 
 @dataclass(frozen=True)
-class MixingKeys:
-    """The private keys of a shuffler or an analyzer: people seal to the first, the two talk with
-    the other.
-    """
-
-    sealing: PrivateKey
-    line: X25519PrivateKey
-
-    def __repr__(self) -> str:
-        return f"MixingKeys({self.sealing.sealing.name})"
-
-    @classmethod
-    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> MixingKeys:
-        """Fresh keys; `source` is for test vectors only."""
-        return cls(PrivateKey.new(sealing, source), new_key(source))
-
-    def public(self) -> bytes:
-        """What everyone may know: the line's public key, then the key that messages are
-        sealed to.
-        """
-        return public_bytes(self.line) + self.sealing.public()
-
-
-@dataclass(frozen=True)
 class MixingRound:
     """What everyone knows about a round: each of `reports` people sends `messages` messages of
-    `size` bytes.
+    `size` bytes. A new round has a fresh random identity.
     """
 
-    identity: bytes
     reports: int
     minimum: int
     size: int
-    messages: int
-    sealing: Sealing
     shuffler: bytes
     analyzer: bytes
+    messages: int = 1
+    sealing: Sealing = Sealing.X25519
+    identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum)
@@ -96,7 +71,7 @@ class MixingRound:
                 f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
             )
         sizes = {len(self.shuffler), len(self.analyzer)}
-        if len(self.identity) != IDENTITY_SIZE or sizes != {KEY_SIZE + self.sealing.key_size}:
+        if len(self.identity) != IDENTITY_SIZE or sizes != {self.sealing.public_size}:
             raise TacitError(
                 f"a round names a shuffler and an analyzer by keys of its suite {self.sealing.name}"
             )
@@ -108,25 +83,6 @@ class MixingRound:
                 "the shuffler and the analyzer have the same key; each must have its own"
             )
 
-    @classmethod
-    def open(
-        cls,
-        reports: int,
-        minimum: int,
-        size: int,
-        shuffler: bytes,
-        analyzer: bytes,
-        messages: int = 1,
-        sealing: Sealing = Sealing.X25519,
-        source: Source = SYSTEM,
-    ) -> MixingRound:
-        """A new round between the parties with these public keys; `source` is for test vectors
-        only.
-        """
-        return cls(
-            new_identity(source), reports, minimum, size, messages, sealing, shuffler, analyzer
-        )
-
     def encode(self) -> bytes:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.size, self.messages, self.sealing)
@@ -135,22 +91,13 @@ class MixingRound:
     @classmethod
     def decode(cls, message: bytes) -> MixingRound:
         """The round that a message announces."""
-        data = body(message, Kind.MIXING_ROUND)
-        reports, minimum, size, messages, suite = _HEAD.unpack(
-            front(data, _HEAD.size, "the description")
-        )
-        if suite not in tuple(Sealing):
-            raise Refusal(
-                f"suite {suite} is unknown; known are "
-                f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
-            )
-        sealing = Sealing(suite)
-        shuffler, analyzer = records(
-            data[_HEAD.size :], KEY_SIZE + sealing.key_size, 2, "the list of keys"
-        )
+        fields, rest = head(_HEAD, body(message, Kind.MIXING_ROUND), "the description")
+        reports, minimum, size, messages, number = fields
+        sealing = suite(number)
+        shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
         with described():
             return cls(
-                identity_of(message), reports, minimum, size, messages, sealing, shuffler, analyzer
+                reports, minimum, size, shuffler, analyzer, messages, sealing, identity_of(message)
             )
 
     @cached_property
@@ -161,11 +108,7 @@ class MixingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The shuffler and the analyzer, as people seal to them."""
-        first, second = (
-            Recipient.parse(self.sealing, public[KEY_SIZE:])
-            for public in (self.shuffler, self.analyzer)
-        )
-        return first, second
+        return recipients(self.sealing, (self.shuffler, self.analyzer))
 
     @property
     def sealed_size(self) -> int:
@@ -205,7 +148,7 @@ class Shuffler:
     in random order.
     """
 
-    def __init__(self, announced: MixingRound, keys: MixingKeys) -> None:
+    def __init__(self, announced: MixingRound, keys: ServerKeys) -> None:
         if announced.shuffler != keys.public():
             raise TacitError("these keys are not those of the round's shuffler")
         self.round = announced
@@ -274,7 +217,7 @@ class MixView:
 class Analyzer:
     """The analyzer in one round: takes the shuffler's batch and opens its messages."""
 
-    def __init__(self, announced: MixingRound, keys: MixingKeys) -> None:
+    def __init__(self, announced: MixingRound, keys: ServerKeys) -> None:
         if announced.analyzer != keys.public():
             raise TacitError("these keys are not those of the round's analyzer")
         self.round = announced
@@ -294,13 +237,13 @@ class Analyzer:
             raise Refusal("the batch of this round has arrived before, or the round is over")
         data = body(message, Kind.BATCH, self.round.identity)
         content = self._line.open(bytes(message[:HEADER_SIZE]), data)
-        (reports,) = _BATCH_HEAD.unpack(front(content, _BATCH_HEAD.size, "the batch"))
+        (reports,), rest = head(_BATCH_HEAD, content, "the batch")
         if reports > self.round.reports:
             raise Refusal(
                 f"the batch has {reports} reports; the round was opened for {self.round.reports}"
             )
         sealed = records(
-            content[_BATCH_HEAD.size :],
+            rest,
             self.round.sealed_size,
             reports * self.round.messages,
             "the batch",
@@ -328,9 +271,7 @@ class Analyzer:
 
     def view(self) -> MixView:
         """The messages, in an order that says nothing about who sent them."""
-        if self._view is None:
-            raise Refusal("this round was not opened; there are no messages")
-        return self._view
+        return opened(self._view, "are no messages")
 
 
 def _inner_info(context: bytes) -> bytes:

@@ -41,6 +41,11 @@ class Sealing(IntEnum):
         return KEY_SIZE if self is Sealing.X25519 else _MLKEM_PUBLIC_SIZE + KEY_SIZE
 
     @property
+    def public_size(self) -> int:
+        """Bytes of the public half of `ServerKeys`."""
+        return KEY_SIZE + self.key_size
+
+    @property
     def overhead(self) -> int:
         """Bytes that sealing adds to a message, whatever it says.
 
@@ -48,6 +53,16 @@ class Sealing(IntEnum):
         (48, 1136)
         """
         return _KEMS[self].enc_length() + TAG_SIZE
+
+
+def suite(number: int) -> Sealing:
+    """The suite with this byte on the wire."""
+    if number not in tuple(Sealing):
+        raise Refusal(
+            f"suite {number} is unknown; known are "
+            f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
+        )
+    return Sealing(number)
 
 
 _KEMS = {Sealing.X25519: KEM.X25519, Sealing.HYBRID: KEM.MLKEM768_X25519}
@@ -103,6 +118,28 @@ class PrivateKey:
 
 
 @dataclass(frozen=True)
+class ServerKeys:
+    """The private keys of a server, a shuffler or an analyzer: people seal to the first, the other
+    parties know the second.
+    """
+
+    sealing: PrivateKey
+    line: X25519PrivateKey
+
+    def __repr__(self) -> str:
+        return f"ServerKeys({self.sealing.sealing.name})"
+
+    @classmethod
+    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> ServerKeys:
+        """Fresh keys; `source` is for test vectors only."""
+        return cls(PrivateKey.new(sealing, source), new_key(source))
+
+    def public(self) -> bytes:
+        """What everyone may know: the line's public key, then the key that people seal to."""
+        return public_bytes(self.line) + self.sealing.public()
+
+
+@dataclass(frozen=True)
 class Recipient:
     """A public key that messages are sealed to, parsed once."""
 
@@ -136,3 +173,9 @@ class Recipient:
             return _SUITES[self.sealing].encrypt(message, self.key, info)
         except ValueError:
             raise Refusal("a public key is of small order; nothing was sealed") from None
+
+
+def recipients(sealing: Sealing, publics: tuple[bytes, bytes]) -> tuple[Recipient, Recipient]:
+    """The two parties with these public halves of `ServerKeys`, as people seal to them."""
+    first, second = (Recipient.parse(sealing, public[KEY_SIZE:]) for public in publics)
+    return first, second

@@ -9,9 +9,11 @@ body is in docs/wire-formats.md.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import Any
 
 from tacit.checks import TacitError, integer
 from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal
@@ -38,7 +40,7 @@ class Kind(IntEnum):
     MASKED = 0x15
     REQUEST = 0x16
     REVEAL = 0x17
-    SPLITTING_ROUND = 0x20
+    TWO_SERVER_ROUND = 0x20
     HALF = 0x21
     PRESENT = 0x22
     PARTIAL = 0x23
@@ -104,6 +106,11 @@ def front(data: bytes, size: int, what: str) -> bytes:
     return data[:size]
 
 
+def head(layout: struct.Struct, data: bytes, what: str) -> tuple[tuple[Any, ...], bytes]:
+    """The fields at the front of `data`, and the rest."""
+    return layout.unpack(front(data, layout.size, what)), data[layout.size :]
+
+
 def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
     """`data` cut into exactly `count` records of `size` bytes.
 
@@ -141,8 +148,8 @@ def pack_modulus(modulus: int) -> bytes:
     return bytes((size,)) + modulus.to_bytes(size, "big")
 
 
-def take_modulus(data: bytes) -> tuple[int, bytes]:
-    """The modulus at the front of `data`, and the rest; only the shortest spelling is accepted."""
+def last_modulus(data: bytes) -> int:
+    """The modulus that a description ends with; only the shortest spelling is accepted."""
     size = data[0] if data else 0
     digits = data[1 : 1 + size]
     if not size or len(digits) != size or digits[0] == 0:
@@ -153,7 +160,10 @@ def take_modulus(data: bytes) -> tuple[int, bytes]:
     modulus = int.from_bytes(digits, "big")
     if modulus < 2:
         raise Refusal("the modulus is 1; it must be at least 2")
-    return modulus, data[1 + size :]
+    rest = len(data) - 1 - size
+    if rest:
+        raise Refusal(f"the round's description has {rest} bytes too many")
+    return modulus
 
 
 def number_size(modulus: int) -> int:

@@ -12,7 +12,7 @@ from tacit.noise.laplace import DiscreteLaplace, Polya, PolyaDifference
 from tacit.noise.law import NoiseLaw
 from tacit.noise.skellam import Skellam
 from tacit.noise.table import Table, convolve, modular_pmf
-from tacit.noise.wrapping import check_modulus, wrap_probability
+from tacit.noise.wrapping import wrap_probability
 
 __all__ = [
     "Binomial",
@@ -24,7 +24,6 @@ __all__ = [
     "PolyaDifference",
     "Skellam",
     "Table",
-    "check_modulus",
     "convolve",
     "modular_pmf",
     "sum_divergence",

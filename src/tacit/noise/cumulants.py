@@ -18,23 +18,15 @@ Cumulants = Callable[[float], tuple[float, float, float]]
 OUTSIDE = (math.inf, math.inf, math.inf)
 
 
-def no_noise(_: float) -> tuple[float, float, float]:
-    """The cumulants of the constant zero."""
-    return 0.0, 0.0, 0.0
-
-
 @lru_cache(maxsize=4096)
 def cumulants(law: Any) -> Cumulants:
-    """The function s -> (K(s), K'(s), K''(s)) of a law, or of no noise for None; infinite where K
-    does not exist.
+    """The function s -> (K(s), K'(s), K''(s)) of a law, kept; infinite where K does not exist.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> K, slope, curvature = cumulants(DiscreteLaplace(2))(0.0)
     >>> K, slope, round(curvature / DiscreteLaplace(2).variance, 12)
     (0.0, 0.0, 1.0)
     """
-    if law is None:
-        return no_noise
     own: Callable[[], Cumulants] | None = getattr(law, "cumulants", None)
     return numeric_cumulants(law) if own is None else own()
 

@@ -41,6 +41,7 @@ class DiscreteGaussian(NoiseLaw):
     """
 
     sigma: Number
+    mean = 0.0
     log_concave = True
     divisible = False
     sum_tells_all = True
@@ -48,11 +49,6 @@ class DiscreteGaussian(NoiseLaw):
     def __post_init__(self) -> None:
         positive("sigma", self.sigma, "a discrete Gaussian needs a positive standard deviation")
         object.__setattr__(self, "sigma", plain(self.sigma))
-
-    @property
-    def mean(self) -> float:
-        """Zero."""
-        return 0.0
 
     @cached_property
     def _sums(self) -> tuple[float, float]:

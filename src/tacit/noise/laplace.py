@@ -46,6 +46,7 @@ class DiscreteLaplace(NoiseLaw):
     """
 
     scale: Number
+    mean = 0.0
     log_concave = True
 
     def __post_init__(self) -> None:
@@ -55,11 +56,6 @@ class DiscreteLaplace(NoiseLaw):
             "a discrete Laplace law of sensitivity s and privacy epsilon has scale s / epsilon",
         )
         object.__setattr__(self, "scale", plain(self.scale))
-
-    @property
-    def mean(self) -> float:
-        """Zero."""
-        return 0.0
 
     @property
     def variance(self) -> float:
@@ -79,16 +75,9 @@ class DiscreteLaplace(NoiseLaw):
         """ln of (1-p)^2 / ((1 - p e^s)(1 - p e^-s)), for |s| < 1/scale."""
         return PolyaDifference(1, self._beta).log_mgf(s)
 
-    def tail(self, t: int) -> float:
-        """P[X > t]: the geometric series, summed in closed form."""
-        p = math.exp(-1 / float(self.scale))
-        return (
-            math.exp(-(t + 1) / float(self.scale)) / (1 + p) if t >= 0 else 1.0 - self.tail(-t - 1)
-        )
-
-    def cdf(self, t: int) -> float:
-        """P[X <= t]."""
-        return self.tail(-t - 1)
+    def _beyond(self, t: int, sign: int) -> float:  # noqa: ARG002
+        """The geometric series, summed in closed form; t is never negative here."""
+        return math.exp(-(t + 1) / float(self.scale)) / (1 + math.exp(-1 / float(self.scale)))
 
     def power(self, times: Number) -> NoiseLaw:
         """`times` copies, or a part of one: a Pólya difference."""
@@ -172,6 +161,8 @@ class Polya(NoiseLaw):
     r: Number
     beta: Number | Chance
     largest_shift_is_worst = True  # for r < 1 it falls from 0 on
+    symmetric = False
+    support = (0.0, math.inf)
 
     def __post_init__(self) -> None:
         positive("r", self.r, "a share of one of n people has r = 1/n")
@@ -189,16 +180,6 @@ class Polya(NoiseLaw):
     def log_concave(self) -> bool:  # type: ignore[override]
         """Only from r = 1 on: below that the law is log-convex."""
         return self.r >= 1
-
-    @property
-    def symmetric(self) -> bool:
-        """Never."""
-        return False
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """The non-negative integers."""
-        return 0.0, math.inf
 
     @cached_property
     def mgf_radius(self) -> float:  # type: ignore[override]
@@ -305,6 +286,7 @@ class PolyaDifference(NoiseLaw):
 
     r: Number
     beta: Number | Chance
+    mean = 0.0
     largest_shift_is_worst = True  # for r < 1 it is symmetric and falls away from 0
 
     def __post_init__(self) -> None:
@@ -320,11 +302,6 @@ class PolyaDifference(NoiseLaw):
     def log_concave(self) -> bool:  # type: ignore[override]
         """From r = 1 on, as a convolution of log-concave laws."""
         return self.r >= 1
-
-    @property
-    def mean(self) -> float:
-        """Zero."""
-        return 0.0
 
     @property
     def variance(self) -> float:

@@ -35,16 +35,12 @@ class Skellam(NoiseLaw):
     """
 
     variance: Number  # type: ignore[assignment]
+    mean = 0.0
     log_concave = True
 
     def __post_init__(self) -> None:
         positive("variance", self.variance, "a share of one of n people has variance / n")
         object.__setattr__(self, "variance", plain(self.variance))
-
-    @property
-    def mean(self) -> float:
-        """Zero."""
-        return 0.0
 
     def log_pmf(self, k: npt.ArrayLike) -> Floats:
         """ln P[X = k], elementwise."""

@@ -115,23 +115,10 @@ class Table(NoiseLaw):
         result: Floats = np.log(np.exp(exponents - peak).sum(axis=-1)) + peak[..., 0]
         return result
 
-    def tail(self, t: int) -> float:
-        """P[X > t]: a table may have gaps, so all of it is summed."""
-        cut = max(0, t + 1 - self.start)
-        return (
-            float(self.probabilities[cut:].sum())
-            if t >= self.mean
-            else 1.0 - float(self.probabilities[:cut].sum())
-        )
-
-    def cdf(self, t: int) -> float:
-        """P[X <= t]."""
-        cut = max(0, t + 1 - self.start)
-        return (
-            float(self.probabilities[:cut].sum())
-            if t < self.mean
-            else 1.0 - float(self.probabilities[cut:].sum())
-        )
+    def _beyond(self, t: int, sign: int) -> float:
+        """A table may have gaps, so all of it is summed."""
+        above, below = max(0, t + 1 - self.start), max(0, -t - self.start)
+        return float((self.probabilities[above:] if sign > 0 else self.probabilities[:below]).sum())
 
     def window(self, log_floor: float = LOG_TINY) -> tuple[int, int]:
         """From the first to the last entry that is not below e^`log_floor`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.checks import TacitError, integer, probability
+from tacit.checks import TacitError, integer
 
 if TYPE_CHECKING:
     from tacit.noise.law import NoiseLaw
@@ -39,26 +39,6 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
     if abs(law.mean) > spare:
         return min(1.0, above + below)
     return max(above + law.cdf(-spare - top - 1), below + law.tail(spare + top))
-
-
-def check_modulus(law: NoiseLaw, largest_sum: int, modulus: int, failure: float) -> float:
-    """The wrap-around probability, refused if it exceeds `failure`; the error names a modulus that
-    will do.
-    """
-    accepted = float(
-        probability(
-            "failure", failure, "it is the chance of a misread sum that you accept, such as 1e-9"
-        )
-    )
-    chance = wrap_probability(law, largest_sum, modulus)
-    if chance > accepted:
-        raise TacitError(
-            f"modulus {modulus} is too small for the noise: a sum up to {largest_sum} is misread "
-            "with probability "
-            f"{chance:.2g}, more than {accepted:g}; use at least "
-            f"{largest_sum + 2 * _reach(law, accepted) + 1}"
-        )
-    return chance
 
 
 def _reach(law: NoiseLaw, failure: float) -> int:

@@ -27,6 +27,7 @@ Kind = type[NoiseLaw] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
 LARGEST_EPSILON = 500
+LARGEST_RATIO = "exact: the largest ratio of probabilities"
 
 
 @dataclass(frozen=True)
@@ -230,11 +231,12 @@ class _Problem:
             return self._rho(law), "divergence of shifted laws, all orders"
         delta = target.delta if isinstance(target, ApproximateDP) else 0.0
         if law.continuous:
-            how = "exact: Gaussian mechanism (Balle & Wang 2018)"
-            return law.loss(self.l2).epsilon(delta), how
+            return (
+                law.loss(self.l2).epsilon(delta),
+                "exact: Gaussian mechanism (Balle & Wang 2018)",
+            )
         if delta == 0:
-            loss = self.dimension * law.pure_loss(math.floor(self.sensitivity))
-            return loss, "exact: the largest ratio of probabilities"
+            return self.dimension * law.pure_loss(math.floor(self.sensitivity)), LARGEST_RATIO
         if self.dimension == 1:
             epsilon = self._loss(law, delta).epsilon(delta) if self.sensitivity >= 1 else 0.0
             return epsilon, "exact: summed over the noise's probabilities, both directions"
@@ -290,8 +292,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
     moved = math.floor(problem.sensitivity) * problem.dimension
     law = None if family.continuous else family.of_pure_loss(epsilon, moved)
     if law is not None:
-        how = "exact: the largest ratio of probabilities"
-        return problem.answer(law, users, account=(law.pure_loss(moved), how))
+        return problem.answer(law, users, account=(law.pure_loss(moved), LARGEST_RATIO))
     if family.continuous or math.isinf(family.of_std(problem.start).pure_loss(1)):
         raise TacitError(
             f"{problem.kind} noise has no guarantee without exceptions: give a delta, or use "

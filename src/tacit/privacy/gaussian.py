@@ -27,17 +27,13 @@ class Gaussian:
     """
 
     sigma: float
+    mean: ClassVar[float] = 0.0
     kind: ClassVar[str] = "gaussian"
     continuous: ClassVar[Literal[True]] = True
     mgf_radius: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma, "Gaussian noise needs a positive standard deviation")
-
-    @property
-    def mean(self) -> float:
-        """Zero."""
-        return 0.0
 
     @property
     def variance(self) -> float:

@@ -72,18 +72,23 @@ def l2_guarantee(
     size = integer("dimension", dimension, at_least=1)
     level = float(probability("delta", delta))
     if law.continuous:
-        how = "exact: Gaussian mechanism (Balle & Wang 2018)"
-        return VectorGuarantee(law.loss(norm).epsilon(level), level, how)
+        return VectorGuarantee(
+            law.loss(norm).epsilon(level), level, "exact: Gaussian mechanism (Balle & Wang 2018)"
+        )
     rho = law.concentration(norm)
     if rho is not None:
-        how = f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10"
-        return VectorGuarantee(ConcentratedDP(rho).epsilon_at(level), level, how)
+        return VectorGuarantee(
+            ConcentratedDP(rho).epsilon_at(level),
+            level,
+            f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10",
+        )
     curve = [(order, law.renyi_bound(order, norm, size)) for order in range(2, 513)]
     found = [renyi_epsilon(order, value, level) for order, value in curve if value is not None]
     if not found:
         return _likely_outcomes(law, norm, size, level)
-    how = f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
-    return VectorGuarantee(max(0.0, min(found)), level, how)
+    return VectorGuarantee(
+        max(0.0, min(found)), level, f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    )
 
 
 def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> VectorGuarantee:

@@ -352,6 +352,16 @@ class PrefixRound(Protocol):
         them.
         """
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
+        if len(before) != self.step:
+            raise TacitError(
+                f"the report has {len(before) + 1} vectors; at step {self.step} a silo gives those "
+                f"of all {self.step + 1} steps so far"
+            )
+        if before and self.sums.shape.kind == "prefix":
+            raise TacitError(
+                "a silo that adds up prefix sums itself needs the noise it sent before: keep its "
+                "encoder"
+            )
         return Encoder(self.sums, history=before).randomize(now)
 
     def combine(self, messages: Any) -> Opened:
@@ -376,23 +386,27 @@ class PrefixRound(Protocol):
         post-processing, free of charge.
         """
         self.check_reports(opened.reports)
-        row = np.array(opened.values)
-        if self.sums.integral and row.dtype != np.float64:
+        row = np.array(opened.values, dtype=float)
+        if self.sums.integral and isinstance(opened.values[0], int):
             row = np.array(opened.values, dtype=np.uint64).view(np.int64) / self.sums.scale
         self._released[self.step] = row
         shape = self.sums.shape
         if shape.kind == "prefix":
             return self._estimate(row, opened)
-        rows = [self._released.get(step) for step in range(self.step + 1)]
-        if any(row is None for row in rows):
+        total = shape.left[self.step, : self.step + 1] @ self._so_far(self._released)
+        return self._estimate(total, opened)
+
+    def _so_far(self, rows: dict[int, Floats]) -> Floats:
+        """What is known of every step up to this one."""
+        if not all(step in rows for step in range(self.step)):
             raise TacitError("a step before this one was not opened: prefix sums need all of them")
-        return self._estimate(shape.left[self.step, : self.step + 1] @ np.array(rows), opened)
+        return np.array([rows[step] for step in range(self.step + 1)])
 
     def _estimate(self, total: Floats, opened: Opened) -> Estimate:
         n, size = opened.reports, self.coordinates
         variance = float(self.sums.variances[self.step]) / n**2
         columns = (np.full(size, v) for v in (variance, math.inf, math.sqrt(variance)))
-        return Estimate(total, VectorError(n, *columns), self.promise)
+        return Estimate(total, VectorError(n, *columns), self.promise, opened.wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """The noise of all silos in one opened integer, about 0 (of one silo's message where each
@@ -406,12 +420,12 @@ class PrefixRound(Protocol):
         """The sum over silos of this step's vectors, as all silos and the intermediary would open
         it (rounding once, not once per silo).
         """
-        self._held[self.step] = load
-        shape = self.sums.shape
-        if shape.kind == "prefix":
-            raise TacitError("prefix sums that silos add up themselves are not simulated at once")
-        row = shape.right[self.step, : self.step + 1] @ np.array(
-            [self._held[step] for step in range(self.step + 1)]
-        )
-        noisy = row + self.sums.sample_noise(rng)
+        shape, noise, now = self.sums.shape, self.sums.sample_noise(rng), slice(self.step + 1)
+        if shape.kind == "prefix":  # silos keep their noise, and send sums of both
+            self._held[self.step] = np.stack([load, noise])
+            held = self._so_far(self._held)
+            noisy = held[:, 0].sum(axis=0) + shape.left[self.step, now] @ held[:, 1]
+        else:
+            self._held[self.step] = load
+            noisy = shape.right[self.step, now] @ self._so_far(self._held) + noise
         return self.analyze(Opened(tuple(noisy.tolist()), self.participants))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -63,10 +64,12 @@ class Protocol(ABC):
     def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:
         """An estimate with the law of running everybody, given what they hold together."""
 
-    @property
+    @cached_property
     def promise(self) -> str:
-        """The guarantee in words; estimates carry it, so that none is taken for another's."""
-        return "" if self.guarantee is None else str(self.guarantee)
+        """The guarantee to the last digit; estimates carry it, so that none is taken for
+        another's.
+        """
+        return "" if self.guarantee is None else repr(self.guarantee)
 
     def check_reports(self, reports: int) -> None:
         """Refuses a number of reports for which the guarantee would not hold."""

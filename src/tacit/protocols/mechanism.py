@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -61,8 +61,8 @@ class PerRound(Mechanism):
     """`make(participants, **arguments)` for arms; for designs `make(participants, coordinates, …)`,
     or `make(plays, …)` where every play is another person's.
 
-    `make` stands at the top of a module and takes plain arguments and guarantees, so that it can be
-    stored by name.
+    `make` stands at the top of a module, takes plain arguments and guarantees, and is annotated to
+    return a protocol, so that it can be stored by name.
     """
 
     make: Callable[..., Protocol]
@@ -71,20 +71,29 @@ class PerRound(Mechanism):
     note: str = ""
 
     def open(self, round_: Round) -> Protocol:
-        """Made for the round's size alone."""
+        """Made for the round's size alone; one that promises less than the run is refused."""
+        protocol = self.make(*self._size(round_), **self.arguments)
+        earned = protocol.guarantee
+        if self.guarantee is not None and (earned is None or not earned.implies(self.guarantee)):
+            raise TacitError(
+                f"round {round_.number} would promise {earned.short if earned else 'nothing'}, the "
+                f"experiment promises {self.guarantee.short}: its noise was changed"
+            )
+        return protocol
+
+    def _size(self, round_: Round) -> tuple[Any, ...]:
         match round_.assignment:
             case Arm():
-                return self.make(round_.participants, **self.arguments)
+                return (round_.participants,)
             case Design(each=True):
-                return self.make(round_.assignment.plays, **self.arguments)
-        coordinates = round_.assignment.coordinates
-        return self.make(round_.participants, coordinates, **self.arguments)
+                return (round_.assignment.plays,)
+        return round_.participants, round_.assignment.coordinates
 
     def to_dict(self) -> dict[str, Any]:
         """Nothing but what it was made with."""
         return {
             "mechanism": name_of(type(self)),
-            "make": name_of(self.make),
+            "make": name_of(recipe(self.make)),
             "arguments": {key: plain(value) for key, value in self.arguments.items()},
             "guarantee": plain(self.guarantee),
             "note": self.note,
@@ -93,7 +102,7 @@ class PerRound(Mechanism):
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> PerRound:
         """The reverse."""
-        make = named(data["make"], Callable)  # type: ignore[arg-type]
+        make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
         return cls(make, arguments, rich(data["guarantee"]), data["note"])
 
@@ -116,6 +125,11 @@ class Releases(Mechanism):
             raise TacitError(
                 f"round {round_.number} is for {round_.participants} silos; the noise was shared "
                 f"among {self.sums.silos}"
+            )
+        if round_.number > len(self.released):
+            raise TacitError(
+                f"synchronisation {len(self.released) + 1} was never opened, and prefix sums need "
+                "all of them: end this experiment and begin another"
             )
         return PrefixRound(self.sums, round_.number, self.released, self.held, self.guarantee)
 
@@ -149,6 +163,23 @@ class Releases(Mechanism):
             for name in ("released", "held")
         )
         return cls(sums, rich(data["guarantee"]), data["note"], *lists)
+
+
+def recipe(make: Any) -> Callable[..., Protocol]:
+    """`make` itself, if it says of itself that it makes protocols: what a file names is called, and
+    a file could name anything.
+    """
+    try:
+        made = make if isinstance(make, type) else get_type_hints(make).get("return")
+    except (NameError, TypeError):
+        made = None
+    if not (isinstance(made, type) and issubclass(made, Protocol)):
+        raise TacitError(
+            f"{make!r} does not say that it makes protocols: give a function at the top of a "
+            "module, whose result is annotated as a Protocol"
+        )
+    found: Callable[..., Protocol] = make
+    return found
 
 
 def plain(value: Any) -> Any:

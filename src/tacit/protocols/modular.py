@@ -223,8 +223,8 @@ class Local(ModularSum):
         self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
         self.law, self.guarantee = law, guarantee
-        self.modulus = integer("modulus", modulus, at_least=2)
         self._sums: dict[int, NoiseLaw] = {}
+        self.modulus = _modulus(self.top, self.noise(self.participants), modulus, MISREAD)
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
     @cached_property
@@ -260,7 +260,10 @@ class Local(ModularSum):
 
 def _modulus(top: int, noise: NoiseLaw, modulus: int | None, misread: float) -> int:
     if modulus is not None:
-        return integer("modulus", modulus, at_least=2)
+        given = integer("modulus", modulus, at_least=2)
+        if given <= top:
+            noise.wrap_chance(top, given)  # which refuses it, with one that will do
+        return given
     return top + 2 * noise.room(misread) + 1
 
 

@@ -174,6 +174,13 @@ class PureShuffle(SumProtocol):
         """The group of the participant at this position in the batch."""
         return self._seat(position)[0]
 
+    @property
+    def group_bits(self) -> list[int]:
+        """How many bits each participant of a group sends, by group."""
+        return [
+            row.certificate.parameters.bits for count, row in self._groups for _ in range(count)
+        ]
+
     def _seat(self, position: int) -> tuple[int, TableRow]:
         """The group at a position, and its row of the table."""
         left, before = position, 0

@@ -125,6 +125,7 @@ class Plain(VectorProtocol):
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
+        self.check_reports(len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
@@ -187,6 +188,7 @@ class Central(VectorProtocol):
         """The sums with the server's noise: exact integer draws (paper: floating-point
         Gaussians).
         """
+        self.check_reports(len(messages))
         total = np.sum(messages, axis=0)
         source = random.SystemRandom()
         if self.law.continuous:
@@ -278,6 +280,7 @@ class Local(VectorProtocol):
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
+        self.check_reports(len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
@@ -315,12 +318,11 @@ class SeparateSums(Protocol):
     A report is (place of the option in the round, reward). `parts` are protocols of one coordinate.
     """
 
-    minimum = 1
-
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = list(parts)
         self.coordinates = len(self.parts)
         self.participants = sum(part.participants for part in self.parts)
+        self.minimum = sum(part.minimum for part in self.parts)
         bits = sum(part.bits_per_participant * part.participants for part in self.parts)
         self.bits_per_participant = bits / self.participants
         self.guarantee = weakest([part.guarantee for part in self.parts])
@@ -340,6 +342,7 @@ class SeparateSums(Protocol):
 
     def analyze(self, opened: Opened) -> Estimate:
         """The estimates of all options, one after the other."""
+        self.check_reports(opened.reports)
         made = [part.analyze(one) for part, one in zip(self.parts, opened.values, strict=True)]
         return self._join(made)
 

@@ -1,7 +1,7 @@
 """The one driver, sweeps over seeds, results and pictures."""
 
+from tacit.simulation.driver import Outcome, Trial, checkpoints_for, run
 from tacit.simulation.results import Result, write_csv
-from tacit.simulation.run import Outcome, Trial, checkpoints_for, run
 from tacit.simulation.study import How, compare, simulate
 from tacit.simulation.sweep import Sweep, sweep
 

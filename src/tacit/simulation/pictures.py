@@ -104,6 +104,12 @@ def pyplot() -> Any:
     return plt
 
 
+def band(axes: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
+    """A line, and how far around it the runs are."""
+    axes.plot(x, mean, color=color, **style)
+    axes.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+
+
 def picture(
     panels: Sequence[Panel],
     *,
@@ -143,9 +149,7 @@ def _curve(one: Any, label: str, result: Result, drawn: dict[str, Any], average:
     mean, sem = result.curve()
     rounds = result.checkpoints
     scale = 1 / rounds if average else 1.0
-    one.plot(rounds, mean * scale, label=label, **drawn)
-    low, high = (mean - sem) * scale, (mean + sem) * scale
-    one.fill_between(rounds, low, high, color=drawn["color"], alpha=0.15, linewidth=0)
+    band(one, rounds, mean * scale, sem * scale, label=label, **drawn)
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, **options: Any) -> None:

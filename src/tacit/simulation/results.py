@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.simulation.sweep import Record, Sweep, unwritable
+from tacit.simulation.log import Record, unwritable
+from tacit.simulation.sweep import Sweep
 
 Floats = npt.NDArray[np.float64]
 # columns of a record that hold many values

@@ -14,8 +14,8 @@ from tacit.algorithms.registry import Algorithm, lookup, spelled
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment, World
 from tacit.experiment import Experiment
+from tacit.simulation.driver import Trial
 from tacit.simulation.results import Result
-from tacit.simulation.run import Trial
 from tacit.simulation.sweep import sweep
 
 MOST_RUNS = 10_000_000
@@ -84,9 +84,9 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     """All runs of one algorithm on one problem."""
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
-    experiment = tried(entry, problem, how, world)
+    fitted, experiment = tried(entry, problem, how, world)
     trial = Trial(entry.name, problem, world, how.user_by_user)
-    configuration = recorded(entry, problem, world) | {"first_seed": how.seed}
+    configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
     done = sweep(
         trial,
         how.seeds,
@@ -95,7 +95,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         workers=how.workers,
         path=how.log,
         resume=how.resume,
-        identity={"algorithm": entry.name, **recorded(entry, problem, world)},
+        identity={"algorithm": entry.name, **recorded(entry, fitted, world)},
     )
     if done.interrupted and not done.records:
         raise KeyboardInterrupt(f"0 of {done.asked}")
@@ -109,11 +109,14 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     return Result(entry.name, horizon, configuration, promise, done, problem.extras)
 
 
-def tried(entry: Algorithm, problem: Problem, how: How, world: World | None) -> Experiment:
+def tried(
+    entry: Algorithm, problem: Problem, how: How, world: World | None
+) -> tuple[Problem, Experiment]:
     """The first run before its first round: what cannot be done is refused before any work."""
     if how.user_by_user and entry.family != "arms":
         raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
-    return entry.build(problem.fitted(problem.start(how.seed, world).world, how.seed))
+    fitted = problem.fitted(problem.start(how.seed, world).world, how.seed)
+    return fitted, entry.build(fitted)
 
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:

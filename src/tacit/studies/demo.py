@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tacit.papers.arms import Problem, Task, simulate
 from tacit.privacy import ApproximateDP, PureDP, calibrate
-from tacit.simulation import Result
+from tacit.simulation import Result, simulate
 from tacit.simulation.pictures import Panel, draw_panels, pyplot
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
@@ -30,28 +29,20 @@ def trust_models() -> dict[str, Callable[[int], float]]:
     """Standard deviation of the noise in the mean of n rewards, by trust model."""
     pure, approximate = PureDP(EPSILON), ApproximateDP(EPSILON, DELTA)
 
+    def std(n: int, kind: str, promise: PureDP | ApproximateDP, **how: Any) -> float:
+        return calibrate(kind, precision(n), promise, **how).law.std / precision(n) / n  # type: ignore[arg-type]
+
     def central(n: int) -> float:
-        return calibrate("discrete-laplace", precision(n), pure).law.std / precision(n) / n
-
-    def skellam(n: int) -> float:
-        return calibrate("skellam", precision(n), approximate).law.std / precision(n) / n
-
-    def shuffled(n: int) -> float:
-        return calibrate("binomial", precision(n), approximate, users=n).law.std / precision(n) / n
-
-    def shuffled_paper(n: int) -> float:
-        return (
-            calibrate("binomial", precision(n), approximate, users=n, method="paper").law.std
-            / precision(n)
-            / n
-        )
+        return std(n, "discrete-laplace", pure)
 
     return {
         "central, trusted server, pure": central,
         "secure aggregation, Pólya shares, pure": central,
-        "secure aggregation, Skellam shares": skellam,
-        "shuffler, exact calibration": shuffled,
-        "shuffler, the paper's constant": shuffled_paper,
+        "secure aggregation, Skellam shares": lambda n: std(n, "skellam", approximate),
+        "shuffler, exact calibration": lambda n: std(n, "binomial", approximate, users=n),
+        "shuffler, the paper's constant": lambda n: std(
+            n, "binomial", approximate, users=n, method="paper"
+        ),
         "local, nobody trusted, pure": lambda n: central(n) * math.sqrt(n),
     }
 
@@ -64,62 +55,42 @@ def regret_results() -> dict[str, Result]:
     """One problem at (ε, 0)-DP under each trust model, the published algorithm beside ours, and no
     privacy for comparison.
     """
-    problem = Problem(len(MEANS), HORIZON, epsilon=EPSILON)
-    tasks = {
-        "no privacy at all (KL-UCB)": Task("klucb", problem, means=MEANS),
-        "trusted server": Task("private-klucb", replace(problem, trust="central"), means=MEANS),
-        "secure aggregation": Task("private-klucb", replace(problem, trust="secagg"), means=MEANS),
-        "shuffler": Task("private-klucb", replace(problem, trust="shuffle"), means=MEANS),
-        "nobody trusted (local)": Task(
-            "private-klucb", replace(problem, trust="local"), means=MEANS
-        ),
-        "secure aggregation, as published (Dist-DP-SE)": Task(
-            "dist-dp-se", replace(problem, setting="paper"), means=MEANS
-        ),
+    ours = {
+        "trusted server": "central",
+        "secure aggregation": "secagg",
+        "shuffler": "shuffle",
+        "nobody trusted (local)": "local",
     }
-    return {label: simulate(task, runs=RUNS) for label, task in tasks.items()}
+    published = {"epsilon": EPSILON, "setting": "paper"}
+    runs: dict[str, tuple[str, dict[str, Any]]] = {
+        "no privacy at all (KL-UCB)": ("klucb", {}),
+        **{k: ("private-klucb", {"epsilon": EPSILON, "trust": v}) for k, v in ours.items()},
+        "secure aggregation, as published (Dist-DP-SE)": ("dist-dp-se", published),
+    }
+    common: dict[str, Any] = {"means": MEANS, "horizon": HORIZON, "runs": RUNS}
+    return {label: simulate(name, **how, **common) for label, (name, how) in runs.items()}
 
 
 def noise_table() -> list[dict[str, float | str]]:
     """One row per trust model and batch size: `trust`, `users`, `std`, `sampling_std`."""
-    rows: list[dict[str, float | str]] = []
-    for name, std in trust_models().items():
-        rows.extend(
-            {"trust": name, "users": n, "std": std(n), "sampling_std": 0.5 / math.sqrt(n)}
-            for n in SIZES
-        )
-    return rows
+    return [
+        {"trust": name, "users": n, "std": std(n), "sampling_std": 0.5 / math.sqrt(n)}
+        for name, std in trust_models().items()
+        for n in SIZES
+    ]
 
 
 def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     """The table as a picture."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(9, 5.2), layout="constrained")
-    styles = {
-        "secure aggregation, Pólya shares, pure": ("--", 4.5),
-        "local, nobody trusted, pure": ("-", 2.0),
-    }
+    dashed = "secure aggregation, Pólya shares, pure"  # it lies on the central one
     for name in dict.fromkeys(str(row["trust"]) for row in rows):
-        mine = [row for row in rows if row["trust"] == name]
-        style, width = styles.get(name, ("-", 2.0))
-        axes.loglog(
-            [float(r["users"]) for r in mine],
-            [float(r["std"]) for r in mine],
-            style,
-            lw=width,
-            marker="o",
-            ms=4,
-            label=name,
-        )
-    first = str(rows[0]["trust"])
-    sampling = [row for row in rows if row["trust"] == first]
-    axes.loglog(
-        [float(r["users"]) for r in sampling],
-        [float(r["sampling_std"]) for r in sampling],
-        ":",
-        color="0.4",
-        label="sampling error of a coin",
-    )
+        std = [float(row["std"]) for row in rows if row["trust"] == name]
+        style, width = ("--", 4.5) if name == dashed else ("-", 2.0)
+        axes.loglog(SIZES, std, style, lw=width, marker="o", ms=4, label=name)
+    sampling = [float(row["sampling_std"]) for row in rows[: len(SIZES)]]
+    axes.loglog(SIZES, sampling, ":", color="0.4", label="sampling error of a coin")
     axes.set_xlabel("people in the batch")
     axes.set_ylabel("standard deviation of the noise in the mean")
     axes.set_title(

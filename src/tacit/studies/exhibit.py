@@ -5,7 +5,7 @@ grown enough: a rule on raw features. A silo that did not trigger the synchronis
 another did, and so a bound on the norm of that silo's user's features, whatever noise is added to
 the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules.
 
-Run it with: python -m tacit.papers.zc24_exhibit
+Run it with: python -m tacit.studies.exhibit
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits import statistics
-from tacit.bandits.federated import Settings, Silo
+from tacit.bandits.federated import FederatedLinUCB, Silo
 from tacit.checks import integer
-from tacit.papers.zc24_noise import Mechanism, Problem, ldp_fedlinucb
+from tacit.protocols.continual import PrefixRound
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
@@ -38,25 +40,23 @@ class AdaptiveSilos:
 
     def __init__(
         self,
-        mechanism: Mechanism,
+        private: PrivateSums,
         regularizer: float,
         growth: float,
         dimension: int,
         rng: np.random.Generator,
     ) -> None:
-        self._encoders = [mechanism.protocol.encoder(rng) for _ in range(mechanism.protocol.silos)]
-        self._decoder = mechanism.protocol.decoder()
+        self._private, self._released = private, dict[int, Floats]()
+        self._encoders = [private.sums.encoder(rng) for _ in range(private.sums.silos)]
         self._growth = growth
-        self._base = regularizer * np.eye(dimension)
-        self._regularizer = regularizer
-        self._clear(len(self._encoders), dimension)
+        self._regularizer = regularizer * np.eye(dimension)
+        self._base = self._regularizer
         self.round = self._last = 0
+        self._clear()
 
-    def _clear(self, silos: int, dimension: int) -> None:
-        self._gram, self._bias = (
-            np.zeros((silos, dimension, dimension)),
-            np.zeros((silos, dimension)),
-        )
+    def _clear(self) -> None:
+        silos, d = len(self._encoders), len(self._base)
+        self._gram, self._bias = np.zeros((silos, d, d)), np.zeros((silos, d))
 
     def step(self, features: Floats, rewards: Floats) -> bool:
         """One round of all silos; whether it ended in a synchronisation, which everyone sees."""
@@ -67,12 +67,12 @@ class AdaptiveSilos:
         if not np.any(grown > self._growth / (self.round - self._last)):
             return False
         packed = statistics.pack(self._bias, self._gram)
-        opened = self._decoder.open(
-            [encoder.randomize(row) for encoder, row in zip(self._encoders, packed, strict=True)]
-        )
-        dimension = features.shape[1]
-        self._base = self._regularizer * np.eye(dimension) + statistics.unpack(opened, dimension)[1]
-        self._clear(len(self._encoders), dimension)
+        sent = [e.randomize(row) for e, row in zip(self._encoders, packed, strict=True)]
+        step = len(self._released)
+        release = PrefixRound(self._private.sums, step, self._released, {}, self._private.guarantee)
+        opened = release.analyze(release.combine(sent)).total
+        self._base = self._regularizer + statistics.unpack(opened, features.shape[1])[1]
+        self._clear()
         self._last = self.round
         return True
 
@@ -111,11 +111,8 @@ def attack(
     """
     count = integer("games", games, at_least=1)
     rng = np.random.default_rng(seed)
-    mechanism = ldp_fedlinucb(
-        Problem(
-            silos=2, dimension=dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True
-        )
-    )
+    problem = SilosProblem(2, dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True)
+    private = ldp_fedlinucb(problem)
     regularizer = 1.0
     growth = math.log1p(THRESHOLD / regularizer)  # ‖x‖² > λ(e^D - 1)
     right = {"adaptive": 0, "schedule": 0, "content": 0}
@@ -125,10 +122,10 @@ def attack(
         direction /= np.linalg.norm(direction)
         candidates = {True: math.sqrt(LARGE) * direction, False: math.sqrt(SMALL) * direction}
         own = math.sqrt(SMALL) * direction
-        adaptive = AdaptiveSilos(mechanism, regularizer, growth, dimension, rng)
+        adaptive = AdaptiveSilos(private, regularizer, growth, dimension, rng)
         guess = adaptive.step(np.stack([candidates[large], own]), np.ones(2))
         right["adaptive"] += guess == large
-        spoke, message = _fixed(mechanism, candidates[large], rng)
+        spoke, message = _fixed(private, candidates[large], rng)
         right["schedule"] += spoke == large
         expected = {key: statistics.pack(x, np.outer(x, x)) for key, x in candidates.items()}
         likelier = np.sum((message - expected[True]) ** 2) < np.sum(
@@ -141,12 +138,13 @@ def attack(
     )
 
 
-def _fixed(mechanism: Mechanism, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
+def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
     """Whether our silo reports after its first user, and what it sends."""
-    silo = Silo(Settings(2, len(x), 8, 1, lazy=True), mechanism.protocol.encoder(rng))
+    silo = Silo(private.sums.encoder(rng))
+    silo.start(FederatedLinUCB(2, len(x), 8, 1, lazy=True).propose()[0])
     silo.act(x[None])
     silo.learn(1.0)
-    return silo.due, silo.report()
+    return silo.actor.finished, silo.report()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.checks import TacitError
 from tacit.experiment import Experiment
-from tacit.simulation.run import Trial, run
+from tacit.simulation.driver import Trial, run
 
 SMALL: dict[str, dict[str, Any]] = {
     "arms": {"arms": 3, "horizon": 2_000},

@@ -1,4 +1,4 @@
-"""Splitting: each report in two halves for two servers that do not talk behind people's backs.
+"""Two servers: each report in halves, for two that do not talk behind people's backs.
 
 A device splits its numbers into two parts that add up to them modulo m, each part alone uniformly
 random, and seals one to each server. One message per person and no second round: dropping out is
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masks
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel, public_bytes
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -30,8 +30,9 @@ from tacit.intermediaries.interface import (
     check_counts,
     check_minimum,
     new_identity,
+    opened,
 )
-from tacit.intermediaries.sealing import PrivateKey, Recipient, Sealing
+from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
@@ -41,13 +42,14 @@ from tacit.intermediaries.wire import (
     check_numbers,
     described,
     front,
+    head,
     header,
     identity_of,
+    last_modulus,
     number_size,
     pack_modulus,
     pack_numbers,
     records,
-    take_modulus,
     unpack_numbers,
 )
 
@@ -62,41 +64,19 @@ _PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 
 
 @dataclass(frozen=True)
-class ServerKeys:
-    """One server's private keys: people seal to the first, the other server and the collector know
-    the second.
-    """
-
-    sealing: PrivateKey
-    line: X25519PrivateKey
-
-    def __repr__(self) -> str:
-        return f"ServerKeys({self.sealing.sealing.name})"
-
-    @classmethod
-    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> ServerKeys:
-        """Fresh keys; `source` is for test vectors only."""
-        return cls(PrivateKey.new(sealing, source), new_key(source))
-
-    def public(self) -> bytes:
-        """What everyone may know: the line's public key, then the key that people seal to."""
-        return public_bytes(self.line) + self.sealing.public()
-
-
-@dataclass(frozen=True)
-class SplittingRound:
+class TwoServerRound:
     """What everyone knows about a round: the counts, the modulus, and who the two servers and the
-    collector are.
+    collector are. A new round has a fresh random identity.
     """
 
-    identity: bytes
     reports: int
     minimum: int
     modulus: int
-    length: int
-    sealing: Sealing
     servers: tuple[bytes, bytes]
     collector: bytes
+    length: int = 1
+    sealing: Sealing = Sealing.X25519
+    identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum)
@@ -106,7 +86,7 @@ class SplittingRound:
         if (
             len(self.identity) != IDENTITY_SIZE
             or len(self.collector) != KEY_SIZE
-            or sizes != {self._public_size}
+            or sizes != {self.sealing.public_size}
         ):
             raise TacitError(
                 "a round names two servers and a collector by keys of its suite "
@@ -116,66 +96,30 @@ class SplittingRound:
         if len(lines) != 3 or self.servers[0][KEY_SIZE:] == self.servers[1][KEY_SIZE:]:
             raise TacitError("two of the three parties have the same key; each must have its own")
 
-    @classmethod
-    def open(
-        cls,
-        reports: int,
-        minimum: int,
-        modulus: int,
-        servers: tuple[bytes, bytes],
-        collector: bytes,
-        length: int = 1,
-        sealing: Sealing = Sealing.X25519,
-        source: Source = SYSTEM,
-    ) -> SplittingRound:
-        """A new round between the parties with these public keys; `source` is for test vectors
-        only.
-        """
-        return cls(
-            new_identity(source), reports, minimum, modulus, length, sealing, servers, collector
-        )
-
     def encode(self) -> bytes:
         """The message that announces the round."""
         fields = _HEAD.pack(self.reports, self.minimum, self.length, self.sealing, self.collector)
         return (
-            header(Kind.SPLITTING_ROUND, self.identity)
+            header(Kind.TWO_SERVER_ROUND, self.identity)
             + fields
             + b"".join(self.servers)
             + pack_modulus(self.modulus)
         )
 
     @classmethod
-    def decode(cls, message: bytes) -> SplittingRound:
+    def decode(cls, message: bytes) -> TwoServerRound:
         """The round that a message announces."""
-        data = body(message, Kind.SPLITTING_ROUND)
-        reports, minimum, length, suite, collector = _HEAD.unpack(
-            front(data, _HEAD.size, "the description")
-        )
-        if suite not in tuple(Sealing):
-            raise Refusal(
-                f"suite {suite} is unknown; known are "
-                f"{', '.join(f'{s.value} ({s.name})' for s in Sealing)}"
-            )
-        sealing = Sealing(suite)
-        size, rest = KEY_SIZE + sealing.key_size, data[_HEAD.size :]
+        fields, rest = head(_HEAD, body(message, Kind.TWO_SERVER_ROUND), "the description")
+        reports, minimum, length, number, collector = fields
+        sealing = suite(number)
+        size = sealing.public_size
         first, second = records(
             front(rest, 2 * size, "the list of servers"), size, 2, "the list of servers"
         )
-        modulus, rest = take_modulus(rest[2 * size :])
-        if rest:
-            raise Refusal(f"the round's description has {len(rest)} bytes too many")
+        modulus = last_modulus(rest[2 * size :])
         with described():
-            return cls(
-                identity_of(message),
-                reports,
-                minimum,
-                modulus,
-                length,
-                sealing,
-                (first, second),
-                collector,
-            )
+            servers, identity = (first, second), identity_of(message)
+            return cls(reports, minimum, modulus, servers, collector, length, sealing, identity)
 
     @cached_property
     def context(self) -> bytes:
@@ -185,10 +129,7 @@ class SplittingRound:
     @cached_property
     def recipients(self) -> tuple[Recipient, Recipient]:
         """The two servers, as people seal to them."""
-        first, second = (
-            Recipient.parse(self.sealing, public[KEY_SIZE:]) for public in self.servers
-        )
-        return first, second
+        return recipients(self.sealing, self.servers)
 
     @property
     def half_size(self) -> int:
@@ -200,13 +141,9 @@ class SplittingRound:
         """The public key of a server's line."""
         return self.servers[number][:KEY_SIZE]
 
-    @property
-    def _public_size(self) -> int:
-        return KEY_SIZE + self.sealing.key_size
-
 
 def split(
-    announced: SplittingRound, values: Sequence[int], source: Source = SYSTEM
+    announced: TwoServerRound, values: Sequence[int], source: Source = SYSTEM
 ) -> tuple[bytes, bytes]:
     """One person's report: the half for server 0 and the half for server 1. `source` is for test
     vectors only.
@@ -232,7 +169,7 @@ def split(
     return halves[0], halves[1]
 
 
-class SplittingServer:
+class HalfServer:
     """One of the two servers in one round.
 
     One object per round, never a second one for the same round: two sums over different reports
@@ -242,7 +179,7 @@ class SplittingServer:
     """
 
     def __init__(
-        self, announced: SplittingRound, role: int, keys: ServerKeys, source: Source = SYSTEM
+        self, announced: TwoServerRound, role: int, keys: ServerKeys, source: Source = SYSTEM
     ) -> None:
         if role not in (0, 1) or announced.servers[role] != keys.public():
             raise TacitError(f"these keys are not those of server {role} of the round")
@@ -265,7 +202,7 @@ class SplittingServer:
 
     def __repr__(self) -> str:
         where = f"round={self.round.identity.hex()}, role={self.role}"
-        return f"SplittingServer({where}, halves={len(self._halves)})"
+        return f"HalfServer({where}, halves={len(self._halves)})"
 
     def take(self, message: bytes) -> None:
         """Accept one half of a report or, after the first `close`, the other server's list."""
@@ -353,7 +290,7 @@ class SplittingServer:
 class Collector:
     """The party that learns the sum: it takes one partial sum from each server and adds the two."""
 
-    def __init__(self, announced: SplittingRound, key: X25519PrivateKey) -> None:
+    def __init__(self, announced: TwoServerRound, key: X25519PrivateKey) -> None:
         if announced.collector != public_bytes(key):
             raise TacitError("this key is not the collector's of the round")
         self.round = announced
@@ -376,23 +313,23 @@ class Collector:
                 f"the partial sum of server {role} is not expected, or has arrived before"
             )
         content = _open(self._channels[role], Kind.PARTIAL, message, self.round.identity)
-        head = front(content, _PARTIAL_HEAD.size, "the partial sum")
+        about = front(content, _PARTIAL_HEAD.size, "the partial sum")
         sums = unpack_numbers(
             content[_PARTIAL_HEAD.size :], self.round.modulus, self.round.length, "the partial sum"
         )
-        self._partials[role] = (head, sums)
+        self._partials[role] = (about, sums)
 
     def close(self) -> Mapping[bytes, bytes]:
         """Add the two partial sums, if they are about the same reports."""
         partials, self._partials, self._over = self._partials, {}, True
         if len(partials) != 2:
             raise Refusal(f"{len(partials)} of 2 partial sums arrived; nothing was opened")
-        (head, first), (other, second) = partials[0], partials[1]
-        if head != other:
+        (about, first), (other, second) = partials[0], partials[1]
+        if about != other:
             raise Refusal(
                 "the two servers added up different reports; nothing was opened. Open a new round."
             )
-        reports, _ = _PARTIAL_HEAD.unpack(head)
+        reports, _ = _PARTIAL_HEAD.unpack(about)
         check_minimum(reports, self.round.minimum, "reports at both servers")
         sums = ((a + b) % self.round.modulus for a, b in zip(first, second, strict=True))
         self._view = SumView(tuple(sums), reports)
@@ -400,9 +337,7 @@ class Collector:
 
     def view(self) -> SumView:
         """The sum of the reports that both servers had."""
-        if self._view is None:
-            raise Refusal("this round was not opened; there is no sum")
-        return self._view
+        return opened(self._view, "is no sum")
 
 
 def _half_info(context: bytes, role: int, name: bytes) -> bytes:

@@ -4,28 +4,37 @@ judged by.
 
 from __future__ import annotations
 
-import csv
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.algorithms.asking import options_of
 
+from tacit.algorithms import LinearProblem, algorithms, lookup
+from tacit.bandits.phased import DistributedElimination
 from tacit.checks import TacitError
-from tacit.environments.population import covering
-from tacit.papers.catalogue import CATALOGUE
-from tacit.papers.lzj22 import ALGORITHMS, Configuration, Task, figure2, matching_clients, simulate
-from tacit.simulation import Result
+from tacit.environments.population import Population, covering
+from tacit.simulation import Result, Trial, simulate
+from tacit.simulation.study import How, matched
 
 SMALL: dict[str, Any] = {"dimension": 5, "actions": 60, "horizon": 20_000, "workers": 1}
+PROMISE: dict[str, Any] = {"epsilon": 10.0, "delta": 0.25}  # of the paper's simulations
+NAMES = [name for name, entry in algorithms().items() if entry.family == "linear"]
+OPEN = ("dpe", "pe", "dpe-fixed")
+
+
+def small(name: str, **changes: Any) -> Result:
+    """A small instance, at the paper's promise."""
+    return simulate(name, **{**options_of(name, **PROMISE), **SMALL, **changes})
 
 
 @cache
 def full(name: str, setting: str = "tight", epsilon: float = 10.0, runs: int = 6) -> Result:
     """The paper's simulation setting."""
-    return simulate(name, setting=setting, epsilon=epsilon, runs=runs, workers=1)
+    asked = options_of(name, epsilon=epsilon, delta=PROMISE["delta"])
+    return simulate(name, setting=setting, runs=runs, workers=1, **asked)
 
 
 def clearly_below(one: Result, other: Result, deviations: float = 3.0) -> bool:
@@ -38,47 +47,41 @@ def clearly_below(one: Result, other: Result, deviations: float = 3.0) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_named_algorithm_runs_and_reports(name: str) -> None:
     options: dict[str, Any] = {"fixed_clients": 20} if name == "dpe-fixed" else {}
-    result = simulate(name, runs=2, **SMALL, **options)
+    result = small(name, runs=2, **options)
     summary = result.summary()
     assert summary["algorithm"] == name
     assert {"bits_per_user", "communication", "guarantee", "regret_mean"} <= set(summary)
     assert summary["communication"] > 0
     assert (np.diff(result.regret, axis=1) >= 0).all()
-    assert CATALOGUE[name].family == "linear"
-    assert result.guarantee.startswith(
-        "none" if ALGORITHMS[name].trust == "none" else "(10, 0.25)-DP"
-    )
+    assert result.guarantee.startswith("none" if name in OPEN else "(10, 0.25)-DP")
 
 
 @pytest.mark.parametrize("name", ["cdp-dpe", "sdp-pe", "secagg-dpe"])
 def test_a_seed_reproduces_a_run_bit_for_bit(name: str) -> None:
-    one, other = (simulate(name, runs=2, seed=3, **SMALL) for _ in range(2))
+    one, other = (small(name, runs=2, seed=3) for _ in range(2))
     assert one.runs == other.runs
     assert one.runs[0]["seed"] == 3
-    assert (
-        simulate(name, runs=1, seed=4, **SMALL).runs[0]["final_regret"]
-        == one.runs[1]["final_regret"]
-    )
+    assert small(name, runs=1, seed=4).runs[0]["final_regret"] == one.runs[1]["final_regret"]
 
 
 @pytest.mark.parametrize(
     "name", ["cdp-dpe", "ldp-dpe", "secagg-dpe", "cdp-pe", "ldp-pe", "secagg-pe"]
 )
 def test_pure_privacy_with_laplace_noise(name: str) -> None:
-    result = simulate(name, runs=1, delta=0.0, **SMALL)
+    result = small(name, runs=1, delta=0.0)
     assert result.guarantee.startswith("(10, 0)-DP")
     assert "without exception" in result.guarantee
 
 
 def test_the_papers_setting_says_its_true_guarantee() -> None:
     for name in ("cdp-dpe", "ldp-dpe", "cdp-pe", "ldp-pe"):
-        promise = simulate(name, runs=1, setting="paper", **SMALL).guarantee
+        promise = small(name, runs=1, setting="paper").guarantee
         assert promise.startswith("(10, 0.7886)-DP")
         assert promise.endswith("Asked for: (10, 0.25)-DP.")
-    loose = simulate("sdp-dpe", runs=1, setting="paper", **SMALL).runs[0]["true_guarantee"]
+    loose = small("sdp-dpe", runs=1, setting="paper").runs[0]["true_guarantee"]
     assert loose[0] < 1.0  # far stronger than the 10 that was asked for
 
 
@@ -128,7 +131,7 @@ def test_shuffle_lies_between_central_and_local() -> None:
 @pytest.mark.slow
 def test_the_best_action_is_kept_in_200_runs() -> None:
     for name in ("dpe", "cdp-dpe", "ldp-dpe"):
-        result = simulate(name, runs=200, confidence=0.05)
+        result = simulate(name, runs=200, confidence=0.05, **options_of(name, **PROMISE))
         assert 1 - result.mean("best_kept") <= 0.05
 
 
@@ -138,43 +141,22 @@ def test_regret_falls_with_epsilon_in_the_shuffle_model() -> None:
 
 
 def test_communication_adds_up() -> None:
-    record = simulate("ldp-dpe", runs=1, **SMALL).runs[0]
+    record = small("ldp-dpe", runs=1).runs[0]
     assert record["communication"] == 64 * record["reals"]
     assert record["bits_per_user"] == pytest.approx(record["communication"] / record["clients"])
-    shuffled = simulate("sdp-pe", runs=1, **SMALL).runs[0]
+    shuffled = small("sdp-pe", runs=1).runs[0]
     assert 17 <= shuffled["bits_per_user"] <= 20  # 16 levels, a noise bit or a few
 
 
 def test_a_covering_stands_in_for_a_continuous_action_set() -> None:
-    from tacit.bandits.phased import DistributedElimination
-    from tacit.environments.population import Population
-    from tacit.papers.lzj22 import play_out
-
     points = covering(2, 0.15)
     population = Population(points, np.array([0.3, 0.4]), 0.1, 0.1, 1.0)
-    record = play_out(
-        Configuration("cdp-dpe", dimension=2, horizon=50_000),
-        population,
-        np.random.default_rng(0),
-        (50_000,),
-    )
+    problem = LinearProblem(2, horizon=50_000, **PROMISE)
+    record = Trial("cdp-dpe", problem, population, checkpoints=(50_000,))(0)
     assert record["final_regret"] / 50_000 < 0.01
     assert population.means.max() >= 0.5 - 0.15 * 0.5
-    assert isinstance(Configuration("dpe").learner(points), DistributedElimination)
-
-
-def test_figure_two_draws_three_panels_with_their_data(tmp_path: Path) -> None:
-    files = figure2(
-        tmp_path / "out", runs=2, dimension=3, actions=20, horizon=500, epsilons=(10.0,), workers=1
-    )
-    assert [path.name for path in files] == [
-        f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")
-    ]
-    assert all(path.stat().st_size > 500 for path in files)
-    with files[1].open(encoding="utf-8") as table:
-        rows = list(csv.DictReader(table))
-    assert {row["algorithm"] for row in rows} == {"cdp-dpe", "sdp-dpe", "ldp-dpe"}
-    assert {row["setting"] for row in rows} == {"tight", "paper"}
+    experiment = lookup("dpe").build(LinearProblem(table=points))
+    assert isinstance(experiment.learner, DistributedElimination)
 
 
 @pytest.mark.parametrize(
@@ -200,43 +182,34 @@ def test_figure_two_draws_three_panels_with_their_data(tmp_path: Path) -> None:
 )
 def test_what_is_refused_says_why(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        simulate("cdp-dpe", **{**SMALL, "runs": 1, **options})
+        small("cdp-dpe", **{"runs": 1, **options})
 
 
 def test_names_and_settings_that_do_not_exist() -> None:
-    with pytest.raises(TacitError, match="known linear ones"):
-        Configuration("xdp-dpe")
+    with pytest.raises(TacitError, match="did you mean sdp-dpe"):
+        simulate("xdp-dpe")
     with pytest.raises(TacitError, match="not in the paper"):
-        Configuration("secagg-pe", setting="paper")
+        small("secagg-pe", setting="paper", runs=1)
     with pytest.raises(TacitError, match="finite range"):
-        simulate("sdp-dpe", runs=1, delta=0.0, **SMALL)
+        small("sdp-dpe", runs=1, delta=0.0)
 
 
 def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
-    Configuration("cdp-dpe", population=100_000)
-    Configuration("cdp-dpe", population=100_000, setting="paper")
+    def build(**changes: Any) -> None:
+        lookup("cdp-dpe").build(LinearProblem(table=np.eye(2), population=100_000, **changes))
+
+    build()
+    build(setting="paper")
     with pytest.raises(TacitError, match="population has 100,000"):
-        Configuration("cdp-dpe", population=100_000, horizon=10**9)
+        build(horizon=10**9)
 
 
 def test_matching_sends_no_more_than_growing_numbers_do() -> None:
-    configuration = Configuration("dpe-fixed", 5, 60, horizon=20_000, setting="paper")
-    clients = matching_clients(configuration, seed=0, pilots=2, workers=1)
-    fixed = np.mean(
-        [
-            Task(
-                Configuration(
-                    "dpe-fixed", 5, 60, horizon=20_000, setting="paper", fixed_clients=clients
-                ),
-                (1,),
-            )(s)["reals"]
-            for s in (0, 1)
-        ]
-    )
-    growing = np.mean(
-        [
-            Task(Configuration("dpe", 5, 60, horizon=20_000, setting="paper"), (1,))(s)["reals"]
-            for s in (0, 1)
-        ]
+    problem = LinearProblem(5, 60, horizon=20_000, setting="paper")
+    found = matched(lookup("dpe-fixed"), problem, How(runs=2, workers=1))
+    assert found.fixed_clients is not None
+    fixed, growing = (
+        np.mean([Trial(name, asked, checkpoints=(1,))(seed)["reals"] for seed in (0, 1)])
+        for name, asked in (("dpe-fixed", found), ("dpe", problem))
     )
     assert fixed <= growing

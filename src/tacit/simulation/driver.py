@@ -91,6 +91,11 @@ class Outcome:
         return [float(value) for value in np.interp(self.checkpoints, time, regret)]
 
     @property
+    def final_regret(self) -> float | None:
+        """Cumulative pseudo-regret at the end, whatever the checkpoints."""
+        return float(self._regret[-1][-1]) if self._known else None
+
+    @property
     def realised(self) -> list[float] | None:
         """Cumulative realised regret at the checkpoints."""
         if not self._known:
@@ -103,6 +108,11 @@ class Outcome:
         """Where the options stand, where there are not too many to list."""
         few = len(self.experiment.options) <= MOST_LISTED
         return [asdict(row) for row in self.experiment.estimates()] if few else []
+
+    @property
+    def final_realised(self) -> float | None:
+        """Cumulative realised regret at the end."""
+        return self._lost[-1] if self._known else None
 
     @property
     def promise(self) -> str:
@@ -191,8 +201,8 @@ class Trial:
             checkpoints=self.checkpoints,
             user_by_user=self.user_by_user,
         )
-        regret = outcome.regret
-        known = {} if regret is None else {"regret": regret, "final_regret": regret[-1]}
+        regret, final = outcome.regret, outcome.final_regret
+        known = {} if regret is None else {"regret": regret, "final_regret": final}
         return {
             "seed": seed,
             "checkpoints": list(outcome.checkpoints),

@@ -4,23 +4,17 @@ on an adaptive schedule.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.algorithms.asking import options_of
 
-from tacit.bandits.statistics import joint_sensitivity
-from tacit.checks import TacitError
-from tacit.papers import zc24
-from tacit.papers.catalogue import CATALOGUE
-from tacit.papers.zc24 import ALGORITHMS, Task, figure2, figure3, simulate
-from tacit.papers.zc24_exhibit import THRESHOLD, AdaptiveSilos, attack
-from tacit.papers.zc24_noise import (
-    Problem,
+from tacit.algorithms import SilosProblem, algorithms, lookup, zc24
+from tacit.algorithms.zc24_noise import (
     amplified,
     fedlinucb,
     ldp_fedlinucb,
@@ -28,15 +22,35 @@ from tacit.papers.zc24_noise import (
     sdp_fedlinucb_vec,
     secagg_fedlinucb,
 )
+from tacit.bandits.federated import FederatedLinUCB
+from tacit.bandits.statistics import joint_sensitivity
+from tacit.checks import TacitError
+from tacit.experiment import Experiment
 from tacit.privacy import GaussianLoss
+from tacit.simulation import Result, simulate
 
-ISSUE = Problem(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
+ISSUE = SilosProblem(silos=20, horizon=2000, epsilon=0.2, delta=0.1)
+FEDERATED = {
+    "fedlinucb": fedlinucb,
+    "ldp-fedlinucb": ldp_fedlinucb,
+    "sdp-fedlinucb": sdp_fedlinucb,
+    "sdp-fedlinucb-vec": sdp_fedlinucb_vec,
+    "secagg-fedlinucb": secagg_fedlinucb,
+}
+
+
+def run(name: str, **changes: Any) -> Result:
+    """At the promise of the paper's Figure 2(b), unless told."""
+    return simulate(name, **{**options_of(name, epsilon=0.2, delta=0.1), **changes})
+
+
+def built(name: str, problem: SilosProblem) -> Experiment:
+    return lookup(name).build(problem)
 
 
 def test_every_algorithm_is_listed() -> None:
-    assert {name for name, entry in CATALOGUE.items() if entry.family == "federated"} == set(
-        ALGORITHMS
-    )
+    named = {name for name, entry in algorithms().items() if entry.family == "federated"}
+    assert named == set(FEDERATED)
 
 
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
@@ -44,17 +58,17 @@ def test_every_algorithm_is_listed() -> None:
 def test_tight_noise_meets_the_target_exactly_and_half_of_it_does_not(
     name: str, epsilon: float, delta: float
 ) -> None:
-    mechanism = ALGORITHMS[name](replace(ISSUE, epsilon=epsilon, delta=delta))
-    assert mechanism.guarantee is not None
-    assert 0.97 * epsilon <= mechanism.guarantee.epsilon <= epsilon
-    assert mechanism.guarantee.delta == delta
-    halved = replace(mechanism.protocol, sigma=mechanism.protocol.sigma / 2)
+    private = FEDERATED[name](replace(ISSUE, epsilon=epsilon, delta=delta))
+    assert private.guarantee is not None
+    assert 0.97 * epsilon <= private.guarantee.epsilon <= epsilon
+    assert private.guarantee.delta == delta
+    halved = replace(private.sums, sigma=private.sums.sigma / 2)
     assert halved.loss().epsilon(delta) > 1.8 * epsilon
 
 
-def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_mechanism() -> None:
+def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_private() -> None:
     """Independently of the protocol's own arithmetic: σ, the factorization's column norm, √4.5."""
-    protocol = secagg_fedlinucb(ISSUE).protocol
+    protocol = secagg_fedlinucb(ISSUE).sums
     coefficients = [math.comb(2 * m, m) / 4**m for m in range(80)]
     moved = joint_sensitivity(10) * math.sqrt(sum(c * c for c in coefficients))
     assert GaussianLoss(protocol.sigma, moved).delta(0.2) <= 0.1
@@ -66,51 +80,49 @@ def test_the_guarantee_of_secure_aggregation_is_confirmed_by_the_gaussian_mechan
 
 def test_skellam_shares_need_hardly_more_noise_and_learn_as_well() -> None:
     gaussian, skellam = (
-        secagg_fedlinucb(replace(ISSUE, noise=noise)).protocol
+        secagg_fedlinucb(replace(ISSUE, noise=noise)).sums
         for noise in ("discrete-gaussian", "skellam")
     )
     assert gaussian.row_variance < skellam.row_variance < 1.02 * gaussian.row_variance
     assert skellam.guarantee(0.1).epsilon <= 0.2 + 1e-6
     settings = {"silos": 10, "horizon": 300, "runs": 1, "epsilon": 5.0}
     one, other = (
-        simulate("secagg-fedlinucb", noise=noise, **settings).regret_mean  # type: ignore[arg-type]
+        run("secagg-fedlinucb", noise=noise, **settings).regret_mean
         for noise in ("discrete-gaussian", "skellam")
     )
     assert one == pytest.approx(other, rel=0.2)
 
 
 def test_printed_noise_is_as_printed_and_its_true_guarantee_is_stated() -> None:
-    mechanism = ldp_fedlinucb(Problem(epsilon=1.0, delta=1e-5, setting="paper"))
-    assert mechanism.protocol.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
-    assert mechanism.protocol.variances.max() * 9 / 8 == pytest.approx(
-        9 * 100 * mechanism.protocol.sigma**2
-    )
-    assert mechanism.guarantee is not None
+    problem = SilosProblem(epsilon=1.0, delta=1e-5, setting="paper")
+    private = ldp_fedlinucb(problem)
+    assert private.sums.sigma**2 == pytest.approx(8 * 9 * (math.log(2e5) + 1.0))
+    assert private.sums.variances.max() * 9 / 8 == pytest.approx(9 * 100 * private.sums.sigma**2)
+    assert private.guarantee is not None
     assert (
-        mechanism.guarantee.epsilon < 1.0
+        private.guarantee.epsilon < 1.0
     )  # slack elsewhere covers the sensitivity that the theorem forgot
-    assert (
-        Task.of("ldp-fedlinucb", Problem(epsilon=1.0, delta=1e-5, setting="paper")).settings.scaled
-        is False
-    )
+    learner = built("ldp-fedlinucb", problem).learner
+    assert isinstance(learner, FederatedLinUCB)
+    assert learner.scaled is False
 
 
 def test_secure_aggregation_needs_a_hundredth_of_the_silo_level_variance() -> None:
-    problem = Problem(epsilon=1.0, delta=1e-5)
-    silo, opened = ldp_fedlinucb(problem).protocol, secagg_fedlinucb(problem).protocol
+    problem = SilosProblem(epsilon=1.0, delta=1e-5)
+    silo, opened = ldp_fedlinucb(problem).sums, secagg_fedlinucb(problem).sums
     assert silo.variances[-1] / opened.variances[-1] == pytest.approx(99, rel=0.01)
 
 
 def test_noise_levels_stand_in_the_order_of_figure_2a() -> None:
     for epsilon in (1e-3, 1e-4):
-        problem = Problem(epsilon=epsilon, delta=1e-4, setting="paper")
+        problem = SilosProblem(epsilon=epsilon, delta=1e-4, setting="paper")
         assert (
-            sdp_fedlinucb(problem).protocol.row_variance
-            < 0.5 * ldp_fedlinucb(problem).protocol.row_variance
+            sdp_fedlinucb(problem).sums.row_variance
+            < 0.5 * ldp_fedlinucb(problem).sums.row_variance
         )
 
 
-def test_amplification_is_refused_outside_its_range_and_points_to_secure_aggregation() -> None:
+def test_amplification_is_refused_outside_its_range_for_secure_aggregation() -> None:
     with pytest.raises(TacitError, match="use secagg-fedlinucb"):
         sdp_fedlinucb(ISSUE)
     with pytest.raises(TacitError, match="use a smaller delta, or secagg-fedlinucb"):
@@ -135,12 +147,12 @@ def test_the_amplification_lemma_as_corrected() -> None:
 def test_regularizers() -> None:
     assert zc24.regularizer(fedlinucb(ISSUE), ISSUE) == 1.0
     paper = replace(ISSUE, setting="paper")
-    mechanism = ldp_fedlinucb(paper)
-    assert mechanism.sigma is not None
-    expected = mechanism.sigma * (math.sqrt(10) + math.sqrt(math.log(2000 / (25 * 0.01))))
-    assert zc24.regularizer(mechanism, paper) == pytest.approx(expected)
+    private = ldp_fedlinucb(paper)
+    assert private.sigma is not None
+    expected = private.sigma * (math.sqrt(10) + math.sqrt(math.log(2000 / (25 * 0.01))))
+    assert zc24.regularizer(private, paper) == pytest.approx(expected)
     tight = secagg_fedlinucb(ISSUE)
-    spread = math.sqrt(tight.protocol.variances[-1])
+    spread = math.sqrt(tight.sums.variances[-1])
     assert 5.0 * spread < zc24.regularizer(tight, ISSUE) < 5.6 * spread
 
 
@@ -148,7 +160,9 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
     """Differences are many standard errors wide: a false alarm has no measurable chance."""
     settings = {"silos": 20, "horizon": 750, "runs": 1, "workers": 1}
     found = {
-        label: simulate(name, setting=setting, **settings).mean("group_regret_per_round")  # type: ignore[arg-type]
+        label: run(name, **options_of(name, setting=setting), **settings).mean(
+            "group_regret_per_round"
+        )
         for label, name, setting in (
             ("none", "fedlinucb", "tight"),
             ("secagg", "secagg-fedlinucb", "tight"),
@@ -164,12 +178,11 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
 def test_regret_falls_with_epsilon_and_with_delta_as_in_figure_3() -> None:
     settings = {"silos": 20, "horizon": 500, "runs": 1, "workers": 1, "setting": "paper"}
     by_epsilon = [
-        simulate("ldp-fedlinucb", epsilon=e, delta=0.1, **settings).regret_mean  # type: ignore[arg-type]
-        for e in (0.2, 1.0, 5.0)
+        run("ldp-fedlinucb", epsilon=e, delta=0.1, **settings).regret_mean for e in (0.2, 1.0, 5.0)
     ]
     assert by_epsilon == sorted(by_epsilon, reverse=True)
     by_delta = [
-        simulate("ldp-fedlinucb", epsilon=5.0, delta=d, **settings).regret_mean  # type: ignore[arg-type]
+        run("ldp-fedlinucb", epsilon=5.0, delta=d, **settings).regret_mean
         for d in (0.001, 0.01, 0.1)
     ]
     assert by_delta == sorted(by_delta, reverse=True)
@@ -180,8 +193,7 @@ def test_regret_stands_in_the_order_of_figure_2a() -> None:
     """The same users and the same noise but for its scale, so that one pair of runs tells."""
     settings = {"epsilon": 1e-3, "delta": 1e-4, "runs": 1, "setting": "paper"}
     silo, shuffled = (
-        simulate(name, **settings).regret_mean
-        for name in ("ldp-fedlinucb", "sdp-fedlinucb")  # type: ignore[arg-type]
+        run(name, **settings).regret_mean for name in ("ldp-fedlinucb", "sdp-fedlinucb")
     )
     assert shuffled < silo
 
@@ -189,7 +201,7 @@ def test_regret_stands_in_the_order_of_figure_2a() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lazy", [False, True])
 def test_group_regret_per_round_is_at_most_point_eight(lazy: bool) -> None:
-    result = simulate(
+    result = run(
         "secagg-fedlinucb", silos=20, horizon=2000, epsilon=0.2, delta=0.1, runs=5, lazy=lazy
     )
     assert result.mean("group_regret_per_round") <= 0.8
@@ -198,17 +210,17 @@ def test_group_regret_per_round_is_at_most_point_eight(lazy: bool) -> None:
 
 @pytest.mark.slow
 def test_at_epsilon_one_regret_is_within_three_times_that_without_privacy() -> None:
-    settings = {"silos": 100, "horizon": 10_000, "epsilon": 1.0, "delta": 1e-5, "runs": 1}
+    size = {"silos": 100, "horizon": 10_000, "runs": 1}
     private, free = (
-        simulate(name, **settings).regret_mean
-        for name in ("secagg-fedlinucb", "fedlinucb")  # type: ignore[arg-type]
+        run(name, **options_of(name, epsilon=1.0, delta=1e-5), **size).regret_mean
+        for name in ("secagg-fedlinucb", "fedlinucb")
     )
     assert private <= 3 * free
 
 
 def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> None:
     one, other = (
-        simulate(
+        run(
             "secagg-fedlinucb",
             silos=4,
             dimension=3,
@@ -231,20 +243,20 @@ def test_a_summary_has_what_the_command_line_prints_and_a_seed_repeats_it() -> N
 @pytest.mark.parametrize("name", ["ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"])
 def test_returning_users_get_the_target_too_at_the_price_of_more_noise(name: str) -> None:
     once, often = (
-        ALGORITHMS[name](ISSUE),
-        ALGORITHMS[name](replace(ISSUE, visits=3, visits_per_batch=2)),
+        FEDERATED[name](ISSUE),
+        FEDERATED[name](replace(ISSUE, visits=3, visits_per_batch=2)),
     )
     assert often.guarantee is not None
     assert 0.97 * 0.2 <= often.guarantee.epsilon <= 0.2
     assert (
-        often.protocol.guarantee(0.1).epsilon
+        often.sums.guarantee(0.1).epsilon
         < 0.01
         < 0.5
-        < once.protocol.guarantee(0.1, batches=3, times=2).epsilon
+        < once.sums.guarantee(0.1, batches=3, times=2).epsilon
     )
     assert (
         "up to 3 batches, 2 time(s)"
-        in Task.of(name, replace(ISSUE, visits=3, visits_per_batch=2)).promise()
+        in built(name, replace(ISSUE, visits=3, visits_per_batch=2)).mechanism.promise
     )
     with pytest.raises(TacitError, match="secagg-fedlinucb for returning users"):
         sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4, visits=2))
@@ -252,50 +264,34 @@ def test_returning_users_get_the_target_too_at_the_price_of_more_noise(name: str
 
 def test_promises_are_stated_between_users_too() -> None:
     lazy, eager = (
-        Task.of("secagg-fedlinucb", replace(ISSUE, lazy=lazy)).promise() for lazy in (True, False)
+        built("secagg-fedlinucb", replace(ISSUE, lazy=lazy)).mechanism.promise
+        for lazy in (True, False)
     )
     assert lazy.startswith("(0.2, 0.1)-DP: to whoever sees the opened sum")
     assert "lazy form has no such gap" in eager
     assert "no such gap" not in lazy
-    assert Task.of("fedlinucb", ISSUE).promise().startswith("none")
+    assert built("fedlinucb", ISSUE).mechanism.promise.startswith("none")
 
 
 def test_bad_input_is_refused_before_anything_runs() -> None:
-    with pytest.raises(TacitError, match="federated ones are"):
-        simulate("fedlinucbb")
+    with pytest.raises(TacitError, match="did you mean fedlinucb"):
+        run("fedlinucbb")
     with pytest.raises(TacitError, match="synchronise every 25 rounds"):
-        simulate("fedlinucb", horizon=20)
+        run("fedlinucb", horizon=20)
     with pytest.raises(TacitError, match="for no privacy use fedlinucb"):
-        simulate("secagg-fedlinucb", epsilon=0)
+        run("secagg-fedlinucb", epsilon=0)
     with pytest.raises(TacitError, match="delta is 0"):
-        simulate("secagg-fedlinucb", delta=0)
-    with pytest.raises(TacitError, match="paper or tight"):
-        simulate("secagg-fedlinucb", setting="loose")  # type: ignore[arg-type]
+        run("secagg-fedlinucb", delta=0)
+    with pytest.raises(TacitError, match="one of tight, paper"):
+        run("ldp-fedlinucb", setting="loose")
+    with pytest.raises(TacitError, match="secagg-fedlinucb has no option --setting"):
+        run("secagg-fedlinucb", setting="paper")
     with pytest.raises(TacitError, match="dimension is 1"):
-        simulate("fedlinucb", dimension=1, horizon=30, silos=2, runs=1)
-
-
-def test_figures_are_drawn_with_their_tables(tmp_path: Path) -> None:
-    from tests.environments.test_silos import write_fold
-
-    data = write_fold(tmp_path / "train.txt")
-    for draw, panels in ((figure2, "abc"), (figure3, "abcd")):
-        picture, table, means = draw(tmp_path / "out", runs=2, horizon=50, silos=4, data=data)
-        assert picture.read_bytes()[:4] == b"\x89PNG"
-        with means.open(encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        assert {row["panel"][1] for row in rows} == set(panels)
-        assert {"regret_mean", "regret_sem", "time_average", "guarantee"} <= set(rows[0])
-        assert table.stat().st_size > 0
-    assert [p.suffix for p in figure3(tmp_path / "out", runs=1, horizon=50, silos=4)] == [
-        ".png",
-        ".csv",
-        ".csv",
-    ]
+        run("fedlinucb", dimension=1, horizon=30, silos=2, runs=1)
 
 
 def test_large_dimensions_and_many_actions_work() -> None:
-    result = simulate(
+    result = run(
         "secagg-fedlinucb",
         silos=3,
         dimension=57,
@@ -307,22 +303,3 @@ def test_large_dimensions_and_many_actions_work() -> None:
         delta=1e-5,
     )
     assert np.isfinite(result.regret_mean)
-
-
-def test_the_attack_reads_a_norm_from_an_adaptive_schedule_and_nothing_from_a_fixed_one() -> None:
-    """Against a fair coin 1,000 games stay within 0.5 ± 0.08 but for a chance of 4e-7."""
-    outcome = attack(games=1000, seed=1)
-    assert outcome.adaptive_schedule == 1.0
-    assert abs(outcome.fixed_schedule - 0.5) < 0.08
-    assert abs(outcome.fixed_content - 0.5) < 0.08
-    assert outcome.fixed_content - 0.08 < outcome.limit < 0.56
-
-
-def test_the_adaptive_rule_fires_exactly_at_the_threshold_on_the_norm() -> None:
-    mechanism = ldp_fedlinucb(Problem(silos=2, dimension=3, sync=1, horizon=8))
-    for square in (THRESHOLD - 1e-6, THRESHOLD + 1e-6):
-        silos = AdaptiveSilos(mechanism, 1.0, math.log1p(THRESHOLD), 3, np.random.default_rng(0))
-        features = np.zeros((2, 3))
-        features[0, 0] = math.sqrt(square)
-        assert silos.step(features, np.ones(2)) is (square > THRESHOLD)
-        silos.step(features, np.ones(2))

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.algorithms.asking import built, problem_for
 
 from tacit.environments import Environment
-from tacit.papers.arms import Assembly, Problem, assemble
+from tacit.estimates import Arm, Levels, Opened, Round
+from tacit.experiment import Experiment
 from tacit.privacy import audit
-from tacit.protocols.contract import Levels, Opened, SumProtocol, round_levels
+from tacit.protocols.contract import SumProtocol, round_levels
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,32 +50,35 @@ class Transcript:
     opened: list[int]
 
 
-def play(assembly: Assembly, rewards: Floats, rng: np.random.Generator) -> Transcript:
-    learner, world = assembly.learner, Recorded(rewards, assembly.learner.arms)
+def play(experiment: Experiment, rewards: Floats, rng: np.random.Generator) -> Transcript:
+    world = Recorded(rewards, experiment.learner.arms)
     seen = Transcript([], [])
-    while batches := learner.propose():
-        for batch in batches:
-            seen.decisions.append((batch.arm, batch.users))
-            data = world.rewards(batch.arm, batch.users, rng)
-            if not batch.opened:
-                learner.skip(batch)
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            seen.decisions.append((round_.arm, round_.participants))
+            data = world.rewards(round_.arm, round_.participants, rng)
+            if not round_.opened:
+                experiment.skip(round_)
                 continue
-            protocol: SumProtocol = assembly.protocols(batch.users)
+            protocol = experiment.open(round_)
+            assert isinstance(protocol, SumProtocol)
             opened: Opened = protocol.combine_batch(
                 protocol.randomize_batch(round_levels(data, protocol.precision, rng), rng), rng
             )
             seen.opened.append(opened.value)
-            learner.observe(batch, protocol.analyze(opened))
+            experiment.observe(round_, protocol.analyze(opened))
     assert world.next == len(rewards)
     return seen
 
 
-def affected(assembly: Assembly, transcript: Transcript) -> float:
+def affected(experiment: Experiment, transcript: Transcript) -> float:
     """The estimate of the batch that the changed user, the first one, is in: the likelihood ratio
     of the transcript rises with it.
     """
     users = transcript.decisions[0][1]
-    return assembly.protocols(users)._sum(Opened(transcript.opened[0], users))
+    protocol = experiment.open(Round(0, users, Arm(0)))
+    assert isinstance(protocol, SumProtocol)
+    return protocol._sum(Opened((transcript.opened[0],), users))
 
 
 def afterwards(transcript: Transcript) -> float:
@@ -96,20 +101,21 @@ def attack(
     """Whether the attack refutes the claim, for an algorithm whose noise was built for some
     epsilon. Seeded; confidence 0.999.
     """
-    problem = Problem(2, HORIZON, epsilon=built_for, binary=True, **changes)
+    size = {"arms": 2, "horizon": HORIZON}
+    problem = problem_for(name, **size, epsilon=built_for, binary=True, **changes)
     rng = np.random.default_rng(11)
 
     def mechanism(rewards: Floats, count: int) -> Floats:
         outputs = []
         for _ in range(count):
-            assembly = assemble(name, problem)
-            seen = play(assembly, rewards, rng)
+            experiment = built(name, problem)
+            seen = play(experiment, rewards, rng)
             outputs.append(
-                affected(assembly, seen) if statistic == "affected" else afterwards(seen)
+                affected(experiment, seen) if statistic == "affected" else afterwards(seen)
             )
         return np.array(outputs)
 
-    delta = (problem.delta or 1e-5) if name == "vb-sdp-ae" else 0.0
+    delta = problem.delta or 0.0
     found = audit(mechanism, ZERO, ONE, samples, delta=delta)
     return found.refutes(claimed), found.epsilon
 
@@ -121,7 +127,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "shuffle-dp-se": ("shuffle-dp-se", {"setting": "paper"}),
     "cdp-se": ("cdp-se", {}),
     "growth-2": ("dist-dp-se", {"growth": 2.0}),
-    "vb-sdp-ae": ("vb-sdp-ae", {}),
+    "vb-sdp-ae": ("vb-sdp-ae", {"delta": 1e-5}),
 }
 
 
@@ -154,16 +160,16 @@ def test_whole_runs_of_many_algorithms_leak_no_more_than_they_promise(
 
 
 def test_a_transcript_without_noise_gives_the_user_away() -> None:
-    problem = Problem(2, HORIZON, binary=True)
+    problem = problem_for("ucb1", arms=2, horizon=HORIZON, binary=True)
     rng = np.random.default_rng(0)
-    values = [play(assemble("ucb1", problem), table, rng).opened[0] for table in (ZERO, ONE)]
+    values = [play(built("ucb1", problem), table, rng).opened[0] for table in (ZERO, ONE)]
     assert values == [0, 1]
 
 
 def test_every_user_is_in_one_batch() -> None:
     for name in ("dist-dp-se", "private-klucb", "vb-sdp-ae", "dp-se"):
         seen = play(
-            assemble(name, Problem(2, HORIZON, epsilon=0.9, binary=True)),
+            built(name, problem_for(name, arms=2, horizon=HORIZON, epsilon=0.9, binary=True)),
             ZERO,
             np.random.default_rng(1),
         )

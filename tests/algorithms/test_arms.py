@@ -11,15 +11,17 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
 
+from tacit.algorithms import ArmsProblem, algorithms
+from tacit.algorithms.problems import Setting, Trust
 from tacit.bandits import Thompson
 from tacit.checks import TacitError
 from tacit.environments import Bernoulli
+from tacit.estimates import Arm, Levels, Round
+from tacit.experiment import Experiment
 from tacit.noise import NoiseLaw
-from tacit.papers import batches
-from tacit.papers.arms import BUILDERS, Problem, Setting, Task, Trust, assemble, load_all, simulate
-from tacit.papers.catalogue import CATALOGUE
 from tacit.privacy import (
     ApproximateDP,
     ConcentratedDP,
@@ -29,13 +31,14 @@ from tacit.privacy import (
     privacy_loss,
     renyi_divergence,
 )
-from tacit.protocols.contract import Levels
+from tacit.protocols import recipes
+from tacit.protocols.contract import SumProtocol
 from tacit.protocols.modular import Central, Local, SecureSum
 from tacit.protocols.shuffle import ShuffledBits
 from tacit.protocols.splitting import SplitAndMix
+from tacit.simulation import Trial, simulate
 
-load_all()
-NAMES = sorted(BUILDERS)
+NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
 SETTINGS: tuple[Setting, ...] = ("paper", "tight")
 TRUSTS: tuple[Trust, ...] = ("secagg", "shuffle", "central", "local")
 BINARY_ON_PAPER = ("sdp-ae", "vb-sdp-ae")
@@ -43,14 +46,11 @@ REFERENCES = ("ucb1", "klucb", "thompson", "successive-elimination")
 EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS)))
 
 
-def test_the_catalogue_lists_every_algorithm_under_the_names_that_were_agreed() -> None:
-    agreed = (
-        "dist-dp-se dist-rdp-se dist-cdp-se cdp-se ldp-se shuffle-dp-se split-dp-se dp-se sdp-ae "
-        "vb-sdp-ae private-klucb "
-        "ucb1 klucb thompson successive-elimination"
-    )
-    assert set(agreed.split()) == set(NAMES)
-    assert {entry.name for entry in CATALOGUE.values() if entry.family == "arms"} == set(NAMES)
+def protocol_of(experiment: Experiment, participants: int) -> SumProtocol:
+    """The protocol of a round of so many."""
+    protocol = experiment.open(Round(0, participants, Arm(0)))
+    assert isinstance(protocol, SumProtocol)
+    return protocol
 
 
 @EACH
@@ -58,7 +58,8 @@ def test_the_catalogue_lists_every_algorithm_under_the_names_that_were_agreed() 
 def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, rewards: str) -> None:
     if setting == "paper" and name in BINARY_ON_PAPER and rewards != "bernoulli":
         pytest.skip("refused, and tested below")
-    record = Task(name, Problem(3, 3000, epsilon=0.9, setting=setting), rewards=rewards)(4)
+    asked = {"epsilon": 0.9, "setting": setting, "rewards": rewards}
+    record = Trial(name, problem_for(name, arms=3, horizon=3000, **asked))(4)
     assert record["users"] == 3000
     regret = np.array(record["regret"])
     assert np.all(np.diff(regret) >= 0)
@@ -66,7 +67,7 @@ def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, reward
     assert record["bits_per_user"] >= 0
     assert 1 <= record["active"] <= 3
     if name in REFERENCES:
-        assert assemble(name, Problem(3, 3000)).guarantee is None
+        assert built(name, ArmsProblem(3, 3000)).guarantee is None
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,8 @@ def test_private_klucb_runs_under_every_trust_model(
     trust: Trust, index: str, delta: float | None
 ) -> None:
     rewards = "gaussian" if delta is None else "bernoulli"
-    record = Task(
-        "private-klucb", Problem(3, 3000, trust=trust, index=index, delta=delta), rewards=rewards
-    )(1)
+    how = {"trust": trust, "index": index, "rewards": rewards, "delta": delta}
+    record = Trial("private-klucb", problem_for("private-klucb", arms=3, horizon=3000, **how))(1)
     assert record["users"] == 3000
 
 
@@ -88,7 +88,8 @@ def test_private_klucb_runs_under_every_trust_model(
     ["private-klucb", "dist-dp-se", "ldp-se", "shuffle-dp-se", "split-dp-se", "cdp-se", "dp-se"],
 )
 def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
-    record = Task(name, Problem(3, horizon, setting="paper"), means=(0.3, 0.5, 0.7))(0)
+    asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "setting": "paper"}
+    record = Trial(name, problem_for(name, **asked))(0)
     assert record["users"] == horizon
     assert record["best_mean_gap"] == 0
     assert record["final_regret"] < 1e-3 * horizon
@@ -111,7 +112,8 @@ def test_running_every_user_gives_the_same_law_of_regret(
     name: str, horizon: int, rewards: str, means: tuple[float, ...]
 ) -> None:
     """400 runs each way, false-alarm rate 1e-6."""
-    task = Task(name, Problem(3, horizon, epsilon=2.0), means=means, rewards=rewards)
+    asked = {"horizon": horizon, "epsilon": 2.0, "means": means, "rewards": rewards}
+    task = Trial(name, problem_for(name, **asked))
     fast = [task(seed)["final_regret"] for seed in range(400)]
     slow = [
         replace(task, user_by_user=True)(seed)["final_regret"] for seed in range(10_000, 10_400)
@@ -130,24 +132,24 @@ def sizes_for(name: str) -> list[int]:
 
 
 @cache
-def promises() -> list[tuple[str, Problem]]:
+def promises() -> list[tuple[str, ArmsProblem]]:
     cases = [
-        (name, Problem(5, 10**6, epsilon=e, setting=s))
+        (name, ArmsProblem(5, 10**6, epsilon=e, setting=s))
         for name in NAMES
         if name != "sdp-ae"
         for s in SETTINGS
         for e in (0.5, 0.9)
     ]
     cases += [
-        ("private-klucb", Problem(5, 10**6, trust=trust, delta=d))
+        ("private-klucb", ArmsProblem(5, 10**6, trust=trust, delta=d))
         for trust in TRUSTS
         for d in (None, 1e-6)
     ]
     cases += [
-        (name, Problem(5, 10**6, dropout=0.2))
+        (name, ArmsProblem(5, 10**6, dropout=0.2))
         for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb")
     ]
-    cases.append(("dist-cdp-se", Problem(5, 10**6, epsilon=0.5, scale=1, setting="paper")))
+    cases.append(("dist-cdp-se", ArmsProblem(5, 10**6, epsilon=0.5, scale=1, setting="paper")))
     return [case for case in cases if case[0] not in REFERENCES]
 
 
@@ -160,18 +162,19 @@ def test_every_batch_keeps_what_the_algorithm_promises(case: int) -> None:
     for binary in (True, False):
         if problem.setting == "paper" and name in BINARY_ON_PAPER and not binary:
             continue
-        assembly = assemble(name, replace(problem, binary=binary))
-        assert assembly.guarantee is not None
+        experiment = built(name, replace(problem, binary=binary))
+        assert experiment.guarantee is not None
         for users in sizes_for(name):
-            if assembly.guarantee.view is View.SHUFFLED and users not in (
+            if experiment.guarantee.view is View.SHUFFLED and users not in (
                 (1, 19, 64, 1000) if binary else (1, 19)
             ):
                 continue  # calibration takes its time
-            protocol = assembly.protocols(users)
-            assert protocol.guarantee.implies(assembly.guarantee), (
+            protocol = protocol_of(experiment, users)
+            assert protocol.guarantee is not None
+            assert protocol.guarantee.implies(experiment.guarantee), (
                 users,
                 protocol.guarantee,
-                assembly.guarantee,
+                experiment.guarantee,
             )
             check_exactly(protocol, protocol.guarantee)
 
@@ -180,8 +183,8 @@ def check_exactly(protocol: object, promise: object) -> None:
     noise: NoiseLaw
     if isinstance(protocol, (Central, Local)):
         noise, precision = protocol.law, protocol.precision
-    elif isinstance(protocol, SecureSum):
-        noise, precision = protocol._noise(protocol.minimum), protocol.precision
+    elif isinstance(protocol, (SecureSum, SplitAndMix)):
+        noise, precision = protocol.noise(protocol.minimum), protocol.precision
     elif isinstance(protocol, ShuffledBits):
         noise, precision = protocol.share.power(protocol.minimum), protocol.precision
     else:
@@ -202,8 +205,9 @@ def check_exactly(protocol: object, promise: object) -> None:
 @pytest.mark.parametrize("users", [4, 16, 64])
 def test_sums_of_gaussian_shares_keep_the_concentrated_promise_at_scale_one(users: int) -> None:
     """The exact law of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
-    protocol = batches.gaussian_paper(users, 0.5, 1, 0.1)
+    protocol = recipes.gaussian_paper(users, 0.5, 1, 0.1)
     assert isinstance(protocol, SecureSum)
+    assert protocol.guarantee is not None
     total = protocol.share.power(users)
     for order in (2, 5, 16):
         low, high = total.support
@@ -218,14 +222,14 @@ def test_sums_of_gaussian_shares_keep_the_concentrated_promise_at_scale_one(user
 
 def test_a_promise_at_scale_one_fades_with_the_horizon() -> None:
     guarantees = [
-        assemble("dist-cdp-se", Problem(2, t, scale=1, setting="paper")).guarantee
+        built("dist-cdp-se", ArmsProblem(2, t, scale=1, setting="paper")).guarantee
         for t in (10**3, 10**9)
     ]
     assert isinstance(guarantees[0], ConcentratedDP)
     assert isinstance(guarantees[1], ConcentratedDP)
     assert 0.5 <= guarantees[0].rho < 0.51
     assert guarantees[1].rho > 3
-    sound = assemble("dist-cdp-se", Problem(2, 10**9, scale=10, setting="paper")).guarantee
+    sound = built("dist-cdp-se", ArmsProblem(2, 10**9, scale=10, setting="paper")).guarantee
     assert isinstance(sound, ConcentratedDP)
     assert sound.rho == 0.5
 
@@ -240,17 +244,17 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
 
     Rewards are constant; at most 5 standard errors.
     """
-    problem = Problem(3, 10**5, epsilon=0.9, binary=True)
-    first = assemble(name, problem).learner.propose()
-    protocols = assemble(name, problem).protocols
+    problem = problem_for(name, arms=3, horizon=10**5, epsilon=0.9, binary=True)
+    first = built(name, problem).propose()
+    experiment = built(name, problem)
     rng = np.random.default_rng(8)
     rows = []
     for _ in range(800 if slow else 2000):
         row = []
         for batch in first:
-            protocol = protocols(batch.users)
-            if slow and batch.users <= 2000:
-                levels = np.full(batch.users, protocol.precision)
+            protocol = protocol_of(experiment, batch.participants)
+            if slow and batch.participants <= 2000:
+                levels = np.full(batch.participants, protocol.precision)
                 row.append(
                     protocol.analyze(
                         protocol.combine_batch(protocol.randomize_batch(levels, rng), rng)
@@ -259,7 +263,7 @@ def test_noise_of_different_arms_is_independent(name: str, slow: bool) -> None:
             else:
                 row.append(
                     protocol.simulate(
-                        Levels(np.array([protocol.precision]), np.array([batch.users])), rng
+                        Levels(np.array([protocol.precision]), np.array([batch.participants])), rng
                     ).total
                 )
         rows.append(row)
@@ -271,11 +275,11 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
     """Found: every run had the learner's seed 0."""
     seeds = set()
     for seed in range(3):
-        learner = assemble("thompson", Problem(2, 100, learner_seed=seed)).learner
+        learner = built("thompson", ArmsProblem(2, 100, learner_seed=seed)).learner
         assert isinstance(learner, Thompson)
         seeds.add(learner.seed)
     assert seeds == {0, 1, 2}
-    task = Task("thompson", Problem(2, 300), means=(0.5, 0.5))
+    task = Trial("thompson", ArmsProblem(horizon=300, means=(0.5, 0.5)))
     assert task(1) != task(2)
     assert task(1) == task(1)
 
@@ -298,13 +302,13 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
             {"epsilon": 0.4, "trust": "shuffle"},
             r"smallest certified is 0.5: .*secure aggregation",
         ),
-        ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-05, or use dist-dp-se"),
+        ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),
         ("dist-rdp-se", {"delta": 0.0}, r"no guarantee without exceptions"),
         ("shuffle-dp-se", {"dropout": 0.1}, r"complete groups only: use dist-dp-se"),
         ("dist-cdp-se", {"dropout": 0.1}, r"with everyone present: use dist-dp-se"),
         ("dist-dp-se", {"dropout": 0.1, "setting": "paper"}, r"printed noise is set for everyone"),
         ("split-dp-se", {"dropout": 0.1}, r"split for everyone present"),
-        ("nobody", {}, r"known multi-armed bandits are cdp-se, .*tacit algorithms"),
+        ("nobody", {}, r"known are cdp-dpe, cdp-pe, cdp-se, .*tacit algorithms"),
         ("dist-dp-se", {"growth": 1.0}, r"grow by a factor above 1"),
     ],
 )
@@ -312,40 +316,38 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
     name: str, problem: dict[str, object], message: str
 ) -> None:
     with pytest.raises(TacitError, match=message):
-        assemble(name, Problem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
+        built(name, ArmsProblem(2, 1000, **{"binary": True, **problem}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"horizon": 1}, "fewer users than the 2 arms: drop arms or recruit more users"),
+        (
+            {"horizon": 1},
+            "fewer participants than the 2 arms: drop arms or recruit",
+        ),
         ({"arms": 1}, "chooses among two or more"),
         ({"epsilon": 0}, "for no privacy use ucb1"),
         ({"epsilon": math.nan}, "must be a finite number"),
         ({"delta": 1.0}, "leave delta out"),
         ({"confidence": 0}, "such as 0.1"),
-        ({"setting": "loose"}, "must be paper or tight"),
-        ({"trust": "me"}, "must be secagg, shuffle, central or local"),
+        ({"setting": "loose"}, "must be one of tight, paper"),
+        ({"trust": "me"}, "must be one of secagg, shuffle, central, local"),
         ({"dropout": 1.0}, "such as 0.1"),
         ({"scale": 0}, "at least 1"),
     ],
 )
 def test_a_problem_that_makes_no_sense_is_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        replace(Problem(2, 1000), **changed)  # type: ignore[arg-type]
+        replace(ArmsProblem(2, 1000), **changed)  # type: ignore[arg-type]
 
 
 def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
-    result = simulate(Task("ldp-se", Problem(2, 500), means=(0.2, 0.8)), runs=1)
-    assert result.guarantee == str(assemble("ldp-se", Problem(2, 500, binary=True)).guarantee)
-    assert simulate(Task("ucb1", Problem(2, 500)), runs=1).guarantee.startswith("none")
+    result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
+    assert result.guarantee == str(built("ldp-se", ArmsProblem(2, 500, binary=True)).guarantee)
+    assert simulate("ucb1", arms=2, horizon=500, runs=1).guarantee.startswith("none")
     with pytest.raises(TacitError, match="runs is 0"):
-        simulate(Task("ucb1", Problem(2, 500)), runs=0)
+        simulate("ucb1", arms=2, horizon=500, runs=0)
     with pytest.raises(TacitError, match="bernoulli, gaussian, beta"):
-        Task("ucb1", Problem(2, 500), rewards="coins")(0)
-    assert (
-        Task("ucb1", Problem(2, 500), environment=Bernoulli((0.1, 0.2)), rewards="replay")(0)[
-            "users"
-        ]
-        == 500
-    )
+        ArmsProblem(2, 500, rewards="coins")
+    assert Trial("ucb1", ArmsProblem(2, 500), Bernoulli((0.1, 0.2)))(0)["users"] == 500

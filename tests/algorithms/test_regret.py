@@ -9,9 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.algorithms.asking import options_of
 
-from tacit.papers.arms import Problem, Setting, Task, assemble, simulate
-from tacit.simulation import run
+from tacit.algorithms import ArmsProblem, lookup
+from tacit.algorithms.problems import Setting
+from tacit.bandits import PrivateKLUCB
+from tacit.environments import Bernoulli, instance_means
+from tacit.experiment import Experiment
+from tacit.protocols import recipes
+from tacit.protocols.mechanism import PerRound
+from tacit.simulation import run, simulate
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +32,10 @@ def regret(
     setting: Setting = "tight",
     index: str = "chernoff",
 ) -> float:
-    problem = Problem(10, horizon, epsilon=epsilon, setting=setting, index=index)
-    return simulate(Task(name, problem, instance=instance), runs=20).regret_mean
+    asked = options_of(name, epsilon=epsilon, setting=setting, index=index)
+    if name in ("sdp-ae", "vb-sdp-ae"):
+        asked["delta"] = 1e-5
+    return simulate(name, arms=10, horizon=horizon, instance=instance, runs=20, **asked).regret_mean
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
@@ -58,23 +67,16 @@ def test_the_variance_index_does_better_still(epsilon: float) -> None:
 @pytest.mark.parametrize(("instance", "horizon"), [("easy", 10**6), ("hard", 10**7)])
 def test_privacy_costs_at_most_half_at_epsilon_one(instance: str, horizon: int) -> None:
     """Against KL-UCB, and against the same batches and index on exact sums."""
-    from tacit.bandits import PrivateKLUCB
-    from tacit.papers import batches
-
     ours = regret("private-klucb", instance, horizon, 1.0)
     assert ours <= 1.5 * regret("klucb", instance, horizon, 1.0)
     plain = []
     for seed in range(20):
-        world = Task("klucb", Problem(10, horizon), instance=instance).world(seed)
-        learner = PrivateKLUCB(10, horizon)
-        plain.append(
-            run(
-                learner,
-                world,
-                lambda users: batches.exact(users, True),
-                np.random.default_rng(seed),
-            ).final_regret
-        )
+        world = Bernoulli(tuple(instance_means(instance, 10, seed).tolist()))
+        open_sums = PerRound(recipes.exact, {"binary": True})
+        experiment = Experiment.of(PrivateKLUCB(10, horizon), open_sums)
+        outcome = run(experiment, world, np.random.default_rng(seed))
+        assert outcome.regret is not None
+        plain.append(outcome.regret[-1])
     assert ours <= 1.5 * np.mean(plain)
 
 
@@ -88,8 +90,8 @@ def test_least_noise_halves_the_regret_of_arm_elimination(name: str) -> None:
     [
         ("dist-dp-se", {}),
         ("dist-dp-se", {"setting": "paper"}),
-        ("dist-rdp-se", {}),
-        ("vb-sdp-ae", {}),
+        ("dist-rdp-se", {"delta": 1e-5}),
+        ("vb-sdp-ae", {"delta": 1e-5}),
         ("cdp-se", {}),
         ("ldp-se", {}),
         ("split-dp-se", {}),
@@ -105,8 +107,8 @@ def test_the_best_arm_is_dropped_no_more_often_than_the_confidence_allows(
     means = (0.5, 0.52, 0.55, 0.6)
     dropped = 0
     for seed in range(1000):
-        assembly = assemble(name, Problem(4, 30_000, epsilon=0.9, binary=True, **changes))
-        world = Task(name, Problem(4, 30_000), means=means).world(seed)
-        run(assembly.learner, world, assembly.protocols, np.random.default_rng([seed, 5]))
-        dropped += 3 not in assembly.learner.active
+        problem = ArmsProblem(4, 30_000, epsilon=0.9, binary=True, **changes)
+        experiment = lookup(name).build(problem)
+        run(experiment, Bernoulli(means), np.random.default_rng([seed, 5]))
+        dropped += 3 not in experiment.learner.active
     assert dropped <= 100 + 4 * (1000 * 0.1 * 0.9) ** 0.5

@@ -5,12 +5,14 @@ pseudo-code.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.papers.arms import Problem, Task, simulate
+from tacit.environments import ClippedGaussian, instance_means
+from tacit.simulation import simulate
 
 Floats = npt.NDArray[np.float64]
 CONFIDENCE, GROWTH, SIGMA = 0.1, 4, 0.1
@@ -52,17 +54,13 @@ def compare(epsilon: float, horizon: int, runs: int) -> float:
     """The largest distance of mean regrets over the checkpoints, in standard errors, on the same
     10-armed easy instances.
     """
-    task = Task(
-        "dist-dp-se", Problem(10, horizon, epsilon=epsilon, setting="paper"), rewards="gaussian"
-    )
-    ours = simulate(task, runs=runs, workers=1)
+    how: dict[str, Any] = {"epsilon": epsilon, "setting": "paper", "rewards": "gaussian"}
+    ours = simulate("dist-dp-se", arms=10, horizon=horizon, runs=runs, workers=1, **how)
+    worlds = [ClippedGaussian(tuple(instance_means("easy", 10, r).tolist())) for r in range(runs)]
     marks = ours.checkpoints.astype(int)
     rng = np.random.default_rng(77)
     theirs = np.array(
-        [
-            dist_dp_se(task.world(seed).means, horizon, epsilon, rng)[marks - 1]
-            for seed in range(runs)
-        ]
+        [dist_dp_se(world.means, horizon, epsilon, rng)[marks - 1] for world in worlds]
     )
     difference = ours.regret - theirs  # of one instance, so the instances' own spread cancels
     error = difference.std(axis=0, ddof=1) / math.sqrt(runs)

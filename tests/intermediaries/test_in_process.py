@@ -11,19 +11,19 @@ from tacit.checks import TacitError
 from tacit.intermediaries import (
     Analyzer,
     Collector,
+    HalfServer,
     Intermediary,
     MaskingServer,
     MixView,
     Relay,
     Shuffler,
-    SplittingServer,
     SumView,
     run_masking,
     run_mixing,
-    run_splitting,
+    run_two_servers,
 )
 
-SUMS: list[Callable[..., SumView]] = [run_masking, run_splitting]
+SUMS: list[Callable[..., SumView]] = [run_masking, run_two_servers]
 
 
 @pytest.mark.parametrize("run", SUMS)
@@ -48,7 +48,7 @@ def test_no_reports_are_an_error(run: Callable[..., object]) -> None:
 
 
 def test_all_parties_have_the_one_interface() -> None:
-    relays: list[type[Relay]] = [MaskingServer, SplittingServer, Collector, Shuffler, Analyzer]
+    relays: list[type[Relay]] = [MaskingServer, HalfServer, Collector, Shuffler, Analyzer]
     ends: list[type[Intermediary[SumView]]] = [MaskingServer, Collector]
     last: list[type[Intermediary[MixView]]] = [Analyzer]
     for party in [*relays, *ends, *last]:

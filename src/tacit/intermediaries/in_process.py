@@ -16,13 +16,12 @@ from tacit.intermediaries.interface import Refusal, SumView
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
-from tacit.intermediaries.mixing import Analyzer, MixingKeys, MixingRound, MixView, Shuffler, wrap
-from tacit.intermediaries.sealing import Sealing
-from tacit.intermediaries.splitting import (
+from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.sealing import Sealing, ServerKeys
+from tacit.intermediaries.two_servers import (
     Collector,
-    ServerKeys,
-    SplittingRound,
-    SplittingServer,
+    HalfServer,
+    TwoServerRound,
     split,
 )
 
@@ -90,17 +89,19 @@ def run_masking(
     minimum: int,
     among: Neighbourhood | None = None,
     dropouts: Dropouts | None = None,
+    participants: int | None = None,
 ) -> SumView:
     """The sum of all reports of those who did not drop out before sending their masked numbers.
+
+    The round is opened for so many `participants`, of whom those beyond the reports never come.
 
     >>> run_masking([3, 5, 9], modulus=10, minimum=3)
     SumView(numbers=(7,), reports=3)
     """
     gone = dropouts or Dropouts()
     length = len(_lists(reports[:1])[0])
-    session = MaskingSession(
-        MaskingServer.open(len(reports), minimum, modulus, length, among), reports
-    )
+    room = participants or len(reports)
+    session = MaskingSession(MaskingServer.open(room, minimum, modulus, length, among), reports)
     session.join(gone.join)
     session.share(gone.share)
     session.mask(gone.mask)
@@ -108,28 +109,30 @@ def run_masking(
     return session.server.view()
 
 
-def run_splitting(
+def run_two_servers(
     reports: Sequence[Report],
     modulus: int,
     minimum: int,
     sealing: Sealing = Sealing.X25519,
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
+    participants: int | None = None,
 ) -> SumView:
     """The sum of all reports of which both halves arrived; `lost` says whose half does not reach
-    server 0 and server 1.
+    server 0 and server 1, `participants` how many the round is opened for.
 
-    >>> run_splitting([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
+    >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
     SumView(numbers=(4,), reports=2)
     """
     values = _lists(reports)
     keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     collecting = new_key()
     publics = (keys[0].public(), keys[1].public())
-    opened = SplittingRound.open(
-        len(values), minimum, modulus, publics, public_bytes(collecting), len(values[0]), sealing
+    room, length = participants or len(values), len(values[0])
+    opened = TwoServerRound(
+        room, minimum, modulus, publics, public_bytes(collecting), length, sealing
     )
-    announced = SplittingRound.decode(opened.encode())
-    servers = [SplittingServer(announced, role, keys[role]) for role in (0, 1)]
+    announced = TwoServerRound.decode(opened.encode())
+    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
     for place, report in enumerate(values):
         for server, half, gone in zip(servers, split(announced, report), lost, strict=True):
@@ -149,18 +152,18 @@ def run_mixing(
     minimum: int,
     sealing: Sealing = Sealing.X25519,
     lost: Collection[int] = (),
+    participants: int | None = None,
 ) -> MixView:
-    """All messages of all reports that arrived, in random order.
+    """All messages of all reports that arrived, in random order; the round is opened for so many
+    `participants`, or as many as there are reports.
 
     >>> sorted(run_mixing([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
     [b'0', b'1', b'1']
     """
     _check_any(reports)
-    keys = (MixingKeys.new(sealing), MixingKeys.new(sealing))
-    size, messages = len(reports[0][0]), len(reports[0])
-    opened = MixingRound.open(
-        len(reports), minimum, size, keys[0].public(), keys[1].public(), messages, sealing
-    )
+    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
+    room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
+    opened = MixingRound(room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
     announced = MixingRound.decode(opened.encode())
     shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
     for place, report in enumerate(reports):

@@ -1,4 +1,4 @@
-"""Splitting gives the exact sum of the reports that both servers have, or refuses."""
+"""Two servers give the exact sum of the reports that both have, or refuse."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Collector,
+    HalfServer,
     Refusal,
     Relay,
     Sealing,
     ServerKeys,
-    SplittingRound,
-    SplittingServer,
     SumView,
-    run_splitting,
+    TwoServerRound,
+    run_two_servers,
     split,
 )
 from tacit.intermediaries.agreement import Channel, new_key, public_bytes
@@ -33,18 +33,14 @@ COLLECTING = new_key()
 
 def parties(
     reports: int = 5, minimum: int = 3, modulus: int = 100, length: int = 1
-) -> tuple[SplittingRound, list[SplittingServer], Collector]:
+) -> tuple[TwoServerRound, list[HalfServer], Collector]:
     publics = (KEYS[0].public(), KEYS[1].public())
-    announced = SplittingRound.open(
-        reports, minimum, modulus, publics, public_bytes(COLLECTING), length
-    )
-    servers = [SplittingServer(announced, role, KEYS[role]) for role in (0, 1)]
+    announced = TwoServerRound(reports, minimum, modulus, publics, public_bytes(COLLECTING), length)
+    servers = [HalfServer(announced, role, KEYS[role]) for role in (0, 1)]
     return announced, servers, Collector(announced, COLLECTING)
 
 
-def finish(
-    announced: SplittingRound, servers: list[SplittingServer], collector: Collector
-) -> SumView:
+def finish(announced: TwoServerRound, servers: list[HalfServer], collector: Collector) -> SumView:
     first, second = (server.close() for server in servers)
     servers[0].take(second[announced.line(0)])
     servers[1].take(first[announced.line(1)])
@@ -61,7 +57,7 @@ def finish(
     st.sampled_from([1, 1, 4, 11]),
     st.integers(0, 2**32),
 )
-def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(
+def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuses(
     reports: int, modulus: int, length: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -70,7 +66,7 @@ def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(
     complete = [value for place, value in enumerate(values) if place not in lost[0] | lost[1]]
     minimum = rng.randrange(1, reports + 1)
     try:
-        view = run_splitting(values, modulus, minimum, lost=(lost[0], lost[1]))
+        view = run_two_servers(values, modulus, minimum, lost=(lost[0], lost[1]))
     except Refusal:
         assert len(complete) < minimum
     else:
@@ -80,14 +76,14 @@ def test_splitting_gives_the_exact_sum_of_complete_reports_or_refuses(
 
 
 def test_the_hybrid_suite_gives_the_same_sum() -> None:
-    assert run_splitting([3, 5, 9], 10, 3, Sealing.HYBRID) == SumView((7,), 3)
+    assert run_two_servers([3, 5, 9], 10, 3, Sealing.HYBRID) == SumView((7,), 3)
 
 
 def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
     with pytest.raises(
         Refusal, match=r"3 reports at both servers: the minimum is 4; nothing was opened"
     ):
-        run_splitting([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
+        run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
 
 
 def test_halves_count_once_however_often_and_in_whatever_order_they_arrive() -> None:
@@ -126,7 +122,7 @@ def test_nobody_can_put_another_half_in_place_of_one() -> None:
     assert finish(announced, servers, collector) == SumView((60,), 3)
 
 
-def _with_id(announced: SplittingRound, name: bytes) -> bytes:
+def _with_id(announced: TwoServerRound, name: bytes) -> bytes:
     fixed = iter([name, bytes(32), bytes(16), bytes(16)])
     return split(announced, [77], source=lambda _: next(fixed))[1]
 
@@ -172,7 +168,7 @@ def test_halves_for_the_other_server_round_or_key_are_refused() -> None:
         servers[0].take(half[:21] + bytes(16) + half[37:])
 
 
-def announced_header(announced: SplittingRound) -> bytes:
+def announced_header(announced: TwoServerRound) -> bytes:
     return header(Kind.HALF, announced.identity)
 
 
@@ -276,16 +272,12 @@ def test_one_partial_sum_opens_nothing() -> None:
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     announced, _, _ = parties()
     for wrong in (
-        lambda: SplittingServer(announced, 1, KEYS[0]),
+        lambda: HalfServer(announced, 1, KEYS[0]),
         lambda: Collector(announced, new_key()),
     ):
         with pytest.raises(TacitError, match="not"):
             wrong()
     with pytest.raises(TacitError, match="same key"):
-        SplittingRound.open(
-            5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING)
-        )
+        TwoServerRound(5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING))
     with pytest.raises(TacitError, match="keys of its suite HYBRID"):
-        SplittingRound.open(
-            5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID
-        )
+        TwoServerRound(5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID)

@@ -1,0 +1,51 @@
+"""Prints docs/commands.md with its tables of options renewed from the commands themselves.
+
+Everything between `<!-- options: NAME -->` and `<!-- end -->` is written by this script, the rest
+by hand. Run it as `python docs/commands.py`, which rewrites the page; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tacit.cli import app
+
+PAGE = Path(__file__).with_suffix(".md")
+MARKED = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def options(command: Any) -> str:
+    """A table of a command's options."""
+    rows = ["| option | meaning | default |", "|---|---|---|"]
+    for option in command.params:
+        if option.name == "help":
+            continue
+        spelled = option.opts[0] if option.opts[0].startswith("-") else option.name.upper()
+        text = " ".join(str(getattr(option, "help", "") or "").split()).replace("|", "\\|")
+        rows.append(f"| `{spelled}` | {text} | {default(option)} |")
+    return "\n".join(rows)
+
+
+def default(option: Any) -> str:
+    if option.required:
+        return "required"
+    value = option.default
+    return "" if value is None or value is False or value == "" else f"`{value}`"
+
+
+def page() -> str:
+    """The page as it should be."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    text = PAGE.read_text(encoding="utf-8")
+    told = set(re.findall(r"<!-- options: (\w+) -->", text))
+    if told != set(commands):
+        raise SystemExit(f"the page tells of {sorted(told)}, there are {sorted(commands)}")
+    return MARKED.sub(lambda m: f"{m[1]}{options(commands[m[2]])}\n{m[3]}", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,97 @@
+"""ZC24 Figures 2 and 3: regret per round of silos that learn together, with the printed noise.
+
+Secure aggregation, which the paper does not have, stands beside it in Figure 2(b). Panels on
+MSLR-WEB10K are drawn where the data is given.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tacit.figures.registry import Options, as_panels, figure
+from tacit.simulation.pictures import Panel
+from tacit.simulation.study import simulate
+
+LABELS = {
+    "fedlinucb": "FedLinUCB",
+    "ldp-fedlinucb": "LDP-FedLinUCB",
+    "sdp-fedlinucb": "SDP-FedLinUCB",
+    "sdp-fedlinucb-vec": "SDP-FedLinUCB (vec)",
+    "secagg-fedlinucb": "SecAgg-FedLinUCB",
+}
+SIZE = {"horizon": 10_000, "silos": 100, "dimension": 10, "actions": 100, "sync": 25}
+Curve = tuple[str, dict[str, Any]]
+FREE: Curve = ("fedlinucb", {})
+per_round = partial(as_panels, per="round", regret="group regret")
+
+
+def printed(name: str, epsilon: float, delta: float) -> Curve:
+    """An algorithm with the paper's constants."""
+    return name, {"epsilon": epsilon, "delta": delta, "setting": "paper"}
+
+
+BUDGETS = [*(printed("ldp-fedlinucb", e, 0.1) for e in (0.2, 1.0, 5.0)), FREE]
+FAILURES = [*(printed("ldp-fedlinucb", 5.0, d) for d in (0.1, 0.01, 0.001)), FREE]
+MODERATE = [
+    printed("ldp-fedlinucb", 0.2, 0.1),
+    printed("sdp-fedlinucb-vec", 0.2, 0.1),
+    ("secagg-fedlinucb", {"epsilon": 0.2, "delta": 0.1}),
+    FREE,
+]
+
+
+def tiny(*epsilons: float) -> list[Curve]:
+    """Budgets at which amplification by shuffling is proven."""
+    names = ("ldp-fedlinucb", "sdp-fedlinucb")
+    return [printed(name, epsilon, 1e-4) for epsilon in epsilons for name in names]
+
+
+@figure("zc24-fig2", 25, per_round)
+def figure2(options: Options) -> list[Panel]:
+    """Trust models compared: (a) tiny budgets, (b) moderate ones, (c) the price of privacy on
+    MSLR-WEB10K with title features.
+    """
+    panels = [
+        _panel("(a) synthetic, δ = 0.0001", tiny(1e-3, 1e-4), "epsilon", options),
+        _panel("(b) synthetic, ε = 0.2, δ = 0.1", MODERATE, "", options),
+    ]
+    if options.data is not None:
+        title = "(c) MSLR-WEB10K, title, δ = 0.1"
+        panels.append(_panel(title, BUDGETS, "epsilon", options, "title"))
+    return panels
+
+
+@figure("zc24-fig3", 25, per_round)
+def figure3(options: Options) -> list[Panel]:
+    """LDP-FedLinUCB against no privacy: (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features;
+    (d) tiny budgets.
+
+    Without the data (c) is left out and (d) is drawn on the synthetic instance.
+    """
+    panels = [
+        _panel("(a) synthetic, δ = 0.1", BUDGETS, "epsilon", options),
+        _panel("(b) synthetic, ε = 5", FAILURES, "delta", options),
+    ]
+    if options.data is None:
+        return [*panels, _panel("(d) synthetic, ε = δ = 0.0001", tiny(1e-4), "", options)]
+    panels.append(_panel("(c) MSLR-WEB10K, body, δ = 0.1", BUDGETS, "epsilon", options, "body"))
+    panels.append(_panel("(d) MSLR-WEB10K, body, ε = δ = 0.0001", tiny(1e-4), "", options, "body"))
+    return panels
+
+
+def _panel(
+    title: str, curves: list[Curve], varying: str, options: Options, field: str | None = None
+) -> Panel:
+    """What varies is in the labels; with a field, on recorded data, which has its own size."""
+    asked = options.asked(**SIZE)
+    if field is not None:
+        for name in ("silos", "dimension", "actions"):
+            del asked[name]
+        asked |= {"data": str(options.data), "field": field}
+    symbol = {"epsilon": "ε", "delta": "δ"}.get(varying)
+    results = {}
+    for name, changes in curves:
+        value = f", {symbol} = {changes[varying]:g}" if varying in changes else ""
+        results[LABELS[name] + value] = simulate(name, **changes, **asked)
+    return Panel(title, results)

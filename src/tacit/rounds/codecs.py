@@ -1,0 +1,254 @@
+"""What a protocol's message is to an intermediary, and what is opened of the intermediary's view.
+
+Sums modulo m travel as residues, through masking or through two servers. What is shuffled travels
+as numbers of one width, each by itself: shares as they are, bits with a label in front where there
+is more than one kind. A shuffler's view is dealt into messages in any way that fits and combined by
+the protocol itself: a permutation leaves nothing that depends on the way. `FITS` is the table of
+what goes through what; a protocol that is added needs an entry in it, or in `UNCARRIED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.estimates import Opened
+from tacit.intermediaries import MixView, Refusal, SumView
+from tacit.protocols.continual import MODULUS_BITS, PrefixRound
+from tacit.protocols.continuous import CentralLaplace, Exact
+from tacit.protocols.contract import Protocol
+from tacit.protocols.levels import SecureVector, ShuffledVector
+from tacit.protocols.modular import Central, Local, SecureSum
+from tacit.protocols.pure import GroupMessage, PureShuffle
+from tacit.protocols.shuffle import ShuffledBits
+from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.vectors import Central as CentralVector
+from tacit.protocols.vectors import Local as LocalVector
+from tacit.protocols.vectors import Plain, SeparateSums
+
+SUMS, SHUFFLE = ("masking", "splitting"), ("mixing",)
+
+
+@dataclass(frozen=True)
+class Residues:
+    """One number modulo m per coordinate; the sums of them are all that is seen."""
+
+    protocol: Protocol
+    modulus: int
+
+    @property
+    def settings(self) -> Mapping[str, int]:
+        """What the intermediary has to know besides who may come."""
+        return {"modulus": self.modulus}
+
+    def payload(self, message: Any) -> list[int]:
+        """The numbers of a report."""
+        numbers = [int(part) for part in np.ravel(np.array(message, dtype=object))]
+        if len(numbers) != self.protocol.coordinates:
+            raise TacitError(
+                f"the message has {len(numbers)} numbers; {type(self.protocol).__name__} of this "
+                f"round sends {self.protocol.coordinates}"
+            )
+        return numbers
+
+    def opened(self, view: SumView) -> Opened:
+        """The sums, if enough reports are in them."""
+        self.protocol.check_reports(view.reports)
+        return Opened(view.numbers, view.reports)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """`count` numbers below `bound` per report, each a message of its own, seen in no order.
+
+    `flatten` makes them of a message, `gather` deals those of so many reports into messages.
+    """
+
+    protocol: Protocol
+    count: int
+    bound: int
+    flatten: Callable[[Any], Iterable[int]]
+    gather: Callable[[list[int], int], Sequence[Any]]
+
+    @property
+    def settings(self) -> Mapping[str, int]:
+        """Nothing: a shuffler sees sizes only."""
+        return {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of a number, whatever its value."""
+        return ((self.bound - 1).bit_length() + 7) // 8
+
+    def payload(self, message: Any) -> list[bytes]:
+        """The numbers of a report, as many and as wide as everybody's."""
+        numbers = [int(number).to_bytes(self.size, "big") for number in self.flatten(message)]
+        if len(numbers) != self.count:
+            raise TacitError(
+                f"the message makes {len(numbers)} numbers; {type(self.protocol).__name__} of this "
+                f"round sends {self.count}"
+            )
+        return numbers
+
+    def opened(self, view: MixView) -> Opened:
+        """What the protocol makes of all numbers; one that says nothing is as good as spoilt."""
+        numbers = [int.from_bytes(message, "big") for message in view.messages]
+        known = [number for number in numbers if number < self.bound]
+        return self.protocol.combine(self.gather(known, view.reports))
+
+
+Codec = Residues | Mixed
+
+
+def _residues(protocol: SecureSum | Local | SecureVector) -> Residues:
+    return Residues(protocol, protocol.modulus)
+
+
+def _words(protocol: PrefixRound) -> Residues:
+    if not protocol.sums.integral:
+        raise TacitError(
+            f"PrefixRound with noise {protocol.sums.noise!r} sends real numbers, which no "
+            "intermediary adds up: use discrete-gaussian or skellam noise for masking or splitting"
+        )
+    return Residues(protocol, 1 << MODULUS_BITS)
+
+
+def _shares(protocol: SplitAndMix) -> Mixed:
+    def gather(shares: list[int], reports: int) -> list[list[int]]:
+        if len(shares) != reports * protocol.shares:
+            raise Refusal(
+                f"{len(shares)} of {reports * protocol.shares} shares came; without the others "
+                "their sum is any number, so nothing was opened: a new round"
+            )
+        return _rows(shares, protocol.shares)
+
+    return Mixed(protocol, protocol.shares, protocol.modulus, list, gather)
+
+
+def _bits(protocol: ShuffledBits) -> Mixed:
+    count = protocol.precision + protocol.noise_bits
+
+    def gather(bits: list[int], reports: int) -> list[list[int]]:
+        return _rows(_filled(bits, reports * count), count)
+
+    return Mixed(protocol, count, 2, list, gather)
+
+
+def _bits_by_coordinate(protocol: ShuffledVector) -> Mixed:
+    count, labels = protocol.precision + protocol.noise_bits, protocol.coordinates
+
+    def flatten(message: Sequence[Sequence[int]]) -> list[int]:
+        return [2 * label + bit for label, bits in enumerate(message) for bit in bits]
+
+    def gather(numbers: list[int], reports: int) -> list[tuple[list[int], ...]]:
+        piles = _piles(numbers, labels)
+        columns = [_rows(_filled(bits, reports * count), count) for bits in piles]
+        return list(zip(*columns, strict=True))
+
+    return Mixed(protocol, labels * count, 2 * labels, flatten, gather)
+
+
+def _bits_by_group(protocol: PureShuffle) -> Mixed:
+    """Groups differ in their number of bits; the others are filled up with what has no group."""
+    groups = protocol.group_bits
+    count, filler = max(groups), 2 * len(groups)
+
+    def flatten(message: GroupMessage) -> list[int]:
+        labelled = [2 * message.group + bit for bit in message.bits]
+        return labelled + [filler] * (count - len(labelled))
+
+    def gather(numbers: list[int], reports: int) -> list[GroupMessage]:  # noqa: ARG001
+        piles = _piles((number for number in numbers if number < filler), len(groups))
+        return [
+            GroupMessage(group, tuple(row))
+            for group, (bits, size) in enumerate(zip(piles, groups, strict=True))
+            for row in _rows(bits, size)
+        ]
+
+    return Mixed(protocol, count, filler + 1, flatten, gather)
+
+
+def _rows(items: list[int], width: int) -> list[list[int]]:
+    return [items[start : start + width] for start in range(0, len(items), width)]
+
+
+def _piles(numbers: Iterable[int], labels: int) -> list[list[int]]:
+    piles: list[list[int]] = [[] for _ in range(labels)]
+    for number in numbers:
+        piles[number >> 1].append(number & 1)
+    return piles
+
+
+def _filled(bits: list[int], expected: int) -> list[int]:
+    """Bits that somebody spoilt are zeros of theirs; more than there can be are refused."""
+    if len(bits) > expected:
+        raise Refusal(
+            f"{len(bits)} bits have a label of which there are {expected}: somebody sent others' "
+            "labels, so nothing was opened: a new round"
+        )
+    return bits + [0] * (expected - len(bits))
+
+
+FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
+    SecureSum: (SUMS, _residues),
+    Local: (SUMS, _residues),
+    SecureVector: (SUMS, _residues),
+    PrefixRound: (SUMS, _words),
+    SplitAndMix: (SHUFFLE, _shares),
+    ShuffledBits: (SHUFFLE, _bits),
+    ShuffledVector: (SHUFFLE, _bits_by_coordinate),
+    PureShuffle: (SHUFFLE, _bits_by_group),
+}
+
+_TRUSTED = "its server is trusted to see every report, so there is nothing to hide on the way"
+UNCARRIED: dict[type[Protocol], str] = {
+    Exact: _TRUSTED,
+    Plain: _TRUSTED,
+    Central: _TRUSTED,
+    CentralLaplace: _TRUSTED,
+    CentralVector: _TRUSTED,
+    LocalVector: "its messages are real numbers that anybody may see: send them as they are",
+    SeparateSums: "each of its sums is opened by itself: carry all, or take the codec of a part",
+}
+
+
+def codec(protocol: Protocol, through: str) -> Codec:
+    """How this protocol's messages go through an intermediary; refused where they do not.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> from tacit.privacy import PureDP
+    >>> codec(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0)), "splitting").payload(7)
+    [7]
+    """
+    name = type(protocol).__name__
+    known = [kind for kind in type(protocol).__mro__ if kind in FITS or kind in UNCARRIED]
+    fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if through in ways]
+    if not fitting:
+        raise TacitError(
+            f"the intermediary is {through!r}; it must be one of {', '.join(SUMS + SHUFFLE)}"
+        )
+    takes = f"{through} takes {', '.join(fitting)}"
+    if not known:
+        raise TacitError(f"{name} has no way through an intermediary: add it to FITS; {takes}")
+    if known[0] in UNCARRIED:
+        raise TacitError(f"{name} does not go through {through}: {UNCARRIED[known[0]]}; {takes}")
+    ways, make = FITS[known[0]]
+    if through not in ways:
+        raise TacitError(
+            f"{name} does not go through {through}: it fits {' and '.join(ways)}; {takes}"
+        )
+    return make(protocol)
+
+
+def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[bytes]:
+    """What a device hands to its side of the intermediary."""
+    return codec(protocol, through).payload(message)
+
+
+def opened(protocol: Protocol, view: SumView | MixView, through: str) -> Opened:
+    """What a server makes of the intermediary's view."""
+    return codec(protocol, through).opened(view)  # type: ignore[arg-type]

@@ -1,0 +1,165 @@
+"""The registry: whatever is in it builds an experiment, runs, survives a restart, and takes its own
+options only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.algorithms.asking import options_of
+
+from tacit.algorithms import ArmsProblem, algorithm, algorithms, lookup
+from tacit.algorithms.problems import Problem, Start
+from tacit.algorithms.registry import _KNOWN
+from tacit.checks import TacitError
+from tacit.experiment import Experiment
+from tacit.simulation import compare, run, simulate
+
+AGREED = {
+    "arms": "dist-dp-se dist-rdp-se dist-cdp-se cdp-se ldp-se shuffle-dp-se split-dp-se dp-se "
+    "sdp-ae vb-sdp-ae private-klucb ucb1 klucb thompson successive-elimination",
+    "linear": "dpe cdp-dpe ldp-dpe sdp-dpe secagg-dpe pe cdp-pe ldp-pe sdp-pe secagg-pe dpe-fixed",
+    "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb",
+}
+NAMES = list(algorithms())
+EACH = pytest.mark.parametrize("name", NAMES)
+SMALL: dict[str, dict[str, Any]] = {
+    "arms": {"arms": 3, "horizon": 3000},
+    "linear": {"dimension": 3, "actions": 12, "horizon": 900, "fixed_clients": 20},
+    "federated": {"silos": 3, "dimension": 3, "actions": 5, "sync": 10, "horizon": 65},
+}
+TINY = {"sdp-fedlinucb": {"epsilon": 1e-3, "delta": 1e-4}}  # beyond, nothing is proven
+
+
+def small(name: str) -> Problem:
+    size = options_of(name, **SMALL[lookup(name).family])
+    return lookup(name).ask({**size, **TINY.get(name, {})})
+
+
+def ready(name: str, seed: int = 5) -> tuple[Experiment, Start]:
+    """A small experiment in a world of its own."""
+    start = small(name).start(seed, None)
+    return lookup(name).build(small(name).fitted(start.world, seed)), start
+
+
+def test_names_are_as_agreed() -> None:
+    found = {name: entry.family for name, entry in algorithms().items()}
+    assert found == {name: family for family, names in AGREED.items() for name in names.split()}
+    assert all(entry.name == name for name, entry in algorithms().items())
+
+
+@EACH
+def test_every_algorithm_runs_to_its_horizon_and_keeps_its_options(name: str) -> None:
+    experiment, start = ready(name)
+    outcome = run(experiment, start.world, start.rng, noise=start.noise)
+    assert experiment.finished
+    assert outcome.played == experiment.learner.horizon
+    assert outcome.opened > 0
+    assert outcome.regret is not None
+    assert lookup(name).describe(small(name)).keys() == set(lookup(name).options)
+    assert (experiment.guarantee is None) == (lookup(name).promise in ("none", "nothing"))
+
+
+@EACH
+def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
+    """Written down half way, inside a barrier where there is one; then the same chances for
+    both.
+    """
+    experiment, start = ready(name)
+    done = 0
+    while done < 3:
+        for round_ in experiment.propose()[:2]:
+            done += 1
+            protocol = experiment.open(round_) if round_.opened else None
+            played = start.world.play(round_, protocol, start.rng)
+            if protocol is None:
+                experiment.skip(round_)
+            else:
+                experiment.observe(round_, protocol.simulate(played.load, start.noise))
+    text = json.dumps(experiment.to_dict(), allow_nan=False)
+    restored = Experiment.from_dict(json.loads(text))
+    assert json.dumps(restored.to_dict(), allow_nan=False) == text
+    assert restored.propose() == experiment.propose()
+    ends = []
+    for going in (experiment, restored):
+        again = small(name).start(9, start.world)
+        outcome = run(going, start.world, again.rng, noise=again.noise)
+        assert going.finished
+        ends.append((outcome.regret, outcome.promise, going.best(), going.estimates()))
+    assert ends[0] == ends[1]
+
+
+@EACH
+def test_options_of_others_are_refused_by_name(name: str) -> None:
+    entry = lookup(name)
+    others = {option for other in algorithms().values() for option in other.options}
+    for strange in (others | {"colour"}) - set(entry.options):
+        with pytest.raises(TacitError, match=f"{name} has no option --{strange.replace('_', '-')}"):
+            entry.ask({strange: 1})
+    recorded = simulate(name, **{o: getattr(small(name), o) for o in entry.options}, runs=1)
+    assert set(recorded.configuration) == {*entry.options, "first_seed"}
+
+
+def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
+    asked: dict[str, Any] = {
+        "epsilon": 2.0,
+        "trust": "central",
+        "arms": 2,
+        "horizon": 500,
+        "runs": 1,
+    }
+    free, ours = compare(["ucb1", "private-klucb"], **asked)
+    assert "epsilon" not in free.configuration
+    assert (ours.configuration["epsilon"], ours.configuration["trust"]) == (2.0, "central")
+    with pytest.raises(TacitError, match="none of ucb1, klucb has epsilon"):
+        compare(["ucb1", "klucb"], epsilon=1.0)
+
+
+def test_a_name_is_given_once() -> None:
+    about: dict[str, Any] = {"paper": "", "trust": "", "promise": "", "problem": ArmsProblem}
+    with pytest.raises(TacitError, match=r"dist-dp-se is taken by tacit\.algorithms\.cz23"):
+        algorithm("dist-dp-se", **about)(lookup("klucb").build)
+    with pytest.raises(TacitError, match="ArmsProblem has no colour"):
+        algorithm("painted", options=("colour",), **about)(lookup("klucb").build)
+    assert "painted" not in algorithms()
+
+
+def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithms()  # ours are in
+    monkeypatch.setattr("tacit.algorithms.registry._KNOWN", dict(_KNOWN))
+    about: dict[str, Any] = {
+        "paper": "mine",
+        "trust": "",
+        "promise": "none",
+        "problem": ArmsProblem,
+    }
+
+    @algorithm("mine", options=("arms", "horizon"), defaults={"horizon": 400}, **about)
+    def mine(problem: ArmsProblem) -> Experiment:
+        return lookup("klucb").build(replace(problem, confidence=0.2))
+
+    result = simulate("mine", arms=2, runs=2)
+    assert (result.horizon, result.configuration["arms"], len(result.runs)) == (400, 2, 2)
+    assert result.regret_mean == simulate("klucb", arms=2, horizon=400, runs=2).regret_mean
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("dist-dp-es", "dist-dp-se"),
+        ("private-klucbs", "private-klucb"),
+        ("secagg-fedlinuc", "secagg-fedlinucb"),
+        ("cdpdpe", "cdp-dpe"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, meant: str) -> None:
+    with pytest.raises(TacitError, match=f"did you mean {meant}"):
+        lookup(wrong)
+
+
+def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
+    with pytest.raises(TacitError, match=r"known are cdp-dpe, .* vb-sdp-ae \(see: tacit algor"):
+        lookup("qqqq")

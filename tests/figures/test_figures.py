@@ -1,0 +1,150 @@
+"""Figures: one registry, pictures, and tables with the right columns."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.environments.test_silos import write_fold
+
+from tacit.algorithms import ArmsProblem
+from tacit.checks import TacitError
+from tacit.figures import Axis, Options, arms, figures, lookup
+
+pytest.importorskip("matplotlib")
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "train.txt"
+    rows = (
+        f"{i % 5} qid:{i // 10} "
+        + " ".join(f"{j}:{x:.4f}" for j, x in enumerate(rng.normal(size=136), 1))
+        for i in range(200)
+    )
+    path.write_text("\n".join(rows))
+    return path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+PANELS = {
+    "cz23-fig1": 6,
+    "cz23-fig2": 3,
+    "cz23-fig3": 3,
+    "cz23-fig4": 3,
+    "cz23-fig5": 3,
+    "tkms21": 2,
+}
+CURVES = {"cz23-fig4": 5, "tkms21": 4}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n in ("cz23-fig1", "tkms21") else n
+        for n in PANELS
+    ],
+)
+def test_a_figure_is_a_picture_and_its_data(name: str, tmp_path: Path, data: Path) -> None:
+    options = Options(runs=2, data=data, workers=1, horizon=2000)
+    picture, table, means = lookup(name).draw(tmp_path / "out", options)
+    assert picture.read_bytes().startswith(PNG)
+    rows = read(table)
+    assert {"panel", "label", "algorithm", "seed", "round", "regret", "epsilon", "setting"} <= set(
+        rows[0]
+    )
+    assert len({row["panel"] for row in rows}) == PANELS[name]
+    assert len({(row["panel"], row["label"]) for row in rows}) == PANELS[name] * CURVES.get(name, 3)
+    assert {row["seed"] for row in rows} == {"0", "1"}
+    averages = read(means)
+    assert list(averages[0]) == [
+        "panel",
+        "label",
+        "algorithm",
+        "round",
+        "regret_mean",
+        "regret_sem",
+        "time_average",
+        "guarantee",
+    ]
+    first = averages[-1]
+    ends = [
+        float(r["regret"])
+        for r in rows
+        if (r["panel"], r["label"], r["round"]) == (first["panel"], first["label"], first["round"])
+    ]
+    assert float(first["regret_mean"]) == pytest.approx(sum(ends) / 2)
+    assert float(first["time_average"]) == pytest.approx(sum(ends) / 2 / 2000)
+
+
+@pytest.mark.parametrize(("axis", "setting"), [("paper", "paper"), ("equal", "tight")])
+def test_the_axis_says_what_an_epsilon_means(axis: Axis, setting: str, tmp_path: Path) -> None:
+    options = Options(runs=1, axis=axis, workers=1, horizon=2000)
+    _, table, means = lookup("cz23-fig2").draw(tmp_path, options)
+    rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
+    assert {row["setting"] for row in rows} == {setting}
+    guarantees = {row["label"]: row["guarantee"] for row in read(means)}
+    assert ("RDP" in guarantees["Dist-RDP-SE"]) == (axis == "paper")
+
+
+def test_settings_are_those_of_the_authors() -> None:
+    assert (arms.EASY, arms.HARD) == (10**6, 10**7)
+    assert {lookup(name).runs for name in PANELS} == {20}
+    problem = ArmsProblem()
+    assert (problem.arms, problem.confidence, problem.growth, problem.scale) == (10, 0.1, 4.0, 10)
+
+
+def test_a_figure_without_its_data_says_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(TacitError, match=r"--data \(docs/data.md says where to get it\)"):
+        lookup("cz23-fig5").draw(tmp_path, Options(runs=1))
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_figure_is_drawn_by_its_name() -> None:
+    assert list(figures()) == [*PANELS, "lzj22-fig2", "zc24-fig2", "zc24-fig3"]
+    with pytest.raises(TacitError, match=r"known are cz23-fig1, .*zc24-fig3"):
+        lookup("cz23-fig6")
+    with pytest.raises(TacitError, match="runs is 0"):
+        lookup("tkms21").draw(Path("nowhere"), Options(runs=0))
+
+
+def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) -> None:
+    size = {"dimension": 3, "actions": 20}
+    files = lookup("lzj22-fig2").draw(
+        tmp_path / "out", Options(runs=2, workers=1, horizon=500, size=size)
+    )
+    assert [path.name for path in files] == [
+        f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")
+    ]
+    assert all(path.stat().st_size > 500 for path in files)
+    rows = read(files[1])
+    assert {row["algorithm"] for row in rows} == {"cdp-dpe", "sdp-dpe", "ldp-dpe"}
+    assert {row["setting"] for row in rows} == {"tight", "paper"}
+    assert {float(row["epsilon"]) for row in rows} == {1.0, 2.0, 5.0, 10.0, 20.0}
+    assert {row["algorithm"] for row in read(files[5])} == {"dpe", "dpe-fixed"}
+
+
+def test_figures_of_zc24_are_drawn_with_their_tables(tmp_path: Path) -> None:
+    data = write_fold(tmp_path / "train.txt")
+    small = Options(runs=2, horizon=50, workers=1, size={"silos": 4})
+    for name, panels in (("zc24-fig2", "abc"), ("zc24-fig3", "abcd")):
+        assert lookup(name).runs == 25
+        picture, table, means = lookup(name).draw(tmp_path / "out", replace(small, data=data))
+        assert picture.read_bytes().startswith(PNG)
+        rows = read(means)
+        assert {row["panel"][1] for row in rows} == set(panels)
+        assert {"regret_mean", "regret_sem", "time_average", "guarantee"} <= set(rows[0])
+        dimensions = {row["panel"][:3]: row["dimension"] for row in read(table)}
+        assert dimensions["(a)"] == "10"
+        assert dimensions["(c)"] == {"zc24-fig2": "57", "zc24-fig3": "78"}[name]
+    files = lookup("zc24-fig3").draw(tmp_path / "out", replace(small, runs=1))
+    assert [path.suffix for path in files] == [".png", ".csv", ".csv"]

@@ -1,0 +1,164 @@
+"""What holds for every protocol, whatever is reported: one law on every path, the one that it
+states; refusals; the promise on what it says.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.protocols.examples import CASES, EXAMPLES, sent
+from tests.samples import follows, same_law
+
+import tacit.protocols
+from tacit.checks import TacitError
+from tacit.estimates import Estimate, Floats, Integers, Opened
+from tacit.noise import NoiseLaw
+from tacit.protocols.contract import Protocol
+
+FAST, DEVICES = 10_000, 250  # rounds of each path
+UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
+
+EACH = pytest.mark.parametrize("name", CASES)
+
+
+def concrete(cls: type[Any]) -> set[type[Any]]:
+    """All classes of tacit's own below one that can be built."""
+    own: set[type[Any]] = set() if inspect.isabstract(cls) else {cls}
+    below = (sub for sub in cls.__subclasses__() if sub.__module__.startswith("tacit."))
+    return own.union(*(concrete(sub) for sub in below))
+
+
+def test_every_protocol_is_tested() -> None:
+    for module in pkgutil.iter_modules(tacit.protocols.__path__):
+        importlib.import_module(f"tacit.protocols.{module.name}")
+    assert concrete(Protocol) == {type(case.build()) for case in CASES.values()}
+
+
+def live(protocol: Protocol, reports: list[Any]) -> tuple[list[Any], Opened, Estimate]:
+    messages = sent(protocol, reports)
+    opened = protocol.combine(messages)
+    return messages, opened, protocol.analyze(opened)
+
+
+@cache
+def rounds_of_devices(name: str) -> tuple[Floats, Integers]:
+    """The estimated sums of so many rounds of exact draws, and what was seen of each."""
+    case = CASES[name]
+    protocol = case.build()
+    sums, seen = [], []
+    for _ in range(DEVICES):
+        messages, opened, estimate = live(protocol, case.reports)
+        sums.append(np.ravel(estimate.total))
+        seen.append(0 if case.seen is None else case.seen(protocol, opened, messages))
+    return np.array(sums), np.array(seen)
+
+
+@cache
+def simulated_rounds(name: str) -> Floats:
+    case, rng = CASES[name], np.random.default_rng(5)
+    protocol = case.build()
+    made = (protocol.simulate(case.load, rng) for _ in range(FAST))
+    return np.array([np.ravel(estimate.total) for estimate in made])
+
+
+@EACH
+def test_devices_have_the_law_of_the_simulation(name: str) -> None:
+    """Exact draws cannot be seeded: 250 rounds, false-alarm rate 1e-9 per coordinate."""
+    drawn, _ = rounds_of_devices(name)
+    fast = simulated_rounds(name)
+    assert drawn.shape[1] == fast.shape[1] == CASES[name].build().coordinates
+    for coordinate in range(drawn.shape[1]):
+        assert same_law(fast[:, coordinate], drawn[:, coordinate]) > UNSEEDED
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
+def test_devices_have_the_law_of_the_view(name: str) -> None:
+    """What is seen of 250 rounds of exact draws against `view_law`; false-alarm rate 1e-9."""
+    law = view_law(name, CASES[name].build())
+    _, seen = rounds_of_devices(name)
+    assert follows(seen, law) > UNSEEDED
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, e in EXAMPLES.items() if e.noisy and CASES[name].seen is not None]
+)
+def test_the_law_of_the_view_would_notice_half_the_noise(name: str) -> None:
+    law = view_law(name, EXAMPLES[name].build(0.5))
+    _, seen = rounds_of_devices(name)
+    assert follows(seen, law) < UNSEEDED
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if case.seen is not None and name != "exact"]
+)
+def test_the_law_of_the_view_would_notice_devices_with_half_the_noise(name: str) -> None:
+    law = view_law(name, CASES[name].build())
+    _, seen = rounds_of_devices(name)
+    centre = round(float(np.median(seen)))
+    assert follows(centre + np.fix((seen - centre) / 2), law) < UNSEEDED
+
+
+def view_law(name: str, protocol: Protocol) -> NoiseLaw:
+    case = CASES[name]
+    return protocol.view_law(case.total, case.inside or protocol.participants)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is None])
+def test_a_protocol_without_an_exact_law_says_so(name: str) -> None:
+    protocol = CASES[name].build()
+    with pytest.raises(TacitError, match=r"no exact law|has no law"):
+        protocol.view_law(0, protocol.participants)
+
+
+@EACH
+def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -> None:
+    case = CASES[name]
+    protocol = case.build()
+    messages, opened, _ = live(protocol, case.reports)
+    assert 1 <= protocol.minimum <= protocol.participants == len(messages)
+    for reports in (protocol.minimum - 1, protocol.participants + 1):
+        with pytest.raises(TacitError, match=r"nothing was opened|over the \d+ that"):
+            protocol.check_reports(reports)
+        with pytest.raises(TacitError, match=r"nothing was opened|over the \d+ that"):
+            protocol.combine((messages + messages[-1:])[:reports])
+        with pytest.raises(TacitError, match=r"nothing was opened|over the \d+ that"):
+            protocol.analyze(replace(opened, reports=reports))
+    for reports in (protocol.minimum, protocol.participants):
+        protocol.check_reports(reports)
+
+
+@EACH
+def test_estimates_carry_promise_coordinates_and_participants(name: str) -> None:
+    case = CASES[name]
+    protocol = case.build()
+    _, opened, estimate = live(protocol, case.reports)
+    simulated = protocol.simulate(case.load, np.random.default_rng(0))
+    assert protocol.promise == ("" if protocol.guarantee is None else repr(protocol.guarantee))
+    assert len(opened.values) == protocol.coordinates
+    assert opened.reports == protocol.participants
+    assert protocol.bits_per_participant > 0
+    for one in (estimate, simulated):
+        assert one.promise == protocol.promise
+        assert np.size(one.total) == np.size(one.mean) == protocol.coordinates
+        assert int(np.sum(one.error.participants)) == protocol.participants
+
+
+@EACH
+def test_a_misread_value_is_marked_on_the_estimate(name: str) -> None:
+    case = CASES[name]
+    protocol = case.build()
+    _, opened, estimate = live(protocol, case.reports)
+    assert not estimate.wrapped
+    if name == "separate-sums":
+        first, *others = opened.values
+        marked = replace(opened, values=(replace(first, wrapped=True), *others))
+    else:
+        marked = replace(opened, wrapped=True)
+    assert protocol.analyze(marked).wrapped

@@ -1,0 +1,219 @@
+"""Mechanisms: written down, sent through JSON and read back, they hide the same way and promise the
+same.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.algorithms import problems
+from tacit.algorithms.registry import algorithms, lookup
+from tacit.checks import TacitError
+from tacit.estimates import Arm, Design, Round
+from tacit.experiment import Experiment
+from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, RenyiDP, View
+from tacit.protocols import recipes
+from tacit.protocols.contract import Protocol
+from tacit.protocols.factorization import factorize
+from tacit.protocols.least_noise import calibrated
+from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
+
+TARGET = ApproximateDP(1.0, 1e-5)
+VECTOR = {
+    "trust": "secagg",
+    "bound": 1.0,
+    "target": TARGET,
+    "setting": "tight",
+    "noise": "skellam",
+    "client_std": 0.1,
+}
+ARM = Round(3, 50, Arm(1))
+WATCHED = Round(0, 50, Design((4, 2, 9), (10, 20, 30), 60.0))
+EACH = Round(0, 60, Design((4, 2, 9), (10, 20, 30), 60.0, each=True))
+MECHANISMS: dict[str, tuple[PerRound, Round]] = {
+    "arms": (
+        PerRound(
+            recipes.polya_tight,
+            {"epsilon": 1.0, "binary": True, "dropout": 0.2},
+            PureDP(1.0, condition="a fifth may stay away"),
+            "Read this with it.",
+        ),
+        ARM,
+    ),
+    "arms-guarantee": (
+        PerRound(
+            recipes.shuffled_tight,
+            {"target": TARGET, "binary": True, "dropout": 0.0},
+            TARGET.at(view=View.SHUFFLED),
+        ),
+        ARM,
+    ),
+    "no-promise": (PerRound(recipes.exact, {"binary": True}), ARM),
+    "design": (PerRound(recipes.vector_of, VECTOR, TARGET), WATCHED),
+    "design-each": (PerRound(recipes.sums_of, VECTOR, TARGET), EACH),
+}
+
+
+def through_json(mechanism: Mechanism) -> Mechanism:
+    return Mechanism.from_dict(json.loads(json.dumps(mechanism.to_dict(), allow_nan=False)))
+
+
+def described(protocol: Protocol) -> dict[str, Any]:
+    """Everything that a round's people and servers are told of it."""
+    numbers = ("participants", "coordinates", "minimum", "bits_per_participant", "guarantee")
+    more = ("precision", "modulus", "share", "law", "noise_bits", "bias")
+    return {
+        "kind": type(protocol),
+        "promise": protocol.promise,
+        **{name: getattr(protocol, name) for name in numbers},
+        **{name: getattr(protocol, name, None) for name in more},
+    }
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_stored_mechanism_opens_the_same_protocol_under_the_same_promise(name: str) -> None:
+    mechanism, round_ = MECHANISMS[name]
+    copy = through_json(mechanism)
+    assert copy == mechanism
+    assert (copy.promise, copy.guarantee) == (mechanism.promise, mechanism.guarantee)
+    assert copy.to_dict() == mechanism.to_dict()
+    ours, theirs = mechanism.open(round_), copy.open(round_)
+    assert described(ours) == described(theirs)
+    assert ours.participants == round_.participants
+    assert ours.coordinates == round_.assignment.coordinates
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        PureDP(0.5),
+        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, condition="as long as nobody colludes"),
+        ConcentratedDP(0.125),
+        RenyiDP.of(lambda order: order / 8, (2, 4, 8)),
+    ],
+    ids=["pure", "approximate", "concentrated", "renyi"],
+)
+def test_guarantees_are_written_down_whole(guarantee: Any) -> None:
+    assert rich(json.loads(json.dumps(plain(guarantee)))) == guarantee
+
+
+def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
+    return recipes.continuous_laplace(participants, epsilon)
+
+
+def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:
+    mechanism = PerRound(a_foreign_recipe, {"epsilon": 1.0})
+    assert through_json(mechanism) == mechanism
+    stored = {**mechanism.to_dict(), "make": "elsewhere:a_foreign_recipe"}
+    with pytest.raises(TacitError, match="import the module that defines it"):
+        Mechanism.from_dict(stored)
+
+
+def test_functions_without_a_name_are_refused_before_anything_is_stored() -> None:
+    def inner(participants: int) -> Protocol:
+        return recipes.exact(participants, True)
+
+    with pytest.raises(TacitError, match="cannot be stored by name: move it to the top"):
+        PerRound(inner).to_dict()
+    unnamed = (lambda users: recipes.exact(users, True), partial(recipes.exact, binary=True))
+    for make in unnamed:
+        with pytest.raises(TacitError, match="does not say that it makes protocols"):
+            PerRound(make).to_dict()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "os:system",  # loaded, callable, and not a recipe
+        "subprocess:run",
+        "builtins:eval",
+        "tacit.experiment:save",
+        "tacit.protocols.mechanism:PerRound",
+        "a_package_that_is_not_loaded:make",
+        "tacit.protocols.recipes:nothing_of_this_name",
+        "tacit.no_such_module:make",
+        "tacit.protocols.recipes:CACHE",
+    ],
+)
+def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
+    stored = {**MECHANISMS["no-promise"][0].to_dict(), "make": make}
+    with pytest.raises(TacitError, match=r"makes protocols|not known here as|there is no"):
+        Mechanism.from_dict(stored)
+
+
+@pytest.mark.parametrize(
+    "kind", ["tacit.checks:TacitError", "os:system", "tacit.protocols.mechanism:Nothing", "x:y"]
+)
+def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
+    stored = {**MECHANISMS["no-promise"][0].to_dict(), "mechanism": kind}
+    with pytest.raises(TacitError, match=r"is not known here as Mechanism|no 'tacit"):
+        Mechanism.from_dict(stored)
+
+
+def releases(kind: str = "tree") -> Releases:
+    shape = factorize(kind, 4)
+    sums = calibrated(shape, 3, 2, 1.5, "secagg", "skellam", ApproximateDP(2.0, 0.05), people=4)
+    return Releases(sums, sums.guarantee(0.05), "Every release is in it.")
+
+
+@pytest.mark.parametrize("kind", ["tree", "square-root", "prefix"])
+def test_stored_releases_go_on_where_they_were(kind: str) -> None:
+    """Two steps, written down, and the same third step from both: what was opened and what
+    simulated silos hold are part of it.
+    """
+    mechanism, rng = releases(kind), np.random.default_rng(2)
+    for number in range(2):
+        mechanism.open(Round(number, 3, Arm(0))).simulate(np.array([1.0, number]), rng)
+    copy = through_json(mechanism)
+    assert isinstance(copy, Releases)
+    assert (copy.promise, copy.guarantee) == (mechanism.promise, mechanism.guarantee)
+    assert copy.to_dict() == mechanism.to_dict()
+    state = rng.bit_generator.state
+    third = [mechanism.open(Round(2, 3, Arm(0))), copy.open(Round(2, 3, Arm(0)))]
+    assert described(third[0]) == described(third[1])
+    made = []
+    for protocol in third:
+        rng.bit_generator.state = state
+        made.append(protocol.simulate(np.array([0.5, 0.25]), rng))
+    np.testing.assert_array_equal(made[0].total, made[1].total)
+    assert made[0].promise == made[1].promise != ""
+
+
+def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:
+    mechanism = releases()
+    copy = through_json(mechanism)
+    rng = np.random.default_rng(0)
+    mechanism.open(Round(0, 3, Arm(0))).simulate(np.zeros(2), rng)
+    assert isinstance(copy, Releases)
+    assert copy.released == {}
+    assert copy.held == {}
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_the_mechanism_of_every_named_algorithm_survives_storage(name: str) -> None:
+    entry = lookup(name)
+    tiny = {"epsilon": 0.01} if name == "sdp-fedlinucb" else {}  # it is proven for no more
+    problem: Any = entry.ask(small(entry.problem) | tiny)
+    start = problem.start(0, None)
+    mechanism = entry.build(problem.fitted(start.world, 0)).mechanism
+    assert isinstance(mechanism, Mechanism)
+    assert through_json(mechanism).to_dict() == mechanism.to_dict()
+
+
+def small(problem: type[Any]) -> dict[str, Any]:
+    if problem is problems.SilosProblem:
+        return {"silos": 20, "dimension": 2, "actions": 4, "sync": 5, "horizon": 20}
+    return {"horizon": 2000}
+
+
+def test_an_experiment_refuses_a_mechanism_whose_promise_was_cut() -> None:
+    problem = problems.ArmsProblem(horizon=2000)
+    stored = lookup("dist-dp-se").build(problem).to_dict()
+    stored["mechanism"]["note"] = "Nothing to see."
+    with pytest.raises(TacitError, match="was it cut"):
+        Experiment.from_dict(stored)

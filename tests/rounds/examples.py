@@ -1,0 +1,78 @@
+"""Small rounds of every protocol that goes through an intermediary, and what their people report.
+
+A protocol that is added to `FITS` needs an entry here; `test_every_pairing_is_tested` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.noise import DiscreteLaplace
+from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.protocols.continual import PrefixRound
+from tacit.protocols.contract import Protocol
+from tacit.protocols.factorization import factorize
+from tacit.protocols.least_noise import calibrated
+from tacit.protocols.levels import SecureVector, ShuffledVector
+from tacit.protocols.modular import Local, SecureSum, paper_modulus
+from tacit.protocols.pure import PureShuffle
+from tacit.protocols.shuffle import ShuffledBits, shuffle_noise
+from tacit.protocols.splitting import SplitAndMix
+
+TARGET = ApproximateDP(3.0, 1e-2)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A protocol, and the report of the participant at each place."""
+
+    build: Callable[[], Protocol]
+    report: Callable[[int], Any]
+
+
+def bits() -> Protocol:
+    data, bias = shuffle_noise(6, 3, TARGET)
+    guarantee = TARGET.at(view=View.SHUFFLED)
+    return ShuffledBits(8, 3, data, bias, guarantee=guarantee, dropout=0.25)
+
+
+def prefix() -> Protocol:
+    """The second step; the first opened nothing but zeros."""
+    sums = calibrated(factorize("tree", 2), 5, 3, 1.5, "secagg", "skellam", TARGET, people=4)
+    return PrefixRound(sums, 1, {0: np.zeros(3)}, {}, sums.guarantee(1e-2))
+
+
+def vector(place: int) -> list[float]:
+    return [(-1.0) ** place, place / 8, -place / 8]
+
+
+EXAMPLES: dict[str, Example] = {
+    "secure-sum": Example(
+        lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
+    ),
+    "local-sum": Example(
+        lambda: Local(
+            8,
+            4,
+            DiscreteLaplace(4),
+            PureDP(1.0, view=View.MESSAGE),
+            modulus=paper_modulus(8, 4, 200),
+        ),
+        lambda i: i / 8,
+    ),
+    "secure-vector": Example(
+        lambda: SecureVector(8, 3, 1.0, TARGET, precision=5, dropout=0.25), vector
+    ),
+    "prefix-sums": Example(prefix, lambda i: [vector(i), vector(i + 1)]),
+    "split-and-mix": Example(
+        lambda: SplitAndMix(26, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.2, security=5),
+        lambda i: i / 26,
+    ),
+    "shuffled-bits": Example(bits, lambda i: i / 8),
+    "shuffled-vector": Example(lambda: ShuffledVector(6, 3, 1.0, TARGET, precision=4), vector),
+    "pure-shuffle": Example(lambda: PureShuffle(7, 2.0), lambda i: float(i % 2)),
+}

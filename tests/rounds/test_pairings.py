@@ -1,0 +1,322 @@
+"""Every protocol through every intermediary that fits: what is opened is what the ideal
+functionality opens, exactly; nothing is opened for too few; what does not fit is refused with what
+does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.protocols.examples import CASES, sent, separate
+from tests.protocols.test_every_protocol import concrete
+from tests.rounds.examples import EXAMPLES, Example
+
+from tacit.checks import TacitError
+from tacit.intermediaries import (
+    Dropouts,
+    MixView,
+    Neighbourhood,
+    Refusal,
+    Sealing,
+    SumView,
+    run_mixing,
+    run_two_servers,
+)
+from tacit.protocols.contract import Protocol
+from tacit.protocols.vectors import SeparateSums
+from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, opened, payload
+from tacit.rounds.carrying import RUNS
+
+AMONG = Neighbourhood(7, 4)  # everybody's neighbours are all others: any four of them suffice
+PAIRINGS = [
+    (name, way) for name, example in EXAMPLES.items() for way in FITS[type(example.build())][0]
+]
+MISFITS = [
+    (name, way)
+    for name, example in EXAMPLES.items()
+    for way in RUNS
+    if way not in FITS[type(example.build())][0]
+]
+EACH = pytest.mark.parametrize(("name", "through"), PAIRINGS)
+
+
+def started(name: str) -> tuple[Protocol, list[Any]]:
+    """A protocol and the messages of all its participants."""
+    example: Example = EXAMPLES[name]
+    protocol = example.build()
+    return protocol, sent(protocol, [example.report(i) for i in range(protocol.participants)])
+
+
+def how(through: str, gone: range | tuple[int, ...]) -> dict[str, Any]:
+    """Those people never reach the server, or one of two servers."""
+    lost: dict[str, dict[str, Any]] = {
+        "masking": {"dropouts": Dropouts(mask=gone), "among": AMONG},
+        "splitting": {"lost": (gone, ())},
+        "mixing": {"lost": gone},
+    }
+    return lost[through]
+
+
+def test_every_protocol_is_in_the_table_or_said_to_need_no_intermediary() -> None:
+    assert concrete(Protocol) == set(FITS) | set(UNCARRIED)
+    assert not set(FITS) & set(UNCARRIED)
+
+
+def test_every_pairing_is_tested() -> None:
+    assert {type(example.build()) for example in EXAMPLES.values()} == set(FITS)
+    assert {way for ways, _ in FITS.values() for way in ways} == set(RUNS)
+
+
+@EACH
+def test_what_is_opened_is_what_the_ideal_functionality_opens(name: str, through: str) -> None:
+    protocol, messages = started(name)
+    ideal = protocol.combine(messages)
+    assert ideal.reports == protocol.participants
+    real = carry(protocol, messages, through)
+    assert real == ideal
+    assert all(type(value) is int for value in real.values)
+
+
+@EACH
+def test_devices_and_server_use_the_same_codecs_apart(name: str, through: str) -> None:
+    """As a live service does: only payloads and the view pass between them."""
+    protocol, messages = started(name)
+    payloads = [payload(protocol, message, through) for message in messages]
+    way = codec(protocol, through)
+    view = RUNS[through](payloads, minimum=minimum(protocol, through), **way.settings)
+    assert opened(EXAMPLES[name].build(), view, through) == protocol.combine(messages)
+
+
+@EACH
+def test_the_intermediary_is_opened_for_the_participants_and_the_minimum(
+    name: str, through: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def listening(reports: Any, **settings: Any) -> Any:
+        asked.append({"reports": len(reports), **settings})
+        return real(reports, **settings)
+
+    real = RUNS[through]
+    monkeypatch.setitem(RUNS, through, listening)
+    protocol, messages = started(name)
+    carry(protocol, messages, through)
+    (settings,) = asked
+    fewest = 2 if through == "masking" and protocol.minimum == 1 else protocol.minimum
+    assert settings["minimum"] == fewest
+    assert settings["participants"] == settings["reports"] == protocol.participants
+    assert settings.get("modulus") == (None if through == "mixing" else modulus(protocol))
+
+
+def modulus(protocol: Any) -> int:
+    return int(getattr(protocol, "modulus", 1 << 64))
+
+
+@EACH
+def test_one_report_fewer_than_the_minimum_opens_nothing(name: str, through: str) -> None:
+    """Whether the others never came, or fell silent on the way."""
+    protocol, messages = started(name)
+    fewest = minimum(protocol, through)
+    if fewest > 1:
+        with pytest.raises(Refusal, match=f"minimum is {fewest}"):
+            carry(protocol, messages[: fewest - 1], through)
+        gone = range(fewest - 1, protocol.participants)
+        with pytest.raises(Refusal, match=f"minimum is {fewest}|neighbours"):
+            carry(protocol, messages, through, **how(through, gone))
+    with pytest.raises(TacitError, match="nothing was opened"):
+        carry(protocol, [], through)
+    with pytest.raises(TacitError, match=r"over the \d+ that the protocol was built for"):
+        carry(protocol, [*messages, messages[0]], through)
+
+
+@EACH
+def test_a_server_refuses_a_view_of_too_few_by_itself(name: str, through: str) -> None:
+    """Also if an intermediary were to open it."""
+    protocol, messages = started(name)
+    few = messages[: protocol.minimum - 1]
+    if not few:
+        return
+    payloads: Any = [payload(protocol, message, through) for message in few]
+    view: Any = (
+        run_mixing(payloads, minimum=1)
+        if through == "mixing"
+        else run_two_servers(payloads, modulus(protocol), minimum=1)
+    )
+    with pytest.raises(TacitError, match=r"below the \d+|nothing was opened"):
+        opened(protocol, view, through)
+
+
+@pytest.mark.parametrize(
+    ("name", "through"),
+    [(n, t) for n, t in PAIRINGS if (p := EXAMPLES[n].build()).minimum < p.participants],
+)
+def test_dropouts_that_the_noise_allows_for_are_survived(name: str, through: str) -> None:
+    protocol, messages = started(name)
+    gone = (1, protocol.participants - 1)
+    arrived = [message for place, message in enumerate(messages) if place not in gone]
+    real = carry(protocol, messages, through, **how(through, gone))
+    assert real == protocol.combine(arrived)
+    assert real.reports == protocol.participants - 2
+    assert protocol.analyze(real).error.participants == protocol.participants - 2
+    assert carry(protocol, messages[:-1], through).reports == protocol.participants - 1
+
+
+@EACH
+def test_an_estimate_through_cryptography_carries_the_promise(name: str, through: str) -> None:
+    protocol = EXAMPLES[name].build()
+    reports = [EXAMPLES[name].report(place) for place in range(protocol.participants)]
+    estimate = open_through(protocol, reports, through)
+    assert estimate.promise == protocol.promise != ""
+    assert np.size(estimate.total) == protocol.coordinates
+    assert estimate.error.participants == protocol.participants
+
+
+@EACH
+def test_reports_of_one_protocol_are_all_of_one_size(name: str, through: str) -> None:
+    """What is sent must not tell groups or values apart."""
+    protocol, messages = started(name)
+    payloads: list[Any] = [payload(protocol, message, through) for message in messages]
+    assert len({len(one) for one in payloads}) == 1
+    if through == "mixing":
+        assert len({len(part) for one in payloads for part in one}) == 1
+
+
+@pytest.mark.parametrize(("name", "through"), MISFITS)
+def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str) -> None:
+    protocol, messages = started(name)
+    right = " and ".join(FITS[type(protocol)][0])
+    refusal = rf"{type(protocol).__name__} does not go through {through}: it fits {right}; "
+    for attempt in (
+        lambda: carry(protocol, messages, through),
+        lambda: payload(protocol, messages[0], through),
+        lambda: opened(protocol, SumView((0,), protocol.participants), through),
+    ):
+        with pytest.raises(TacitError, match=refusal + rf"{through} takes \w+, "):
+            attempt()
+
+
+@pytest.mark.parametrize("through", RUNS)
+@pytest.mark.parametrize(
+    "name", [n for n, case in CASES.items() if type(case.build()) in UNCARRIED]
+)
+def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> None:
+    protocol = CASES[name].build()
+    with pytest.raises(TacitError, match=rf"does not go through {through}: (its|each)"):
+        payload(protocol, 0, through)
+    if not isinstance(protocol, SeparateSums):
+        with pytest.raises(TacitError, match=type(protocol).__name__):
+            carry(protocol, [], through)
+
+
+def test_an_unknown_intermediary_or_protocol_is_refused() -> None:
+    protocol, messages = started("secure-sum")
+    with pytest.raises(TacitError, match="must be one of masking, splitting, mixing"):
+        carry(protocol, messages, "post")
+
+    class Strange:
+        pass
+
+    with pytest.raises(TacitError, match="Strange has no way through an intermediary: add it"):
+        codec(Strange(), "mixing")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "none"])
+def test_prefix_sums_of_real_numbers_are_refused_with_noise_that_fits(noise: Any) -> None:
+    from tacit.protocols.continual import PrefixRound, PrefixSums
+    from tacit.protocols.factorization import factorize
+
+    trust: Any = "silo" if noise == "gaussian" else "none"
+    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, trust, noise, 1.0)
+    for through in ("masking", "splitting"):
+        with pytest.raises(TacitError, match="use discrete-gaussian or skellam noise"):
+            carry(PrefixRound(sums, 0, {}, {}, None), [np.zeros(3)] * 4, through)
+
+
+@pytest.mark.parametrize("through", ["masking", "splitting"])
+def test_separate_sums_are_carried_one_by_one(through: str) -> None:
+    protocol = separate()
+    reports = [(0, 1.0)] * 5 + [(2, -1.0)] * 4 + [(1, 1.0)] * 3
+    messages = sent(protocol, reports)
+    assert carry(protocol, messages, through) == protocol.combine(messages)
+    with pytest.raises(Refusal, match="minimum is 3"):
+        carry(protocol, messages[:-1], through)
+    with pytest.raises(TacitError, match="SecureVector does not go through mixing"):
+        carry(protocol, messages, "mixing")
+
+
+@pytest.mark.parametrize("name", ["secure-vector", "prefix-sums"])
+def test_a_message_of_another_length_is_refused_on_the_device(name: str) -> None:
+    protocol, messages = started(name)
+    with pytest.raises(TacitError, match=r"the message has 2 numbers; .* sends 3"):
+        payload(protocol, messages[0][:2], "splitting")
+
+
+@pytest.mark.parametrize("name", ["split-and-mix", "shuffled-bits", "shuffled-vector"])
+def test_a_message_with_a_part_missing_is_refused_on_the_device(name: str) -> None:
+    protocol, messages = started(name)
+    with pytest.raises(TacitError, match="of this round sends"):
+        payload(protocol, messages[0][:-1], "mixing")
+
+
+# Views that honest devices do not make
+
+
+def view_of(name: str) -> tuple[Protocol, MixView]:
+    protocol, messages = started(name)
+    parts: list[Any] = [part for m in messages for part in payload(protocol, m, "mixing")]
+    return protocol, MixView(tuple(parts), len(messages), 0)
+
+
+@pytest.mark.parametrize("name", ["split-and-mix", "pure-shuffle"])
+def test_a_spoilt_message_spoils_sums_of_shares_and_certified_groups(name: str) -> None:
+    protocol, view = view_of(name)
+    with pytest.raises(TacitError, match="nothing was opened"):
+        opened(protocol, replace(view, messages=view.messages[1:], spoilt=1), "mixing")
+    nonsense = b"\xff" * len(view.messages[0])
+    with pytest.raises(TacitError, match="nothing was opened"):
+        opened(protocol, replace(view, messages=(nonsense, *view.messages[1:])), "mixing")
+
+
+@pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector"])
+def test_a_spoilt_bit_counts_as_a_zero_of_the_one_who_spoilt_it(name: str) -> None:
+    protocol, view = view_of(name)
+    whole = opened(protocol, view, "mixing")
+    first = view.messages.index(b"\x01")  # a one of the first coordinate
+    rest = view.messages[:first] + view.messages[first + 1 :]
+    for messages in (rest, (*rest, b"\xff")):
+        less = opened(protocol, replace(view, messages=messages, spoilt=1), "mixing")
+        assert less.values == (whole.values[0] - 1, *whole.values[1:])
+        assert less.reports == whole.reports
+
+
+def test_bits_under_others_labels_are_refused() -> None:
+    protocol, view = view_of("shuffled-vector")
+    moved = view.messages.index(
+        b"\x02"
+    )  # a zero of the second coordinate becomes a one of the first
+    messages = (*view.messages[:moved], b"\x01", *view.messages[moved + 1 :])
+    with pytest.raises(Refusal, match="others' labels, so nothing was opened"):
+        opened(protocol, replace(view, messages=messages), "mixing")
+
+
+def test_groups_of_other_sizes_are_filled_up_to_look_alike() -> None:
+    protocol, view = view_of("pure-shuffle")
+    assert len(set(protocol.group_bits)) > 1  # type: ignore[attr-defined]
+    filler = 2 * len(protocol.group_bits)  # type: ignore[attr-defined]
+    fillers = sum(message == bytes([filler]) for message in view.messages)
+    assert fillers > 0
+    kept = tuple(message for message in view.messages if message != bytes([filler]))
+    assert opened(protocol, replace(view, messages=kept), "mixing") == opened(
+        protocol, view, "mixing"
+    )
+
+
+@pytest.mark.parametrize("name", ["secure-sum", "split-and-mix"])
+def test_the_hybrid_suite_opens_the_same(name: str) -> None:
+    protocol, messages = started(name)
+    through = "mixing" if name == "split-and-mix" else "splitting"
+    real = carry(protocol, messages, through, sealing=Sealing.HYBRID)
+    assert real == protocol.combine(messages)

@@ -1,0 +1,196 @@
+"""The documentation does what it says: blocks run, commands exist, printed pages are up to date."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tacit.algorithms.registry import lookup
+from tacit.cli import app
+from tacit.cli.options import said
+from tacit.simulation.study import HOW
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = sorted(
+    path
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    if "_build" not in path.parts
+)
+QUICK = ("calibrate", "privacy", "returning", "amplify", "algorithms")
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One command of a page, and what the page shows of its output."""
+
+    page: str
+    words: tuple[str, ...]
+    shown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page}: {' '.join(self.words)}"[:80]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    found = re.findall(
+        rf"^( *)```{language}\n(.*?)^\1```$", page.read_text(encoding="utf-8"), re.M | re.S
+    )
+    return [re.sub(rf"^{indent}", "", text, flags=re.M) for indent, text in found]
+
+
+def lines(page: Path) -> list[Line]:
+    found: list[Line] = []
+    for block in blocks(page, "console"):
+        for text in block.splitlines():
+            if text.startswith("$ "):
+                found.append(Line(name(page), tuple(shlex.split(text[2:], comments=True)), ()))
+            elif text.strip(" .…") and found:
+                last = found.pop()
+                found.append(Line(last.page, last.words, (*last.shown, text)))
+    return found
+
+
+def mentions(page: Path) -> list[Line]:
+    """Commands in running text and tables, but for those with a blank to fill in."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text))
+    complete = re.compile(r"(make|python) \S|tacit \w+ (--[\w-]+ [^\s-]|\w+-fig)")
+    whole = (span for span in spans if complete.match(span))
+    return [
+        Line(name(page), tuple(shlex.split(span)), ())
+        for span in whole
+        if not re.search(r"…|\b(NAME|COMMAND|SETTING)\b|>", span)
+    ]
+
+
+def tacit_words(line: Line) -> list[str] | None:
+    """What follows `tacit`, if that is what the line calls."""
+    words = list(line.words)
+    if words[:3] == ["python", "-m", "tacit"]:
+        return words[3:]
+    return words[1:] if Path(words[0]).name == "tacit" else None
+
+
+PROGRAMS = [page for page in PAGES if blocks(page, "python")]
+LINES = [line for page in PAGES for line in lines(page)]
+MENTIONED = list(dict.fromkeys(line for page in PAGES for line in mentions(page)))
+
+
+def run(path: Path, where: Path) -> None:
+    """A program of a user's, in a directory of its own, with the package from outside at hand."""
+    paths = [str(ROOT / "tests" / "outside" / "package"), os.environ.get("PYTHONPATH", "")]
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=name)
+def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    run(program, tmp_path)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    run(example, tmp_path)
+
+
+def test_examples_are_short_and_all_of_them_are_shown() -> None:
+    shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    listed = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(EXAMPLES) == 6
+    for example in EXAMPLES:
+        assert f"../examples/{example.name}" in shown
+        assert f"`{example.name}`" in listed
+        assert code_lines(example) <= 10
+
+
+def code_lines(path: Path) -> int:
+    """Lines that are neither blank, nor a comment, nor the docstring."""
+    stripped = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return sum(bool(line) and not line.startswith(("#", '"""')) for line in stripped)
+
+
+@pytest.mark.parametrize("line", [*LINES, *MENTIONED], ids=str)
+def test_a_documented_command_exists_with_its_options(line: Line) -> None:
+    words = tacit_words(line)
+    if words is None:
+        check_other(line.words)
+        return
+    if not words or words[0].startswith("-"):
+        assert words in (["--help"], ["--version"])
+        return
+    options = COMMANDS[words[0]].make_context(words[0], words[1:]).params
+    if words[0] == "simulate":
+        own = {key: options[key] for key in lookup(options["algorithm"]).problem.options()}
+        others = {key: v for key, v in options.items() if key not in own and v is not None}
+        assert others.keys() <= {*HOW, "algorithm", "replay", "clip", "resample", "out", "as_json"}
+        lookup(options["algorithm"]).ask(said(own))
+    if words[0] == "compare":
+        for algorithm in options["algorithms"].split(","):
+            lookup(algorithm)
+
+
+def check_other(words: tuple[str, ...]) -> None:
+    """A make target, a module that can be run, an installation, a script of ours."""
+    if words[0] == "make":
+        targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+        assert words[1] in targets
+    elif words[:2] == ("python", "-m"):
+        place = ROOT / "src" / Path(*words[2].split("."))
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists()
+    elif words[0] == "python":
+        assert (ROOT / words[1]).exists()
+    elif words[:2] != ("pip", "install"):
+        assert (ROOT / words[0]).exists()
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if (tacit_words(line) or [""])[0] in QUICK], ids=str
+)
+def test_a_quick_command_prints_what_its_page_shows(line: Line) -> None:
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        app(tacit_words(line), standalone_mode=False)
+    said_so = {" ".join(text.split()) for text in printed.getvalue().splitlines()}
+    assert {" ".join(text.split()) for text in line.shown} <= said_so
+
+
+@pytest.mark.parametrize("script", ["docs/design/walks.py", "docs/commands.py"])
+def test_a_printed_page_is_what_its_script_prints(script: str) -> None:
+    path = ROOT / script
+    printed = runpy.run_path(str(path))["page"]()
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == printed
+
+
+def test_every_public_name_is_on_the_page_of_the_interface() -> None:
+    import tacit
+
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    missing = [each for each in tacit.__all__ if not re.search(rf":: tacit\S*\.{each}\n", page)]
+    assert missing == ["__version__"]

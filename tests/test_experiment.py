@@ -1,0 +1,349 @@
+"""Experiments: saved anywhere they go on identically, and nothing from another promise enters."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.algorithms.registry import lookup
+from tacit.bandits import ForgettingElimination
+from tacit.checks import TacitError
+from tacit.environments import Bernoulli
+from tacit.environments.contract import World
+from tacit.environments.population import Population
+from tacit.environments.silos import Synthetic
+from tacit.estimates import Estimate, Round
+from tacit.experiment import Experiment, load, save
+from tacit.protocols import recipes
+from tacit.protocols.mechanism import PerRound
+from tacit.simulation import run
+
+TABLE = np.array([[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]])
+FAMILIES: dict[str, tuple[str, dict[str, Any], World]] = {
+    "arms": (
+        "dist-dp-se",
+        {"arms": 3, "horizon": 3_000, "labels": ("red", "green", "blue")},
+        Bernoulli((0.2, 0.8, 0.5)),
+    ),
+    "linear": (
+        "secagg-dpe",
+        {"table": TABLE, "horizon": 3_000, "client_std": 0.05},
+        Population(TABLE, np.array([0.6, -0.1]), 0.05, 0.1, 1.0),
+    ),
+    "federated": (
+        "secagg-fedlinucb",
+        {"silos": 3, "dimension": 3, "sync": 10, "horizon": 95},
+        Synthetic.draw(3, 3, 5, np.random.default_rng(0)),
+    ),
+}
+EACH = pytest.mark.parametrize("family", FAMILIES)
+
+
+def experiment_of(family: str, epsilon: float = 1.0) -> Experiment:
+    name, options, _ = FAMILIES[family]
+    entry = lookup(name)
+    settings = {**entry.defaults, **options, "epsilon": epsilon}
+    return entry.build(entry.problem(**settings))
+
+
+def hold(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> Estimate:
+    """What a simulation would observe; depends on nothing but the round, the seed and the past."""
+    rng = np.random.default_rng([seed, round_.number])
+    protocol = experiment.open(round_)
+    return protocol.simulate(FAMILIES[family][2].play(round_, protocol, rng).load, rng)
+
+
+def step(experiment: Experiment, round_: Round, family: str, seed: int = 0) -> None:
+    if round_.opened:
+        experiment.observe(round_, hold(experiment, round_, family, seed))
+    else:
+        experiment.skip(round_)
+
+
+def finish(experiment: Experiment, family: str) -> list[Round]:
+    held = []
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            held.append(round_)
+            step(experiment, round_, family)
+    return held
+
+
+def written(experiment: Experiment) -> str:
+    return json.dumps(experiment.to_dict(), allow_nan=False)
+
+
+@EACH
+def test_saved_after_any_round_it_goes_on_identically(family: str, tmp_path: Path) -> None:
+    """Also with rounds outstanding, and with those that were simulated before it was saved."""
+    original = experiment_of(family)
+    trace = finish(original, family)
+    assert len(trace) > 4
+    assert original.finished
+    places = sorted({0, 1, 2, len(trace) // 2, len(trace) - 1, len(trace)})
+    for place in places:
+        other = experiment_of(family)
+        for round_ in trace[:place]:
+            assert other.propose()[0] == round_
+            step(other, round_, family)
+        save(other, tmp_path / "saved.json")
+        restored = load(tmp_path / "saved.json")
+        assert written(restored) == written(other)
+        assert restored.guarantee == original.guarantee
+        assert finish(restored, family) == trace[place:]
+        assert written(restored) == written(original)
+        assert restored.best() == original.best()
+        assert restored.estimates() == original.estimates()
+    assert [path.name for path in tmp_path.iterdir()] == ["saved.json"]
+
+
+@EACH
+def test_the_driver_goes_on_with_a_restored_experiment(family: str, tmp_path: Path) -> None:
+    """From one state of the generator: the rest of the run is the same, regret and all."""
+    world, original = FAMILIES[family][2], experiment_of(family)
+    for _ in range(2):
+        for round_ in original.propose():
+            step(original, round_, family)
+    original.propose()
+    save(original, tmp_path / "saved.json")
+    restored = load(tmp_path / "saved.json")
+    outcomes = [run(one, world, np.random.default_rng(5)) for one in (original, restored)]
+    assert outcomes[0].regret == outcomes[1].regret
+    assert outcomes[0].final_regret is not None
+    assert outcomes[0].final_regret > 0
+    assert outcomes[0].bits == outcomes[1].bits > 0
+    assert outcomes[0].promise == outcomes[1].promise
+    assert written(original) == written(restored)
+
+
+@EACH
+@pytest.mark.parametrize("other", [0.5, 2.0])
+def test_an_estimate_under_another_epsilon_is_refused(family: str, other: float) -> None:
+    mine, theirs = experiment_of(family), experiment_of(family, other)
+    (round_, *_), before = mine.propose(), written(mine)
+    protocol = theirs.mechanism.open(round_)
+    rng = np.random.default_rng(0)
+    stranger = protocol.simulate(FAMILIES[family][2].play(round_, protocol, rng).load, rng)
+    for restored in (mine, Experiment.from_dict(json.loads(before))):
+        with pytest.raises(TacitError, match=rf"round {round_.number} was made under another prom"):
+            restored.observe(round_, stranger)
+        with pytest.raises(TacitError, match=r"another promise \(none\); this experiment promises"):
+            restored.observe(round_, Estimate(stranger.total, stranger.error))
+        assert written(restored) == before
+        assert restored.propose()[0] == round_
+    mine.observe(round_, hold(mine, round_, family))
+    assert written(mine) != before
+
+
+@EACH
+def test_an_estimate_under_a_slightly_larger_epsilon_is_refused(family: str) -> None:
+    mine, theirs = experiment_of(family), experiment_of(family, 1.0004)
+    (round_, *_) = mine.propose()
+    stranger = hold(theirs, theirs.propose()[0], family)
+    with pytest.raises(TacitError, match="another promise"):
+        mine.observe(round_, stranger)
+
+
+def test_a_lost_synchronisation_ends_silos_before_anybody_reports() -> None:
+    """Prefix sums need every step, and a second message for one would not be accounted for."""
+    experiment = experiment_of("federated")
+    experiment.skip(experiment.propose()[0])
+    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+        experiment.open(experiment.propose()[0])
+
+
+@EACH
+def test_a_file_whose_noise_was_changed_is_refused(family: str) -> None:
+    stored = json.loads(written(experiment_of(family)))
+    arguments = stored["mechanism"].get("arguments", {})
+    for name, value in arguments.items():
+        if name == "epsilon":
+            arguments[name] = 50.0
+        if name == "target":
+            arguments[name] = {**value, "epsilon": 50.0}
+    experiment = Experiment.from_dict(stored)
+    if family == "federated":
+        return  # its noise is not made anew for every round
+    with pytest.raises(TacitError, match="its noise was changed"):
+        experiment.open(experiment.propose()[0])
+
+
+@EACH
+def test_strange_rounds_are_refused_before_anything_is_opened(family: str) -> None:
+    experiment = experiment_of(family)
+    (first, *_) = experiment.propose()
+    good = hold(experiment_of(family), first, family)
+    before = written(experiment)
+    strange = Round(first.number + 77, first.participants, first.assignment)
+    with pytest.raises(TacitError, match="was not proposed"):
+        experiment.observe(strange, good)
+    with pytest.raises(TacitError, match="was not proposed"):
+        experiment.skip(strange)
+    assert written(experiment) == before
+    with pytest.raises(TacitError, match=r"is played but not opened: call skip\(round\)"):
+        experiment.open(Round(0, first.participants, first.assignment, opened=False))
+    experiment.observe(first, good)
+    with pytest.raises(TacitError, match="already observed"):
+        experiment.observe(first, good)
+
+
+@EACH
+def test_it_is_finished_when_the_horizon_is_used_up_and_not_before(family: str) -> None:
+    experiment = experiment_of(family)
+    assert not experiment.finished
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            assert not experiment.finished
+            step(experiment, round_, family)
+    assert experiment.finished
+    assert experiment.propose() == []
+    assert experiment.learner.played == experiment.learner.horizon
+
+
+def test_estimates_are_of_the_named_options() -> None:
+    experiment = experiment_of("arms")
+    assert [row.option for row in experiment.estimates()] == ["red", "green", "blue"]
+    assert all(row.mean is None for row in experiment.estimates())
+    finish(experiment, "arms")
+    rows = experiment.estimates(0.9)
+    assert [row.option for row in rows] == ["red", "green", "blue"]
+    assert experiment.best() == "green"
+    assert max(rows, key=lambda row: row.best).option == "green"
+    assert sum(row.best for row in rows) == pytest.approx(1)
+    for row, mean in zip(rows, (0.2, 0.8, 0.5), strict=True):
+        assert row.mean == pytest.approx(mean, abs=0.15)
+    linear = experiment_of("linear")
+    finish(linear, "linear")
+    assert [row.option for row in linear.estimates()] == [f"option {k}" for k in range(1, 6)]
+    assert linear.best() == "option 1"
+    federated = experiment_of("federated")
+    assert (federated.options, federated.estimates(), federated.best()) == ((), [], None)
+
+
+def test_people_who_are_served_an_option_by_name_count_as_played() -> None:
+    experiment = experiment_of("arms")
+    experiment.served("green", 40)
+    assert experiment.learner.played == 40
+    with pytest.raises(TacitError, match="option is 'pink'; they are red, green, blue"):
+        experiment.served("pink", 1)
+    with pytest.raises(TacitError, match="option is 'pink'"):
+        experiment_of("federated").served("pink", 1)
+
+
+def test_options_are_named_once_each_and_all_of_them() -> None:
+    learner, mechanism = ForgettingElimination(3, 100), PerRound(recipes.exact, {"binary": True})
+    assert Experiment.of(learner, mechanism).options == ("option 1", "option 2", "option 3")
+    with pytest.raises(TacitError, match="2 options are named, the learner chooses among 3"):
+        Experiment.of(learner, mechanism, ("a", "b"))
+    with pytest.raises(TacitError, match="options are a, b, a; every name is given once"):
+        Experiment.of(learner, mechanism, ("a", "b", "a"))
+
+
+# files
+
+
+def saved(tmp_path: Path, family: str = "arms") -> Path:
+    experiment = experiment_of(family)
+    for round_ in experiment.propose():
+        step(experiment, round_, family)
+    save(experiment, tmp_path / "saved.json")
+    return tmp_path / "saved.json"
+
+
+@EACH
+def test_a_truncated_file_is_refused_wherever_it_was_cut(family: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, family)
+    whole = path.read_text(encoding="utf-8")
+    for place in (0, 1, len(whole) // 2, len(whole) - 1):
+        path.write_text(whole[:place], encoding="utf-8")
+        with pytest.raises(TacitError, match="is not a saved experiment"):
+            load(path)
+
+
+def test_missing_files_and_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TacitError, match=r"missing\.json cannot be read \(No such file"):
+        load(tmp_path / "missing.json")
+    with pytest.raises(TacitError, match="cannot be read"):
+        load(tmp_path)
+    with pytest.raises(TacitError, match="cannot be written"):
+        save(experiment_of("arms"), tmp_path / "nowhere" / "saved.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(tmp_path)
+    before = path.read_text(encoding="utf-8")
+
+    def full(self: Path, data: str, **_: Any) -> int:
+        self.write_bytes(data[:10].encode())
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(TacitError, match=r"cannot be written \(No space left on device\)"):
+        save(experiment_of("arms"), path)
+    monkeypatch.undo()
+    assert path.read_text(encoding="utf-8") == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["saved.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "[1, 2]", "7", "null", '"saved"', "{}", '{"format": 99}', "\x00\x01"]
+)
+def test_files_of_another_format_are_refused(text: str, tmp_path: Path) -> None:
+    """Found: a list was an AttributeError."""
+    path = tmp_path / "other.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(TacitError, match=r"format|is not a saved experiment"):
+        load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TacitError, match="is not a saved experiment"):
+        load(path)
+
+
+def _set(*keys: Any) -> Callable[[Any, Any], None]:
+    def change(data: Any, value: Any) -> None:
+        for key in keys[:-1]:
+            data = data[key]
+        data[keys[-1]] = value
+
+    return change
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("change", "value", "message"),
+    [
+        (_set("promise"), "(0.1, 0)-DP", "promise is not that of the stored mechanism"),
+        (_set("promise"), "", "promise is not that of the stored mechanism"),
+        (_set("mechanism", "guarantee", "epsilon"), 0.1, "promise is not that of the stored mech"),
+        (_set("mechanism", "guarantee"), None, "promise is not that of the stored mechanism"),
+        (_set("mechanism", "note"), "Trust me.", "promise is not that of the stored mechanism"),
+        (_set("mechanism", "mechanism"), "os:path", "not known here as Mechanism"),
+        (_set("mechanism", "mechanism"), "antigravity:fly", "not known here as Mechanism"),
+        (_set("learner", "learner"), "antigravity:fly", "not known here as Learner"),
+        (_set("learner", "learner"), "tacit.bandits.contract:Learner", "not a saved experiment"),
+        (_set("learner", "arguments"), {"lucky": 7}, "is not a saved experiment"),
+        (_set("learner", "pending"), [{"number": 0}], "is not a saved experiment"),
+        (_set("learner", "state"), {}, "is not a saved experiment"),
+        (_set("learner"), [], "is not a saved experiment"),
+        (_set("options"), ["one"], "1 options are named"),
+        (_set("format"), 0, "format 0; this version reads 1"),
+    ],
+)
+def test_a_file_that_was_tampered_with_is_refused(
+    family: str, change: Callable[[Any, Any], None], value: Any, message: str, tmp_path: Path
+) -> None:
+    path = saved(tmp_path, family)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data, copy.deepcopy(value))
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(TacitError, match=message):
+        load(path)

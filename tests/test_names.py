@@ -1,0 +1,147 @@
+"""Names of stored things: what they give back, and that reading one imports nothing foreign."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tacit.bandits import ForgettingElimination, Learner
+from tacit.checks import TacitError
+from tacit.estimates import Arm, Assignment, Design, Round
+from tacit.names import Lazy, name_of, named
+
+
+class Own(Assignment):
+    """Somebody's own class, in a module that is loaded."""
+
+    @property
+    def coordinates(self) -> int:
+        return 1
+
+    def time(self, participants: int) -> int:
+        return participants
+
+    class Inner(Arm):
+        """Inside a class, not a function."""
+
+
+@pytest.mark.parametrize("thing", [ForgettingElimination, Arm, Own, Own.Inner])
+def test_a_name_gives_back_what_it_names(thing: type) -> None:
+    assert named(name_of(thing), object) is thing
+
+
+def test_things_inside_functions_have_no_name() -> None:
+    class Hidden:
+        pass
+
+    for thing in (Hidden, lambda: None):
+        with pytest.raises(TacitError, match="move it to the top of its module"):
+            name_of(thing)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "antigravity:fly",  # exists, is not loaded, and would be noticed
+        "this:s",
+        "no.such.module:Thing",
+        "tacitly:Arm",
+        "tacit_estimates:Arm",
+        "builtins:int",
+        "Arm",
+        "tacit.estimates",
+        "tacit.estimates:",
+        ":Arm",
+        "",
+        "tacit.estimates:Nothing",
+        "tacit.estimates:Round",
+        "tacit.estimates:arm.Arm",
+        None,
+        7,
+    ],
+)
+def test_what_is_not_loaded_or_of_another_kind_is_refused(name: object) -> None:
+    before = set(sys.modules)
+    with pytest.raises(TacitError, match="is not known here as Assignment: import the module"):
+        named(name, Assignment)
+    assert set(sys.modules) == before
+
+
+def test_a_missing_module_of_ours_is_refused_in_words() -> None:
+    with pytest.raises(TacitError, match="in this version of tacit"):
+        named("tacit.bandits.oracle:Oracle", Learner)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tacit.bandits:ForgettingElimination", "tacit.names:sys.exit", "tacit.names:import_module"],
+)
+def test_what_a_module_only_imported_is_not_its_own(name: str) -> None:
+    """Found: through our modules a file could name whatever they import."""
+    with pytest.raises(TacitError, match="is not known here"):
+        named(name, object)
+
+
+def test_our_own_modules_are_imported_and_foreign_ones_never() -> None:
+    """In a fresh interpreter: the learner's module is loaded for its name, this one is not."""
+    code = """
+import sys
+from tacit.checks import TacitError
+from tacit.names import named
+name = "tacit.bandits.elimination:ForgettingElimination"
+assert "tacit.bandits.elimination" not in sys.modules
+assert named(name, object).__name__ == "ForgettingElimination"
+for module in ("antigravity", "wave", "xmlrpc.client", "tests.test_names"):
+    assert module not in sys.modules
+    try:
+        named(f"{module}:Error", object)
+    except TacitError:
+        assert module not in sys.modules
+    else:
+        raise SystemExit(module)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_lazy_modules_load_on_first_use() -> None:
+    assert Lazy("tacit.estimates").Arm is Arm
+    with pytest.raises(AttributeError):
+        _ = Lazy("tacit.estimates").Nothing
+
+
+# rounds are stored with the name of what they assign
+
+
+@pytest.mark.parametrize(
+    "round_",
+    [
+        Round(0, 5, Arm(2)),
+        Round(3, 0, Design((4, 1), (7, 2), 8.5, each=True), opened=False),
+        Round(3, 9, Design((4,), (7,), 8.5)),
+        Round(1, 2, Own.Inner(4)),
+    ],
+)
+def test_a_round_is_read_back_as_it_was(round_: Round) -> None:
+    data = round_.to_dict()
+    copy = Round.from_dict(data)
+    assert copy == round_
+    assert type(copy.assignment) is type(round_.assignment)
+    assert copy.to_dict() == data == round_.to_dict()
+
+
+def test_a_round_of_an_unknown_assignment_is_refused() -> None:
+    data = Round(0, 5, Arm(2)).to_dict()
+    data["assignment"]["kind"] = "elsewhere:Arm"
+    with pytest.raises(TacitError, match="not known here as Assignment"):
+        Round.from_dict(data)
+
+
+def test_rounds_say_what_they_take_and_name_their_arm() -> None:
+    design = Design((4, 1), (7, 2), 8.5)
+    assert (Round(0, 5, Arm(2)).time, Arm(2).coordinates, Round(0, 5, Arm(2)).arm) == (5, 1, 2)
+    assert (Round(0, 5, design).time, design.coordinates) == (9, 2)
+    with pytest.raises(TacitError, match="round 6 gives its participants no single option"):
+        _ = Round(6, 5, design).arm
