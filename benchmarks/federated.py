@@ -15,13 +15,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from tacit.papers.zc24 import Task
-from tacit.papers.zc24_noise import Problem
 
 from machine import Row, emit
+from tacit.algorithms.registry import lookup
 from tacit.environments.silos import Synthetic
+from tacit.simulation import Trial
 
 
 def cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
@@ -58,23 +59,26 @@ def loop(silos: int, dimension: int, actions: int, rounds: int, sync: int = 25) 
             gram[:], bias[:] = 0, 0
 
 
-def rate(name: str, problem: Problem, label: str, repeats: int = 3) -> tuple[Row, float]:
-    task = Task.of(name, problem)
+def federation(name: str, **options: Any) -> Trial:
+    return Trial(name, lookup(name).ask(options))
+
+
+def rate(label: str, task: Trial, repeats: int = 3) -> tuple[Row, float]:
     seconds = cpu_seconds(lambda: task(0), repeats)
+    problem: Any = task.problem
     value = problem.silos * problem.horizon / seconds
     return {"name": label, "value": round(value), "unit": "agent-rounds per CPU second"}, value
 
 
 def main() -> None:
-    problem = Problem(silos=100, horizon=250, epsilon=1.0, delta=1e-5)
-    rows: list[Row] = []
-    row, fast = rate("secagg-fedlinucb", problem, "secagg-fedlinucb, M = 100, d = 10, 100 actions")
-    rows.append(row)
-    rows.append(rate("fedlinucb", problem, "fedlinucb, M = 100, d = 10, 100 actions")[0])
-    lazy = Problem(silos=100, horizon=250, epsilon=1.0, delta=1e-5, lazy=True)
-    rows.append(
-        rate("secagg-fedlinucb", lazy, "secagg-fedlinucb, lazy, M = 100, d = 10, 100 actions")[0]
-    )
+    size = {"silos": 100, "horizon": 250}
+    promise = {"epsilon": 1.0, "delta": 1e-5}
+    label = "M = 100, d = 10, 100 actions"
+    private = federation("secagg-fedlinucb", **size, **promise)
+    row, fast = rate(f"secagg-fedlinucb, {label}", private)
+    rows = [row, rate(f"fedlinucb, {label}", federation("fedlinucb", **size))[0]]
+    lazy = federation("secagg-fedlinucb", **size, **promise, lazy=True)
+    rows.append(rate(f"secagg-fedlinucb, lazy, {label}", lazy)[0])
     slow = 100 * 50 / cpu_seconds(lambda: loop(100, 10, 100, 50))
     rows.append(
         {
@@ -86,14 +90,10 @@ def main() -> None:
     rows.append(
         {"name": "batched arrays over the loop", "value": round(fast / slow, 2), "unit": "times"}
     )
-    large = Problem(silos=10, dimension=57, actions=908, horizon=50, epsilon=1.0, delta=1e-5)
-    rows.append(
-        rate("secagg-fedlinucb", large, "secagg-fedlinucb, M = 10, d = 57, 908 actions", repeats=1)[
-            0
-        ]
-    )
-    whole = Problem(silos=100, horizon=10_000, epsilon=1.0, delta=1e-5)
-    task = Task.of("secagg-fedlinucb", whole)
+    wide = {"silos": 10, "dimension": 57, "actions": 908, "horizon": 50}
+    large = federation("secagg-fedlinucb", **wide, **promise)
+    rows.append(rate("secagg-fedlinucb, M = 10, d = 57, 908 actions", large, repeats=1)[0])
+    task = federation("secagg-fedlinucb", silos=100, horizon=10_000, **promise)
     seconds = cpu_seconds(lambda: task(0), repeats=1)
     rows.append(
         {

@@ -15,12 +15,13 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from tacit.papers.arms import Problem, Task, simulate
 
 from machine import Row, emit, per_second
+from tacit.algorithms.registry import lookup
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
 from tacit.protocols.modular import SecureSum
+from tacit.simulation import Trial, simulate
 
 EIGHT = (
     "dist-dp-se",
@@ -36,7 +37,11 @@ PER_USER = 200_000
 ARMS = 10
 
 
-def milliseconds(name: str, task: Task, repeats: int = 7) -> Row:
+def trial(name: str, **options: Any) -> Trial:
+    return Trial(name, lookup(name).ask({"arms": ARMS, **options}))
+
+
+def milliseconds(name: str, task: Trial, repeats: int = 7) -> Row:
     """The median over runs of other seeds, after two to warm up."""
     task(0), task(1)
     times = []
@@ -52,15 +57,11 @@ def runs() -> list[Row]:
     for name in ("private-klucb", "dist-dp-se"):
         for exponent, rewards in ((9, "bernoulli"), (12, "bernoulli"), (9, "gaussian")):
             label = f"one run: {name}, 10^{exponent} users, 10 arms, ε = 1, {rewards} rewards"
-            rows.append(
-                milliseconds(label, Task(name, Problem(ARMS, 10**exponent), rewards=rewards))
-            )
+            task = trial(name, horizon=10**exponent, rewards=rewards)
+            rows.append(milliseconds(label, task))
     label = "one run: dist-dp-se at the paper's setting, 10^9 users, gaussian rewards"
-    rows.append(
-        milliseconds(
-            label, Task("dist-dp-se", Problem(ARMS, 10**9, setting="paper"), rewards="gaussian")
-        )
-    )
+    task = trial("dist-dp-se", horizon=10**9, setting="paper", rewards="gaussian")
+    rows.append(milliseconds(label, task))
     return rows
 
 
@@ -68,7 +69,8 @@ def sweeps() -> list[Row]:
     """Cold: calibration included."""
     start = time.perf_counter()
     for name in EIGHT:
-        simulate(Task(name, Problem(ARMS, 10**6, delta=1e-5)), runs=20)
+        promise = {"delta": 1e-5} if "delta" in lookup(name).options else {}
+        simulate(name, arms=ARMS, horizon=10**6, runs=20, **promise)
     return [
         {
             "name": "10^6 users, 20 runs, 8 algorithms, calibration included",
@@ -136,7 +138,7 @@ def loops() -> list[Row]:
                 "per-user loop of river.bandit.UCB, no privacy", work, PER_USER // 10, repeats=1
             )
         )
-    task, seeds = Task("private-klucb", Problem(ARMS, 10**9)), count(1)
+    task, seeds = trial("private-klucb", horizon=10**9), count(1)
     task(0)
     ours = per_second("private-klucb, 10^9 users in a run", lambda: task(next(seeds)), 10**9)
     ratios: list[Row] = [

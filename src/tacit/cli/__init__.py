@@ -7,9 +7,11 @@ object for programs. Errors are one line on standard error and exit code 2; noth
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -41,8 +43,27 @@ COMMANDS = (
     accounting.audit,
     accounting.corrections,
 )
+
+
+class Stopped(Exception):  # noqa: N818  (to be told to stop is no mistake)
+    """An interrupt that says how far a command came, which Typer's own handling would lose."""
+
+
+def heard(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, whose interrupts get here."""
+
+    @functools.wraps(command)
+    def run(*words: Any, **options: Any) -> None:
+        try:
+            command(*words, **options)
+        except KeyboardInterrupt as interrupt:
+            raise Stopped(*interrupt.args) from None
+
+    return run
+
+
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(heard(command))
 ARGUMENT = re.compile(r"\((clip|resample)\)")  # as errors name them, for those who write Python
 YOUNGEST = 50_000  # objects before garbage is looked for; starting makes none to speak of
 
@@ -65,8 +86,8 @@ def main() -> None:
         )
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}: choose another")
-    except KeyboardInterrupt as interrupt:
-        _fail(", ".join(["interrupted", *map(str, interrupt.args)]), simulating.INTERRUPTED)
+    except (KeyboardInterrupt, Stopped) as stop:
+        _fail(", ".join(["interrupted", *map(str, stop.args)]), simulating.INTERRUPTED)
     except Exception as error:
         # the command line's own errors have it: an unknown option, a word for a number
         if type(error).__name__ == "Abort":
