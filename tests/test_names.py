@@ -90,8 +90,8 @@ def test_our_own_modules_are_imported_and_foreign_ones_never() -> None:
 import sys
 from tacit.checks import TacitError
 from tacit.names import named
-name = "tacit.bandits.elimination:ForgettingElimination"
-assert "tacit.bandits.elimination" not in sys.modules
+name = "tacit.bandits.arms.elimination:ForgettingElimination"
+assert "tacit.bandits.arms.elimination" not in sys.modules
 assert named(name, object).__name__ == "ForgettingElimination"
 for module in ("antigravity", "wave", "xmlrpc.client", "tests.test_names"):
     assert module not in sys.modules

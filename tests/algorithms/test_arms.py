@@ -33,9 +33,9 @@ from tacit.privacy import (
 )
 from tacit.protocols import recipes
 from tacit.protocols.contract import SumProtocol
-from tacit.protocols.modular import Central, Local, SecureSum
-from tacit.protocols.shuffle import ShuffledBits
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Central, Local, SecureSum
 from tacit.simulation import Trial, simulate
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")

@@ -13,7 +13,7 @@ import pytest
 from tests.algorithms.asking import options_of
 
 from tacit.algorithms import LinearProblem, algorithms, lookup
-from tacit.bandits.phased import DistributedElimination
+from tacit.bandits.linear.phased import DistributedElimination
 from tacit.checks import TacitError
 from tacit.environments.population import Population, covering
 from tacit.simulation import Result, Trial, simulate

@@ -22,8 +22,8 @@ from tacit.algorithms.zc24_noise import (
     sdp_fedlinucb_vec,
     secagg_fedlinucb,
 )
-from tacit.bandits.federated import FederatedLinUCB
-from tacit.bandits.statistics import joint_sensitivity
+from tacit.bandits.contextual.federated import FederatedLinUCB
+from tacit.bandits.contextual.moments import joint_sensitivity
 from tacit.checks import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import GaussianLoss

@@ -1,5 +1,5 @@
-"""The bound of `tacit.bandits.chernoff`: equal to brute force, safe, and failing no more often than
-it says.
+"""The bound of `tacit.bandits.arms.chernoff`: equal to brute force, safe, and failing no more often
+than it says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.stats import binom
 from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
 
 from tacit.bandits import Evidence, PrivateKLUCB
-from tacit.bandits.divergence import kl, kl_upper
+from tacit.bandits.arms.divergence import kl, kl_upper
 from tacit.estimates import Arm, ErrorLaw, Estimate, Round
 from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
 

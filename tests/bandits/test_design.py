@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.bandits.design import Spread, certificate, largest_support, near_g_optimal
+from tacit.bandits.linear.design import Spread, certificate, largest_support, near_g_optimal
 from tacit.checks import TacitError
 
 Floats = npt.NDArray[np.float64]

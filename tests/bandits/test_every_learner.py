@@ -33,8 +33,8 @@ ENVIRONMENTS = {
 LAWS = {"exact": exact, "laplace": laplace(1.0), "bits": fair_bits(62)}
 ACTIONS = [[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]]
 PLANE = np.array(ACTIONS), np.array([0.9, -0.1])
-FORGETTING = "tacit.bandits.elimination:ForgettingElimination"
-PRIVATE_KLUCB = "tacit.bandits.klucb:PrivateKLUCB"
+FORGETTING = "tacit.bandits.arms.elimination:ForgettingElimination"
+PRIVATE_KLUCB = "tacit.bandits.arms.klucb:PrivateKLUCB"
 
 
 def arms(exactly: bool = False) -> dict[str, Answers]:
@@ -435,7 +435,7 @@ def test_an_unknown_learner_is_refused() -> None:
         ("PrivateKLUCB", {"noise_variance": -1.0}, "noise_variance is -1.0"),
         ("PrivateKLUCB", {"first_batch": 0}, "first_batch is 0"),
         ("Doubling", {"learner": "Oracle"}, "not known here as Learner"),
-        ("Doubling", {"learner": "tacit.bandits.references:UCB1", "start": 1}, "start is 1"),
+        ("Doubling", {"learner": "tacit.bandits.arms.references:UCB1", "start": 1}, "start is 1"),
     ],
 )
 def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message: str) -> None:

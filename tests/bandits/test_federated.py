@@ -12,17 +12,17 @@ import numpy.typing as npt
 import pytest
 
 from tacit.bandits import Learner, statistics
-from tacit.bandits.federated import FederatedLinUCB, Silo, repair
-from tacit.bandits.linucb import LinUCB, LinUCBPolicy
+from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
+from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.checks import TacitError
 from tacit.environments.silos import Synthetic
 from tacit.estimates import Arm, Estimate, Round, VectorError
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP
-from tacit.protocols.continual import PrefixSums
 from tacit.protocols.factorization import factorize
-from tacit.protocols.least_noise import calibrated
 from tacit.protocols.mechanism import Releases
+from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation import run
 
 Floats = npt.NDArray[np.float64]

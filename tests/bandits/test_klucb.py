@@ -12,7 +12,7 @@ import pytest
 from tests.bandits.harness import Environment, Law, estimate, exact, laplace, play
 
 from tacit.bandits import ForgettingElimination, Learner, PrivateKLUCB
-from tacit.bandits.bounds import Bound, leader
+from tacit.bandits.arms.bounds import Bound, leader
 
 RANGES = {"easy": (0.25, 0.75, 10**6), "hard": (0.45, 0.55, 10**7)}
 

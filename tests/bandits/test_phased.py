@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from tacit.bandits import Learner
-from tacit.bandits.directions import Evidence, PhaseEvidence
-from tacit.bandits.phased import DistributedElimination, PhasedElimination, SingleElimination
+from tacit.bandits.linear.phased import DistributedElimination, PhasedElimination, SingleElimination
+from tacit.bandits.linear.widths import Evidence, PhaseEvidence
 from tacit.checks import TacitError
 from tacit.estimates import Design, Estimate, Round, VectorError
 
@@ -230,7 +230,7 @@ def test_phases_are_taken_in_turn() -> None:
     with pytest.raises(TacitError, match="already observed"):
         learner.observe(phase, estimate(phase, np.zeros(3)))
     with pytest.raises(TacitError, match="not known here"):
-        Learner.from_dict({"learner": "tacit.bandits.phased:Phase"})
+        Learner.from_dict({"learner": "tacit.bandits.linear.phased:Phase"})
 
 
 @pytest.mark.parametrize("kind", [DistributedElimination, SingleElimination])

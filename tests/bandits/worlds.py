@@ -14,7 +14,7 @@ import numpy as np
 from tests.bandits.harness import Environment, Law, estimate
 
 from tacit.bandits import Learner
-from tacit.bandits.linucb import LinUCBPolicy
+from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.environments.silos import Synthetic
 from tacit.estimates import Design, Estimate, Floats, Round, VectorError
 

@@ -37,9 +37,9 @@ from tacit.noise import (
     laplace,
     skellam,
 )
-from tacit.noise import walk as walking
+from tacit.noise import polya_draws as walking
 from tacit.noise.coins import exp_bounds
-from tacit.noise.walk import PolyaWalk
+from tacit.noise.polya_draws import PolyaWalk
 
 RATES = st.one_of(
     st.fractions(0, 3, max_denominator=10**6),

@@ -35,8 +35,8 @@ from tacit.privacy import (
     privacy_loss,
     renyi_divergence,
 )
-from tacit.protocols.joint import joint_epsilon
-from tacit.protocols.modular import SecureSum
+from tacit.protocols.sums import SecureSum
+from tacit.protocols.vector_noise import joint_epsilon
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ def test_reading_imports_our_own_modules_only(monkeypatch: pytest.MonkeyPatch) -
             law_from_dict({"law": name})
     assert not asked
     with pytest.raises(TacitError, match="is unknown"):
-        law_from_dict({"law": "tacit.protocols.pure:Unheard"})
-    assert asked == ["tacit.protocols.pure"]
+        law_from_dict({"law": "tacit.protocols.pure_shuffle:Unheard"})
+    assert asked == ["tacit.protocols.pure_shuffle"]
 
 
 @pytest.mark.parametrize("law", [LAW, LAW.share(5), Mixture((1.0, 6.0))], ids=repr)

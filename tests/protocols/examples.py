@@ -20,16 +20,16 @@ from tacit.estimates import Codec, Estimate, Floats, Integers, Levels, Opened
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate
 from tacit.protocols import vectors
-from tacit.protocols.continual import PrefixRound
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
-from tacit.protocols.least_noise import calibrated
-from tacit.protocols.levels import SecureVector, ShuffledVector
-from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
-from tacit.protocols.pure import PureShuffle
-from tacit.protocols.shuffle import ShuffledBits, shuffle_noise
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Central, Local, SecureSum, paper_modulus
 
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
 

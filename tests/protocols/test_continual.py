@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from tests.protocols.examples import by_hand
 
-from tacit.bandits.statistics import joint_sensitivity, pack, size, unpack
+from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Floats, Round
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View
-from tacit.privacy.nearly_gaussian import NearlyGaussianLoss, distance_from_gaussian
-from tacit.protocols.continual import Noise, PrefixRound, PrefixSums, Trust
+from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
 from tacit.protocols.factorization import Kind, depth, factorize
-from tacit.protocols.least_noise import calibrated
 from tacit.protocols.mechanism import Mechanism, Releases
+from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Trust
 
 TARGET = ApproximateDP(1.0, 1e-5)
 WAYS: list[tuple[Kind, Trust, Noise]] = [

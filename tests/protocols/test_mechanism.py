@@ -20,8 +20,8 @@ from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, RenyiDP, View
 from tacit.protocols import recipes
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
-from tacit.protocols.least_noise import calibrated
 from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
+from tacit.protocols.prefix_noise import calibrated
 
 TARGET = ApproximateDP(1.0, 1e-5)
 VECTOR = {

@@ -19,7 +19,7 @@ from tacit.checks import TacitError
 from tacit.estimates import Levels
 from tacit.privacy import PureDP, View
 from tacit.protocols.certificates import PureShuffleParameters, lookup
-from tacit.protocols.pure import EVERY_GROUP, PureShuffle, share_probabilities
+from tacit.protocols.pure_shuffle import EVERY_GROUP, PureShuffle, share_probabilities
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from scipy import stats
 from tacit.checks import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP
-from tacit.protocols.splitting import SplitAndMix, shares_needed
+from tacit.protocols.split_and_mix import SplitAndMix, shares_needed
 
 
 def test_shares_of_a_message_add_up_to_it() -> None:

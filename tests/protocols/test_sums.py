@@ -25,10 +25,10 @@ from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, PureDP, View
 from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
 from tacit.protocols.contract import SumProtocol, round_levels
-from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
-from tacit.protocols.pure import GroupedShares
-from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.pure_shuffle import GroupedShares
+from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Central, Local, SecureSum, paper_modulus
 
 Floats = npt.NDArray[np.float64]
 BATCHES = 10_000

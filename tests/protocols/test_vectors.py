@@ -33,14 +33,14 @@ from tacit.privacy import (
     linf_loss,
     privacy_loss,
 )
-from tacit.protocols.joint import (
+from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
+from tacit.protocols.vector_noise import (
     binomial_noise,
     gaussian_noise,
     joint_epsilon,
     shared_gaussian_noise,
     skellam_noise,
 )
-from tacit.protocols.levels import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.vectors import (
     SECRET,
     Central,

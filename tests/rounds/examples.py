@@ -13,15 +13,15 @@ import numpy as np
 
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP, View
-from tacit.protocols.continual import PrefixRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
-from tacit.protocols.least_noise import calibrated
-from tacit.protocols.levels import SecureVector, ShuffledVector
-from tacit.protocols.modular import Local, SecureSum, paper_modulus
-from tacit.protocols.pure import PureShuffle
-from tacit.protocols.shuffle import ShuffledBits, shuffle_noise
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Local, SecureSum, paper_modulus
 
 TARGET = ApproximateDP(3.0, 1e-2)
 

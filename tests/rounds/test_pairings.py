@@ -54,7 +54,7 @@ def how(through: str, gone: range | tuple[int, ...]) -> dict[str, Any]:
     """Those people never reach the server, or one of two servers."""
     lost: dict[str, dict[str, Any]] = {
         "masking": {"dropouts": Dropouts(mask=gone), "among": AMONG},
-        "splitting": {"lost": (gone, ())},
+        "two-servers": {"lost": (gone, ())},
         "mixing": {"lost": gone},
     }
     return lost[through]
@@ -213,7 +213,7 @@ def test_protocols_without_an_intermediary_say_why(name: str, through: str) -> N
 
 def test_an_unknown_intermediary_or_protocol_is_refused() -> None:
     protocol, messages = started("secure-sum")
-    with pytest.raises(TacitError, match="must be one of masking, splitting, mixing"):
+    with pytest.raises(TacitError, match="must be one of masking, two-servers, mixing"):
         carry(protocol, messages, "post")
 
     class Strange:
@@ -225,17 +225,17 @@ def test_an_unknown_intermediary_or_protocol_is_refused() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "none"])
 def test_prefix_sums_of_real_numbers_are_refused_with_noise_that_fits(noise: Any) -> None:
-    from tacit.protocols.continual import PrefixRound, PrefixSums
     from tacit.protocols.factorization import factorize
+    from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 
     trust: Any = "silo" if noise == "gaussian" else "none"
     sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, trust, noise, 1.0)
-    for through in ("masking", "splitting"):
+    for through in ("masking", "two-servers"):
         with pytest.raises(TacitError, match="use discrete-gaussian or skellam noise"):
             carry(PrefixRound(sums, 0, {}, {}, None), [np.zeros(3)] * 4, through)
 
 
-@pytest.mark.parametrize("through", ["masking", "splitting"])
+@pytest.mark.parametrize("through", ["masking", "two-servers"])
 def test_separate_sums_are_carried_one_by_one(through: str) -> None:
     protocol = separate()
     reports = [(0, 1.0)] * 5 + [(2, -1.0)] * 4 + [(1, 1.0)] * 3
@@ -251,7 +251,7 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
 def test_a_message_of_another_length_is_refused_on_the_device(name: str) -> None:
     protocol, messages = started(name)
     with pytest.raises(TacitError, match=r"the message has 2 numbers; .* sends 3"):
-        payload(protocol, messages[0][:2], "splitting")
+        payload(protocol, messages[0][:2], "two-servers")
 
 
 @pytest.mark.parametrize("name", ["split-and-mix", "shuffled-bits", "shuffled-vector"])
@@ -317,6 +317,6 @@ def test_groups_of_other_sizes_are_filled_up_to_look_alike() -> None:
 @pytest.mark.parametrize("name", ["secure-sum", "split-and-mix"])
 def test_the_hybrid_suite_opens_the_same(name: str) -> None:
     protocol, messages = started(name)
-    through = "mixing" if name == "split-and-mix" else "splitting"
+    through = "mixing" if name == "split-and-mix" else "two-servers"
     real = carry(protocol, messages, through, sealing=Sealing.HYBRID)
     assert real == protocol.combine(messages)

@@ -22,7 +22,7 @@ from tacit.protocols import recipes
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.mechanism import PerRound
-from tacit.protocols.modular import SecureSum
+from tacit.protocols.sums import SecureSum
 from tacit.simulation import Trial, checkpoints_for, run
 
 WORLD = Bernoulli((0.2, 0.9, 0.5))

@@ -1,9 +1,9 @@
 """Whole rounds with real cryptography: devices draw exactly, an intermediary opens, the learner
 decides.
 
-Two thousand simulated devices add Pólya shares to their answers; masking, splitting and mixing each
-open the batch. What comes out must follow the stated law, and a learner of arms, of a linear bandit
-or of silos must decide as it does with the ideal functionality under the same noise.
+Two thousand simulated devices add Pólya shares to their answers; masking, two servers and mixing
+each open the batch. What comes out must follow the stated law, and a learner of arms, of a linear
+bandit or of silos must decide as it does with the ideal functionality under the same noise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.protocols.examples import sent
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import ForgettingElimination
-from tacit.bandits.federated import Silo
+from tacit.bandits.contextual.federated import Silo
 from tacit.checks import TacitError
 from tacit.environments.population import Population, SharedParameter
 from tacit.environments.silos import Synthetic
@@ -31,8 +31,8 @@ from tacit.privacy import ApproximateDP, PureDP, privacy_loss
 from tacit.protocols import recipes
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import PerRound, Releases
-from tacit.protocols.modular import SecureSum
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import SecureSum
 from tacit.rounds import carry, open_through
 
 DEVICES = 2000
@@ -49,7 +49,7 @@ def split_and_mix() -> SplitAndMix:
     return SplitAndMix(DEVICES, PRECISION, DiscreteLaplace(PRECISION), PureDP(1.0), security=5)
 
 
-@pytest.mark.parametrize("through", ["masking", "splitting", "mixing"])
+@pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])
 def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_sum(
     through: str,
 ) -> None:
@@ -67,8 +67,8 @@ def test_two_thousand_devices_through_real_cryptography_give_the_exact_modular_s
 
 
 def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
-    """Chi-square of 400 batches of 16 devices, opened by splitting, against the noise's law; false
-    alarm 1e-6 (draws have no seed).
+    """Chi-square of 400 batches of 16 devices, opened by two servers, against the noise's law;
+    false alarm 1e-6 (draws have no seed).
     """
     from scipy.stats import chi2
 
@@ -76,7 +76,7 @@ def test_the_error_of_opened_sums_follows_the_stated_law() -> None:
     answers = [1.0] * 5 + [0.0] * 11
     errors = []
     for _ in range(400):
-        errors.append(round(open_through(protocol, answers, "splitting").total - 5))
+        errors.append(round(open_through(protocol, answers, "two-servers").total - 5))
     edges = (-2, -1, 0, 1, 2)
     observed = [
         sum(e <= -2 for e in errors),
@@ -122,7 +122,7 @@ def decide_twice(
     return real
 
 
-@pytest.mark.parametrize("through", ["masking", "splitting", "mixing"])
+@pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])
 def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
     through: str,
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
 
 @pytest.mark.parametrize(
     ("name", "through"),
-    [("secagg-dpe", "masking"), ("secagg-dpe", "splitting"), ("sdp-dpe", "mixing")],
+    [("secagg-dpe", "masking"), ("secagg-dpe", "two-servers"), ("sdp-dpe", "mixing")],
 )
 def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, through: str) -> None:
     """Clients who watch a phase and report their averages for every played action."""
@@ -167,7 +167,7 @@ def test_a_linear_bandit_decides_as_with_the_ideal_functionality(name: str, thro
     decide_twice(lambda: entry.build(problem.fitted(world, 1)), messages_of, through)
 
 
-@pytest.mark.parametrize(("name", "through"), [("secagg-pe", "splitting"), ("sdp-pe", "mixing")])
+@pytest.mark.parametrize(("name", "through"), [("secagg-pe", "two-servers"), ("sdp-pe", "mixing")])
 def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality(
     name: str, through: str
 ) -> None:
@@ -196,7 +196,7 @@ def test_a_linear_bandit_of_single_plays_decides_as_with_the_ideal_functionality
     decide_twice(lambda: entry.build(problem.fitted(world, 1)), messages_of, through)
 
 
-@pytest.mark.parametrize("through", ["masking", "splitting"])
+@pytest.mark.parametrize("through", ["masking", "two-servers"])
 @pytest.mark.parametrize("noise", ["discrete-gaussian", "skellam"])
 def test_silos_decide_as_with_the_ideal_functionality(noise: str, through: str) -> None:
     """Five silos whose encoders draw exactly; every step's sums are opened modulo 2^64."""
@@ -266,6 +266,6 @@ def test_one_report_fewer_than_promised_opens_nothing() -> None:
     with pytest.raises(Refusal, match="minimum is 40"):
         carry(protocol, messages, "masking", dropouts=Dropouts(mask=range(11)))
     with pytest.raises(Refusal, match="minimum is 40"):
-        carry(protocol, messages, "splitting", lost=(range(11), ()))
+        carry(protocol, messages, "two-servers", lost=(range(11), ()))
     with pytest.raises(TacitError, match="below the 40"):
         protocol.analyze(Opened((0,), 39))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, privacy, pure, recipes, splitting
+from tacit.algorithms.rooms import bandits, privacy, pure_shuffle, recipes, split_and_mix
 
 if TYPE_CHECKING:
     from tacit.bandits import ForgettingElimination
@@ -164,7 +164,7 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     """Pólya shares, split and mixed by a shuffler (App. G.2), from rounds of 19 on."""
     e = problem.epsilon
     problem.refuse_dropout("shares are split for everyone present")
-    smallest = splitting.FEWEST_USERS
+    smallest = split_and_mix.FEWEST_USERS
     learner = _elimination(problem, math.sqrt(2) / e, 1 / e, smallest=smallest)
     confidence = problem.confidence if problem.setting == "paper" else None
     how = {"epsilon": e, "binary": problem.binary, "confidence": confidence}
@@ -187,7 +187,7 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """
     e = problem.epsilon
     problem.refuse_dropout("certificates are for complete groups only")
-    promise = recipes.pure_shuffle(pure.EVERY_GROUP, epsilon=e).guarantee
+    promise = recipes.pure_shuffle(pure_shuffle.EVERY_GROUP, epsilon=e).guarantee
     learner = _elimination(problem, math.sqrt(2) / e, 1 / e)
     return assemble(problem, learner, recipes.pure_shuffle, promise, epsilon=e)
 

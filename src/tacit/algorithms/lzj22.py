@@ -26,7 +26,7 @@ from tacit.algorithms.rooms import (
 from tacit.checks import TacitError
 
 if TYPE_CHECKING:
-    from tacit.bandits.phased import DistributedElimination, SingleElimination
+    from tacit.bandits.linear.phased import DistributedElimination, SingleElimination
     from tacit.experiment import Experiment
     from tacit.privacy import Guarantee
 

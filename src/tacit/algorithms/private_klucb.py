@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, privacy, pure, recipes
+from tacit.algorithms.rooms import bandits, privacy, pure_shuffle, recipes
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -63,7 +63,7 @@ def _protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, A
         case "shuffle":
             if not problem.delta:
                 problem.refuse_dropout("certificates are for complete groups only")
-                promise = recipes.pure_shuffle(pure.EVERY_GROUP, epsilon=e).guarantee
+                promise = recipes.pure_shuffle(pure_shuffle.EVERY_GROUP, epsilon=e).guarantee
                 return recipes.pure_shuffle, promise, {"epsilon": e}
             target = problem.target.at(view=view.SHUFFLED)
             how = {"target": target, **bits, "dropout": problem.dropout}

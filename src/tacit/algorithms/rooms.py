@@ -11,17 +11,24 @@ from tacit.names import Lazy
 if TYPE_CHECKING:
     from tacit import bandits, experiment, privacy
     from tacit.algorithms import zc24_noise
-    from tacit.bandits import federated, phased, statistics
+    from tacit.bandits.contextual import federated, moments
+    from tacit.bandits.linear import phased
     from tacit.environments import population
-    from tacit.protocols import mechanism, pure, recipes, splitting, vectors
+    from tacit.protocols import mechanism, pure_shuffle, recipes, split_and_mix, vectors
 else:
     bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
     experiment, zc24_noise = Lazy("tacit.experiment"), Lazy("tacit.algorithms.zc24_noise")
-    federated, phased = Lazy("tacit.bandits.federated"), Lazy("tacit.bandits.phased")
-    statistics = Lazy("tacit.bandits.statistics")
+    federated, phased = (
+        Lazy("tacit.bandits.contextual.federated"),
+        Lazy("tacit.bandits.linear.phased"),
+    )
+    moments = Lazy("tacit.bandits.contextual.moments")
     population = Lazy("tacit.environments.population")
-    mechanism, pure = Lazy("tacit.protocols.mechanism"), Lazy("tacit.protocols.pure")
-    recipes, splitting = Lazy("tacit.protocols.recipes"), Lazy("tacit.protocols.splitting")
+    mechanism, pure_shuffle = (
+        Lazy("tacit.protocols.mechanism"),
+        Lazy("tacit.protocols.pure_shuffle"),
+    )
+    recipes, split_and_mix = Lazy("tacit.protocols.recipes"), Lazy("tacit.protocols.split_and_mix")
     vectors = Lazy("tacit.protocols.vectors")
 
 __all__ = [
@@ -29,13 +36,13 @@ __all__ = [
     "experiment",
     "federated",
     "mechanism",
+    "moments",
     "phased",
     "population",
     "privacy",
-    "pure",
+    "pure_shuffle",
     "recipes",
-    "splitting",
-    "statistics",
+    "split_and_mix",
     "vectors",
     "zc24_noise",
 ]

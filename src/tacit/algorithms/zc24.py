@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import experiment, federated, mechanism, statistics, zc24_noise
+from tacit.algorithms.rooms import experiment, federated, mechanism, moments, zc24_noise
 
 if TYPE_CHECKING:
     from tacit.algorithms.zc24_noise import PrivateSums
@@ -102,9 +102,7 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
         d, chance = problem.dimension, problem.horizon / (problem.sync * problem.confidence)
         return max(1.0, private.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
     spread = math.sqrt(private.sums.variances.max())
-    return max(
-        1.0, spread * statistics.spectral_quantile(problem.dimension, 1 - problem.confidence)
-    )
+    return max(1.0, spread * moments.spectral_quantile(problem.dimension, 1 - problem.confidence))
 
 
 def note(problem: SilosProblem, private: PrivateSums) -> str:

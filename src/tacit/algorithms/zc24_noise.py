@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tacit.algorithms.problems import SilosProblem
-from tacit.bandits import statistics
+from tacit.bandits.contextual import moments
 from tacit.checks import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, View, advanced_composition
 from tacit.privacy.search import least
-from tacit.protocols.continual import Noise, PrefixSums, Trust
 from tacit.protocols.factorization import Kind, depth, factorize
-from tacit.protocols.least_noise import calibrated
+from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import Noise, PrefixSums, Trust
 
 # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term
 # by term
@@ -47,12 +47,12 @@ def nodes(problem: SilosProblem) -> int:
 
 def size(problem: SilosProblem) -> int:
     """Numbers per message."""
-    return statistics.size(problem.dimension)
+    return moments.size(problem.dimension)
 
 
 def sensitivity(problem: SilosProblem) -> float:
     """Joint, under replacement."""
-    return statistics.joint_sensitivity(problem.dimension)
+    return moments.joint_sensitivity(problem.dimension)
 
 
 def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:

@@ -1,12 +1,12 @@
 """Learners: which option to try next, given what private estimates have shown."""
 
-from tacit.bandits.chernoff import Evidence
+from tacit.bandits.arms.chernoff import Evidence
+from tacit.bandits.arms.doubling import Doubling
+from tacit.bandits.arms.dpse import DPSE
+from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
+from tacit.bandits.arms.klucb import PrivateKLUCB
+from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
 from tacit.bandits.contract import Learner
-from tacit.bandits.doubling import Doubling
-from tacit.bandits.dpse import DPSE
-from tacit.bandits.elimination import CumulativeElimination, ForgettingElimination
-from tacit.bandits.klucb import PrivateKLUCB
-from tacit.bandits.references import KLUCB, UCB1, SuccessiveElimination, Thompson
 
 __all__ = [
     "DPSE",

@@ -22,7 +22,7 @@ from tacit.noise.coins import random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.law import Floats, Integers, NoiseLaw, plain, refuse_power
-from tacit.noise.special import deviance, stirling_error
+from tacit.noise.log_functions import deviance, stirling_error
 
 _CHUNK = 1 << 20
 _MOST_BITS = 1 << 20

@@ -23,8 +23,8 @@ from tacit.noise.chernoff import tail_bound
 from tacit.noise.coins import ONE_OVER_E, Chance, below, flip_exp, random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.law import Floats, NoiseLaw, plain
-from tacit.noise.special import deviance, log_gamma_ratio, stirling_error
-from tacit.noise.walk import PolyaWalk, polya_walk
+from tacit.noise.log_functions import deviance, log_gamma_ratio, stirling_error
+from tacit.noise.polya_draws import PolyaWalk, polya_walk
 from tacit.noise.wrapping import wrap_probability
 
 LONGEST_TABLE = 20_000_000

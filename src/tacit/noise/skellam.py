@@ -21,7 +21,7 @@ from tacit.checks import Number, positive
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.law import Floats, NoiseLaw, plain
-from tacit.noise.special import log_scaled_bessel
+from tacit.noise.log_functions import log_scaled_bessel
 
 
 @dataclass(frozen=True)

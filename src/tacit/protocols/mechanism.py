@@ -19,9 +19,9 @@ from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Floats, Round
 from tacit.names import name_of, named
 from tacit.privacy import Guarantee, Neighbours, View
-from tacit.protocols.continual import Encoder, PrefixRound, PrefixSums
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
+from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
 
 
 class Mechanism(ABC):

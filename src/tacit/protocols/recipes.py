@@ -27,12 +27,12 @@ from tacit.privacy import (
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
-from tacit.protocols.joint import gaussian_ratio
-from tacit.protocols.levels import SecureVector, ShuffledVector
-from tacit.protocols.modular import Central, Local, SecureSum, paper_modulus
-from tacit.protocols.pure import PureShuffle
-from tacit.protocols.shuffle import ShuffledBits, shuffle_noise, tkms21_noise
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.vector_noise import gaussian_ratio
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
 
 CACHE = 1 << 14

@@ -4,8 +4,8 @@ The secret is a participant's whole vector; neighbours replace it, so each coord
 up to 2B (2B√s in l2 norm, LZJ22 Theorem 4.2). Who adds the noise tells the trust models apart:
 `Plain` nobody, `Central` the server, `Local` each participant alone. They work on real sums, so the
 sum over all participants is all a simulation needs. Protocols over levels (shuffled bits, secure
-aggregation) are in `tacit.protocols.levels`. `SeparateSums` holds one sum per option, each of other
-people (LZJ22 Appendix C).
+aggregation) are in `tacit.protocols.integer_vectors`. `SeparateSums` holds one sum per option, each
+of other people (LZJ22 Appendix C).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol
-from tacit.protocols.joint import gaussian_noise, gaussian_ratio
+from tacit.protocols.vector_noise import gaussian_noise, gaussian_ratio
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64

@@ -18,7 +18,7 @@ from tacit.rounds.codecs import codec
 
 RUNS: dict[str, Callable[..., Any]] = {
     "masking": run_masking,
-    "splitting": run_two_servers,
+    "two-servers": run_two_servers,
     "mixing": run_mixing,
 }
 FEWEST = {"masking": 2}  # masks come in pairs
@@ -37,9 +37,9 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
-    >>> from tacit.protocols.modular import SecureSum
+    >>> from tacit.protocols.sums import SecureSum
     >>> protocol = SecureSum(3, 1, DiscreteLaplace(1), PureDP(1.0), modulus=100)
-    >>> carry(protocol, [50, 60, 70], "splitting")
+    >>> carry(protocol, [50, 60, 70], "two-servers")
     Opened(values=(80,), reports=3, wrapped=False)
     """
     if isinstance(protocol, SeparateSums):

@@ -18,19 +18,19 @@ import numpy as np
 from tacit.checks import TacitError
 from tacit.estimates import Opened
 from tacit.intermediaries import MixView, Refusal, SumView
-from tacit.protocols.continual import MODULUS_BITS, PrefixRound
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
-from tacit.protocols.levels import SecureVector, ShuffledVector
-from tacit.protocols.modular import Central, Local, SecureSum
-from tacit.protocols.pure import GroupMessage, PureShuffle
-from tacit.protocols.shuffle import ShuffledBits
-from tacit.protocols.splitting import SplitAndMix
+from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.prefix_sums import MODULUS_BITS, PrefixRound
+from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
+from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import Central, Local, SecureSum
 from tacit.protocols.vectors import Central as CentralVector
 from tacit.protocols.vectors import Local as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
 
-SUMS, SHUFFLE = ("masking", "splitting"), ("mixing",)
+SUMS, SHUFFLE = ("masking", "two-servers"), ("mixing",)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def _words(protocol: PrefixRound) -> Residues:
     if not protocol.sums.integral:
         raise TacitError(
             f"PrefixRound with noise {protocol.sums.noise!r} sends real numbers, which no "
-            "intermediary adds up: use discrete-gaussian or skellam noise for masking or splitting"
+            "intermediary adds up: use discrete-gaussian or skellam noise for masking or "
+            "two-servers"
         )
     return Residues(protocol, 1 << MODULUS_BITS)
 
@@ -221,7 +222,7 @@ def codec(protocol: Protocol, through: str) -> Codec:
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
-    >>> codec(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0)), "splitting").payload(7)
+    >>> codec(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0)), "two-servers").payload(7)
     [7]
     """
     name = type(protocol).__name__

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
-from tacit.bandits import statistics
-from tacit.bandits.federated import FederatedLinUCB, Silo
+from tacit.bandits.contextual import moments
+from tacit.bandits.contextual.federated import FederatedLinUCB, Silo
 from tacit.checks import integer
-from tacit.protocols.continual import PrefixRound
+from tacit.protocols.prefix_sums import PrefixRound
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
@@ -66,12 +66,12 @@ class AdaptiveSilos:
         grown = np.linalg.slogdet(self._base + self._gram)[1] - np.linalg.slogdet(self._base)[1]
         if not np.any(grown > self._growth / (self.round - self._last)):
             return False
-        packed = statistics.pack(self._bias, self._gram)
+        packed = moments.pack(self._bias, self._gram)
         sent = [e.randomize(row) for e, row in zip(self._encoders, packed, strict=True)]
         step = len(self._released)
         release = PrefixRound(self._private.sums, step, self._released, {}, self._private.guarantee)
         opened = release.analyze(release.combine(sent)).total
-        self._base = self._regularizer + statistics.unpack(opened, features.shape[1])[1]
+        self._base = self._regularizer + moments.unpack(opened, features.shape[1])[1]
         self._clear()
         self._last = self.round
         return True
@@ -127,7 +127,7 @@ def attack(
         right["adaptive"] += guess == large
         spoke, message = _fixed(private, candidates[large], rng)
         right["schedule"] += spoke == large
-        expected = {key: statistics.pack(x, np.outer(x, x)) for key, x in candidates.items()}
+        expected = {key: moments.pack(x, np.outer(x, x)) for key, x in candidates.items()}
         likelier = np.sum((message - expected[True]) ** 2) < np.sum(
             (message - expected[False]) ** 2
         )

@@ -2,8 +2,8 @@
 changes.
 
 The index is the largest mean that all of an arm's batches together do not refute at level ln t, t
-the users so far (`tacit.bandits.chernoff`). Batch sizes and weights follow a schedule that does not
-look at rewards, so for every arm, every number of its batches and every fixed level L the
+the users so far (`tacit.bandits.arms.chernoff`). Batch sizes and weights follow a schedule that
+does not look at rewards, so for every arm, every number of its batches and every fixed level L the
 `chernoff` index lies below the arm's mean with probability at most e^{-L}, for every reward in [0,
 1]. `variance` trades that proof for a normal approximation of the noise. Neither claims a bound on
 the regret.
@@ -15,10 +15,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.bandits.bounds import NOTHING_KNOWN, Bound, leader
-from tacit.bandits.chernoff import Evidence
+from tacit.bandits.arms.bounds import NOTHING_KNOWN, Bound, leader
+from tacit.bandits.arms.chernoff import Evidence
+from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.contract import Learner, Plan, check_horizon
-from tacit.bandits.divergence import kl_upper
 from tacit.checks import Number, TacitError, as_fraction, integer, positive
 from tacit.estimates import Arm, Estimate, Round
 

@@ -8,7 +8,7 @@ of what a protocol added to them, nothing else, and know nothing of protocols.
 
 Widths. `paper`: the printed ones, one for all actions. `tight`: for every pair of actions the
 sub-Gaussian variance of the estimated difference, from the actual design, plays, clients and noise
-(`tacit.bandits.directions`).
+(`tacit.bandits.linear.widths`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.bandits.contract import Learner, Plan
-from tacit.bandits.design import Floats, Indices, Spread, largest_support, near_g_optimal
-from tacit.bandits.directions import Evidence, PhaseEvidence
+from tacit.bandits.linear.design import Floats, Indices, Spread, largest_support, near_g_optimal
+from tacit.bandits.linear.widths import Evidence, PhaseEvidence
 from tacit.bandits.standings import standings
 from tacit.checks import Number, TacitError, integer, positive, probability
 from tacit.estimates import Design, Estimate, Round, Standing

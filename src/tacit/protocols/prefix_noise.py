@@ -9,8 +9,8 @@ from dataclasses import replace
 from tacit.checks import positive
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.search import least
-from tacit.protocols.continual import Noise, PrefixSums, Trust
 from tacit.protocols.factorization import Factorization
+from tacit.protocols.prefix_sums import Noise, PrefixSums, Trust
 
 # the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite
 # Gaussian; bits are paid for one by one

@@ -3,8 +3,8 @@ another are dropped.
 
 Forgetting (CZ23 Algorithm 1) judges by the last batch alone; cumulative (TKMS21 Algorithms 1 and 2)
 by all batches. `paper` compares with the printed radii. `tight` compares Chernoff bounds of the
-exact error law (`tacit.bandits.chernoff`), with failure probability confidence/(c(c+1)) in the c-th
-comparison, shared among the arms: the best arm is ever dropped with probability at most
+exact error law (`tacit.bandits.arms.chernoff`), with failure probability confidence/(c(c+1)) in the
+c-th comparison, shared among the arms: the best arm is ever dropped with probability at most
 `confidence`.
 """
 
@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.bandits.chernoff import Evidence
+from tacit.bandits.arms.chernoff import Evidence
 from tacit.bandits.contract import Learner, Plan, check_horizon
 from tacit.checks import Number, TacitError, integer, positive, probability
 from tacit.estimates import Arm, Estimate, Round

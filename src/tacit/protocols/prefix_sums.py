@@ -23,10 +23,10 @@ from tacit.checks import TacitError, integer, positive
 from tacit.estimates import Estimate, Floats, Opened, VectorError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, View
-from tacit.privacy.nearly_gaussian import NearlyGaussianLoss
+from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization
-from tacit.protocols.splitting import SECURITY, shares_needed
+from tacit.protocols.split_and_mix import SECURITY, shares_needed
 
 Words = npt.NDArray[np.uint64]
 Trust = Literal["none", "silo", "secagg", "shuffle"]

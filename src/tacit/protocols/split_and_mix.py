@@ -18,7 +18,7 @@ from tacit.estimates import Integers, Opened
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, PureDP, View
-from tacit.protocols.modular import MISREAD, ModularSum, SecureSum
+from tacit.protocols.sums import MISREAD, ModularSum, SecureSum
 
 FEWEST_USERS = 19
 SECURITY = 60

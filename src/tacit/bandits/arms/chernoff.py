@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.bandits.bounds import Bound
+from tacit.bandits.arms.bounds import Bound
 from tacit.estimates import Estimate
 from tacit.noise.cumulants import Cumulants, cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict

@@ -3,8 +3,9 @@ quantized vectors.
 
 Every client rounds each coordinate of [-B, B] at random to one of the levels 0..g and hides it. The
 server sees only sums over clients, one per coordinate; a replaced client moves each of them by up
-to g. Noise is calibrated to that movement in all coordinates at once (`tacit.protocols.joint`).
-LZJ22 Algorithm 2 (`paper`), Algorithm 4 for one coordinate; secure aggregation is not in the paper.
+to g. Noise is calibrated to that movement in all coordinates at once
+(`tacit.protocols.vector_noise`). LZJ22 Algorithm 2 (`paper`), Algorithm 4 for one coordinate;
+secure aggregation is not in the paper.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tacit.noise import (
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, PureDP, View, guaranteed_reports
 from tacit.protocols.contract import random_level
-from tacit.protocols.joint import (
+from tacit.protocols.vector_noise import (
     binomial_noise,
     joint_epsilon,
     shared_gaussian_noise,

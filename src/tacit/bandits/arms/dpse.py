@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tacit.bandits.elimination import Elimination
+from tacit.bandits.arms.elimination import Elimination
 from tacit.checks import Number, positive
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.bandits import statistics
-from tacit.bandits.statistics import TOLERANCE
+from tacit.bandits.contextual import moments
+from tacit.bandits.contextual.moments import TOLERANCE
 from tacit.checks import TacitError
 from tacit.estimates import Floats, Policy
 
@@ -27,7 +27,8 @@ class LinUCBPolicy(Policy):
     """The private bias and Gram matrix (regularised, repaired), and β of each round to come.
 
     `lazy` silos learn nothing between synchronisations; with `clip` features and rewards out of
-    bounds are cut and counted instead of refused; `scaled` as in `tacit.bandits.statistics`.
+    bounds are cut and counted instead of refused; `scaled` as in
+    `tacit.bandits.contextual.moments`.
     """
 
     bias: tuple[float, ...]
@@ -40,7 +41,7 @@ class LinUCBPolicy(Policy):
     @property
     def coordinates(self) -> int:
         """The numbers of a bias and a Gram matrix."""
-        return statistics.size(len(self.bias))
+        return moments.size(len(self.bias))
 
     def time(self, participants: int) -> int:  # noqa: ARG002
         """One step for each participant of a silo."""
@@ -148,7 +149,7 @@ class LinUCB:
                 f"{self.step} of {self.steps} participants have come: the schedule is fixed, so "
                 "that it says nothing"
             )
-        return statistics.pack(self.bias, self.gram, scaled=self.policy.scaled)
+        return moments.pack(self.bias, self.gram, scaled=self.policy.scaled)
 
     def to_dict(self) -> dict[str, Any]:
         """What these silos must keep, for their own storage and nobody else's."""

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.bandits.bounds import NOTHING_KNOWN, Bound, leader
+from tacit.bandits.arms.bounds import NOTHING_KNOWN, Bound, leader
+from tacit.bandits.arms.divergence import kl_upper
+from tacit.bandits.arms.elimination import Elimination
 from tacit.bandits.contract import Learner, Plan, check_horizon
-from tacit.bandits.divergence import kl_upper
-from tacit.bandits.elimination import Elimination
 from tacit.checks import Number, TacitError, as_fraction, integer
 from tacit.estimates import Arm, Estimate, Round
 

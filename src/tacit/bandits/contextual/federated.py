@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.bandits import statistics
+from tacit.bandits.contextual import moments
+from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.bandits.contract import Learner, Plan
-from tacit.bandits.linucb import LinUCB, LinUCBPolicy
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.estimates import Estimate, Floats, Round
 
@@ -117,7 +117,7 @@ class FederatedLinUCB(Learner):
     def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
         """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
         total = np.asarray(estimate.total, dtype=float)
-        bias, gram = statistics.unpack(total, self.dimension, scaled=self.scaled)
+        bias, gram = moments.unpack(total, self.dimension, scaled=self.scaled)
         self._gram, needed = repair(gram, self.regularizer)
         self._bias = np.array(bias)
         self.repairs += needed

@@ -3,8 +3,8 @@
 Each user sends d = 2τ + 1 bits of which c are ones: almost always c = τ + bit + a Pólya-difference
 share conditioned to [-τ, τ], and with a tiny probability q a uniform number of ones, which keeps
 every count possible under every input. What is seen is the number of ones of a group of exactly the
-certified size. Larger batches are cut into certified groups. See ALGORITHMS E; `certificates`
-proves the ε.
+certified size. Larger batches are cut into certified groups. See docs/design/pure.md;
+`certificates` proves the ε.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Learners of multi-armed bandits: one option, one mean."""

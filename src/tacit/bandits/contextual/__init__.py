@@ -1,0 +1,1 @@
+"""Learners of contextual bandits: what is best depends on who comes."""

@@ -1,0 +1,1 @@
+"""Learners of linear bandits: options are actions, means are linear in them."""
