@@ -450,7 +450,7 @@ def test_threads_that_share_a_walk_keep_its_thresholds_in_order() -> None:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert walk._again == {x: walk._restart(x).bounds(64) for x in range(len(walk._again))}
+    assert walk._again == [walk._restart(x).bounds(64) for x in range(len(walk._again))]
 
 
 def test_a_walk_does_not_remember_more_thresholds_than_agreed(

@@ -179,7 +179,7 @@ def test_new_laws_compose_and_hide_vectors() -> None:
     assert single < ComposedLoss(((privacy_loss(law, 2), 3),)).epsilon(1e-5) < 3 * single
     joint = joint_epsilon(law, 2, 3, 1e-5)
     assert joint == pytest.approx(linf_loss(law, 2, 3).epsilon(1e-5), rel=1e-3)
-    assert single < l2_guarantee(law, 2 * math.sqrt(3), 3, 1e-5)[0] < 1.3 * joint
+    assert single < l2_guarantee(law, 2 * math.sqrt(3), 3, 1e-5).epsilon < 1.3 * joint
     with pytest.raises(TacitError, match="not log-concave"):
         linf_loss(Mixture((1.0, 6.0)), 1, 2)
 

@@ -1,4 +1,4 @@
-"""Several batches: exact composition, and returning users."""
+"""Several batches: exact composition, returning users, and an odometer that refuses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from tacit.noise import (
 )
 from tacit.privacy import (
     ApproximateDP,
+    BudgetExceeded,
     ComposedLoss,
+    ConcentratedDP,
     GaussianLoss,
+    Odometer,
     PureDP,
+    View,
     advanced_composition,
+    compose_losses,
     dominating_loss,
     privacy_loss,
     returning_user,
@@ -42,7 +47,7 @@ SINGLES = [
 @pytest.mark.parametrize("law", SINGLES, ids=repr)
 def test_one_fold_composition_is_the_loss_itself(law: NoiseLaw) -> None:
     single = privacy_loss(law, 2)
-    once = ComposedLoss(((single, 1),))
+    once = compose_losses([single])
     assert once.pure == single.pure
     for epsilon in (0.0, 0.2, 1.0, 2.0):
         assert (
@@ -101,9 +106,7 @@ def test_a_person_may_raise_one_batch_and_lower_another(law: NoiseLaw) -> None:
 
 def test_a_symmetric_law_composes_to_the_enumerated_value() -> None:
     laws: list[NoiseLaw] = [Binomial(12), Binomial(20), Binomial(12)]
-    composed = ComposedLoss(
-        ((privacy_loss(Binomial(12), 1), 2), (privacy_loss(Binomial(20), 1), 1))
-    )
+    composed = compose_losses([(privacy_loss(Binomial(12), 1), 2), privacy_loss(Binomial(20), 1)])
     for epsilon in (0.0, 0.5, 1.0, 2.0):
         true = product_delta(laws, [1, 1, 1], epsilon)
         assert true <= composed.delta(epsilon) <= true * 1.001
@@ -115,14 +118,11 @@ def test_the_order_of_the_parts_does_not_matter() -> None:
         privacy_loss(Skellam(20), 2),
         privacy_loss(Binomial(300, 0.1), 1),
     ]
-    found = [
-        ComposedLoss(tuple((loss, 1) for loss in order)).epsilon(1e-6)
-        for order in itertools.permutations(losses)
-    ]
+    found = [compose_losses(list(order)).epsilon(1e-6) for order in itertools.permutations(losses)]
     assert max(found) - min(found) < 1e-9
-    pairs = ComposedLoss(((losses[0], 1), (losses[0], 1), (losses[1], 1))).epsilon(1e-6)
+    pairs = compose_losses([losses[0], losses[0], losses[1]]).epsilon(1e-6)
     assert pairs == pytest.approx(
-        ComposedLoss(((losses[0], 2), (losses[1], 1))).epsilon(1e-6), rel=1e-6
+        compose_losses([(losses[0], 2), losses[1]]).epsilon(1e-6), rel=1e-6
     )
 
 
@@ -167,13 +167,12 @@ def test_a_part_that_gives_everything_away_gives_everything_away() -> None:
     """Found in review: no finite loss had any mass, and the grid search crashed."""
     hopeless = privacy_loss(Binomial(3), 10)
     assert ComposedLoss(((hopeless, 2),)).delta(5.0) == 1.0
-    mixed = ComposedLoss(((privacy_loss(DiscreteLaplace(1), 1), 1), (hopeless, 1)))
-    assert math.isinf(mixed.epsilon(1e-3))
+    assert math.isinf(compose_losses([privacy_loss(DiscreteLaplace(1), 1), hopeless]).epsilon(1e-3))
 
 
 def test_very_unequal_and_very_small_losses_compose() -> None:
     small = privacy_loss(Binomial(10**8, 0.02), 1)
-    mixed = ComposedLoss(((small, 100), (privacy_loss(DiscreteGaussian(2), 1), 1)))
+    mixed = compose_losses([(small, 100), privacy_loss(DiscreteGaussian(2), 1)])
     assert mixed.epsilon(1e-6) >= privacy_loss(DiscreteGaussian(2), 1).epsilon(1e-6)
     assert ComposedLoss(((small, 100),)).delta(0.01) == pytest.approx(
         GaussianLoss(1400.0, 10.0).delta(0.01), rel=5e-3
@@ -210,12 +209,17 @@ def test_advanced_composition_is_the_formula_of_dwork_rothblum_vadhan() -> None:
 
 @pytest.mark.parametrize("batches", [1, 10, 100])
 def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
-    found = returning_user(PureDP(0.1), batches, 1e-5)
-    assert found.renyi is not None
-    assert found.advanced is not None
-    assert found.exact <= found.renyi * (1 + 1e-3)
-    assert found.exact <= found.advanced * (1 + 1e-3)
-    assert found.best == min(found.exact, found.renyi, found.advanced)
+    for release in (
+        PureDP(0.1),
+        privacy_loss(DiscreteLaplace(20), 2),
+        privacy_loss(Skellam(400), 2),
+    ):
+        found = returning_user(release, batches, 1e-5)
+        assert found.renyi is not None
+        assert found.advanced is not None
+        assert found.exact <= found.renyi * (1 + 1e-3)
+        assert found.exact <= found.advanced * (1 + 1e-3)
+        assert found.best == min(found.exact, found.renyi, found.advanced)
 
 
 def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
@@ -230,3 +234,86 @@ def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
         enough.advanced == advanced_composition(ApproximateDP(0.1, 1e-8), 100, 1e-5 - 1e-6).epsilon
     )
     assert enough.exact <= enough.advanced
+
+
+def test_binomial_noise_has_no_renyi_accounting_but_exact_accounting() -> None:
+    found = returning_user(privacy_loss(Binomial(2000), 1), 10, 1e-5)
+    assert found.renyi is None
+    assert found.best == found.exact < found.advanced  # type: ignore[operator]
+
+
+# the odometer
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_the_odometer_accumulates_and_refuses_and_a_refusal_changes_nothing(adaptive: bool) -> None:
+    meter = Odometer(ApproximateDP(1.0, 1e-5), adaptive=adaptive)
+    assert meter.spent().epsilon == 0.0
+    readings = []
+    for _ in range(4):
+        meter.spend(PureDP(0.1))
+        readings.append(meter.spent().epsilon)
+    assert readings == sorted(readings)
+    assert readings[0] < readings[-1] <= 1.0
+    for _ in range(3):
+        with pytest.raises(BudgetExceeded, match="nothing was spent"):
+            meter.spend(PureDP(0.9))
+        assert meter.spent().epsilon == readings[-1]
+    with pytest.raises(BudgetExceeded):
+        meter.spend(PureDP(0.1), times=10**4)
+    assert meter.spent().epsilon == readings[-1]
+    meter.spend(PureDP(0.01))
+    assert meter.spent().epsilon >= readings[-1]
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_the_odometer_never_lets_more_through_than_the_budget_allows(adaptive: bool) -> None:
+    meter = Odometer(ApproximateDP(2.0, 1e-6), adaptive=adaptive)
+    release = privacy_loss(DiscreteGaussian(20), 2)
+    spent = 0
+    for times in (64, 32, 16, 8, 4, 2, 1):
+        try:
+            meter.spend(release, times)
+            spent += times
+        except BudgetExceeded:
+            continue
+    truth = GaussianLoss(20.0, 2 * math.sqrt(spent)).epsilon(1e-6)
+    one_more = GaussianLoss(20.0, 2 * math.sqrt(spent + 1)).epsilon(1e-6)
+    assert truth <= meter.spent().epsilon * (1 + 1e-9) <= 2.0
+    assert one_more > (
+        1.6 if adaptive else 1.99
+    )  # the filter pays for freedom, the fixed list does not
+
+
+def test_the_adaptive_odometer_is_a_filter_at_one_order_fixed_beforehand() -> None:
+    meter = Odometer(ApproximateDP(3.0, 1e-5))
+    order = meter.order
+    meter.spend(ConcentratedDP(0.1))
+    meter.spend(privacy_loss(DiscreteLaplace(5), 1), times=2)
+    assert meter.order == order
+    total = 0.1 * order + 2 * privacy_loss(DiscreteLaplace(5), 1).renyi(order)
+    converted = total + math.log(1 / (order * 1e-5)) / (order - 1) + math.log(1 - 1 / order)
+    assert meter.spent().epsilon == pytest.approx(converted)
+
+
+def test_the_odometer_refuses_what_it_cannot_account_for() -> None:
+    adaptive, fixed = (
+        Odometer(ApproximateDP(1.0, 1e-5)),
+        Odometer(ApproximateDP(1.0, 1e-5), adaptive=False),
+    )
+    with pytest.raises(TacitError, match="adaptive=False"):
+        adaptive.spend(ApproximateDP(0.1, 1e-8))
+    with pytest.raises(TacitError, match="adaptive=False"):
+        adaptive.spend(privacy_loss(Binomial(10_000), 1))
+    with pytest.raises(TacitError, match="adaptive=True"):
+        fixed.spend(ConcentratedDP(0.01))
+    for meter in (adaptive, fixed):
+        with pytest.raises(TacitError, match="another view"):
+            meter.spend(PureDP(0.1, view=View.MESSAGE))
+        with pytest.raises(TacitError, match="cannot be spent"):
+            meter.spend(GaussianLoss(10.0, 1.0))  # type: ignore[arg-type]
+        with pytest.raises(TacitError, match="times is 0"):
+            meter.spend(PureDP(0.1), times=0)
+        assert meter.spent().epsilon == 0.0
+    with pytest.raises(TacitError, match="epsilon is 0"):
+        Odometer(ApproximateDP(0.0, 1e-5))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.checks import TacitError
-from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
     PureDP,
@@ -19,13 +19,8 @@ from tacit.privacy import (
     dropout_loss,
     guaranteed_reports,
     privacy_loss,
+    share_noise,
 )
-from tacit.privacy.loss import PrivacyLoss
-
-
-def arriving_loss(law: NoiseLaw, minimum: int, reports: int, sensitivity: int) -> PrivacyLoss:
-    """The exact loss when so many shares arrive that were made for `minimum`."""
-    return privacy_loss(law.share(minimum).power(reports), sensitivity)
 
 
 def pure_epsilon(scale: float, arriving: float, sensitivity: int) -> float:
@@ -109,31 +104,32 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
     target, sensitivity = PureDP(1.0), 5
     law = calibrate("discrete-laplace", sensitivity, target).law
     assert isinstance(law, DiscreteLaplace)
-    minimum = guaranteed_reports(users, dropout=0.2)
-    assert minimum == round(0.8 * users)
-    assert arriving_loss(law, minimum, minimum, sensitivity).pure <= 1.0
-    assert arriving_loss(law, minimum, users, sensitivity).pure <= 1.0 + 1e-12
-    assert arriving_loss(law, minimum, minimum - 1, sensitivity).pure > 1.001
-    assert arriving_loss(law, users, users, sensitivity).pure <= 1.0
-    assert arriving_loss(law, users, minimum, sensitivity).pure > 1.2
+    shared = share_noise(law, users, dropout=0.2)
+    assert shared.minimum == round(0.8 * users)
+    assert shared.loss(shared.minimum, sensitivity).pure <= 1.0
+    assert shared.loss(users, sensitivity).pure <= 1.0 + 1e-12
+    assert shared.loss(shared.minimum - 1, sensitivity).pure > 1.001
+    naive = share_noise(law, users)
+    assert naive.loss(users, sensitivity).pure <= 1.0
+    assert naive.loss(shared.minimum, sensitivity).pure > 1.2
 
 
 def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
     law = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).law
     assert isinstance(law, Skellam)
-    minimum = guaranteed_reports(40, dropout=0.1, corrupt=0.1)
-    assert minimum == 32
+    shared = share_noise(law, 40, dropout=0.1, corrupt=0.1)
+    assert shared.minimum == 32
     for reports in (32, 33, 36, 40):
-        assert arriving_loss(law, minimum, reports, 10).delta(1.0) <= 1e-5
-    assert arriving_loss(law, minimum, 31, 10).delta(1.0) > 1e-5
-    assert arriving_loss(law, 40, 32, 10).delta(1.0) > 5e-5
+        assert shared.loss(reports, 10).delta(1.0) <= 1e-5
+    assert shared.loss(31, 10).delta(1.0) > 1e-5
+    assert share_noise(law, 40).loss(32, 10).delta(1.0) > 5e-5
 
 
 def test_laws_that_do_not_divide_say_so() -> None:
     with pytest.raises(TacitError, match="does not divide"):
-        DiscreteGaussian(4).share(10)
+        share_noise(DiscreteGaussian(4), 10)
     with pytest.raises(TacitError, match="do not divide"):
-        Binomial(62).share(4)
+        share_noise(Binomial(62), 4)
     with pytest.raises(TacitError, match="no honest report"):
         guaranteed_reports(10, 0.5, 0.5)
     for bad in (-0.1, 1.0, math.nan, math.inf):
@@ -142,4 +138,4 @@ def test_laws_that_do_not_divide_say_so() -> None:
     with pytest.raises(TacitError, match="arriving is 0"):
         dropout_loss(DiscreteLaplace(1), 0, 1)
     with pytest.raises(TacitError, match="users is 0"):
-        guaranteed_reports(0)
+        share_noise(DiscreteLaplace(1), 0)

@@ -1,4 +1,4 @@
-"""Guarantees as values: they print, compare and convert, and no conversion claims more
+"""Guarantees as values: they print, compare, compose and convert, and no conversion claims more
 than the exact loss.
 """
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tacit.checks import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
@@ -21,9 +22,9 @@ from tacit.privacy import (
     PureDP,
     RenyiDP,
     View,
+    compose,
     dominating_loss,
     privacy_loss,
-    renyi_divergence,
 )
 
 EPSILONS = st.floats(1e-4, 30)
@@ -107,6 +108,7 @@ def test_epsilon_inverts_delta(guarantee: Guarantee, delta: float) -> None:
     epsilon = guarantee.epsilon_at(delta)
     assume(math.isfinite(epsilon))
     assert guarantee.delta_at(epsilon) <= delta * (1 + 1e-6) + 1e-15
+    assert guarantee.to_approximate(delta) == ApproximateDP(epsilon, delta)
 
 
 def test_epsilon_is_never_rounded_down_at_a_tiny_delta() -> None:
@@ -135,8 +137,7 @@ def test_concentrated_to_approximate_is_never_below_the_exact_gaussian(
     mu: float, delta: float
 ) -> None:
     exact = GaussianLoss(1 / mu, 1)
-    concentrated = ConcentratedDP(mu * mu / 2)
-    for guarantee in (concentrated, RenyiDP.of(concentrated.renyi)):
+    for guarantee in (ConcentratedDP(mu * mu / 2), RenyiDP.of(exact.renyi)):
         assert guarantee.epsilon_at(delta) >= exact.epsilon(delta) * (1 - 1e-9)
         assert guarantee.delta_at(1.0) >= exact.delta(1.0) * (1 - 1e-9)
 
@@ -148,8 +149,7 @@ def test_renyi_to_approximate_is_never_below_the_exact_loss_of_integer_noise(
 ) -> None:
     for law in (DiscreteLaplace(width), DiscreteGaussian(width), Skellam(width**2)):
         loss = privacy_loss(law, sensitivity)
-        orders = (1.5, 2, 3, 5, 9, 17)
-        curve = RenyiDP(tuple((o, renyi_divergence(law, sensitivity, o)) for o in orders))
+        curve = RenyiDP.of(loss.renyi, (1.5, 2, 3, 5, 9, 17))
         assert curve.epsilon_at(delta) >= loss.epsilon(delta) * (1 - 1e-9)
 
 
@@ -167,7 +167,7 @@ def test_pure_implies_the_divergences_of_randomized_response_and_of_lemma_10(
 
 
 def test_the_divergence_of_a_tiny_pure_guarantee_is_not_lost_to_cancellation() -> None:
-    """Found in review: it was 0 below epsilon = 1e-8, so nothing was spent."""
+    """Found in review: it was 0 below epsilon = 1e-8, so an odometer spent nothing."""
     for epsilon in (1e-8, 1e-10, 1e-14):
         assert PureDP(epsilon).renyi(2) == pytest.approx(epsilon**2, rel=1e-6)
 
@@ -186,9 +186,41 @@ def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
     assert round(ConcentratedDP(0.5).epsilon_at(1e-5), 2) == 4.73  # what Lemma 10 makes of it
 
 
-def test_a_repeated_curve_adds_up_at_each_order() -> None:
+# composition of guarantees
+
+
+def test_composition_adds_up_in_each_kind() -> None:
+    assert compose([PureDP(0.5), PureDP(0.25)]) == PureDP(0.75)
+    assert compose([PureDP(1.0), ConcentratedDP(0.25)]) == ConcentratedDP(0.75)
+    assert compose(
+        [PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)]
+    ) == ApproximateDP(1.0, 3e-6)
     curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
+    mixed = compose([curve, ConcentratedDP(0.4), curve])
+    assert isinstance(mixed, RenyiDP)
+    assert [order for order, _ in mixed.curve] == [2.0, 3.0]
+    assert [value for _, value in mixed.curve] == pytest.approx([1.2, 1.8])
     assert curve.repeat(3).renyi(2.5) == pytest.approx(0.9)
+
+
+def test_composition_refuses_what_it_cannot_add() -> None:
+    with pytest.raises(TacitError, match="nothing to compose"):
+        compose([])
+    with pytest.raises(TacitError, match="different neighbours or views"):
+        compose([PureDP(1.0), PureDP(1.0, view=View.MESSAGE)])
+    with pytest.raises(TacitError, match="to_approximate"):
+        compose([ConcentratedDP(1.0), ApproximateDP(1.0, 1e-6)])
+    with pytest.raises(TacitError, match="promises nothing"):
+        compose([ApproximateDP(1.0, 0.6), ApproximateDP(1.0, 0.6)])
+    with pytest.raises(TacitError, match="share no order"):
+        compose([RenyiDP(((2.0, 1.0),)), RenyiDP(((3.0, 1.0),))])
+
+
+def test_groups() -> None:
+    assert PureDP(0.5).group(3) == PureDP(1.5)
+    assert ConcentratedDP(0.5).group(3) == ConcentratedDP(4.5)
+    with pytest.raises(TacitError, match="PureDP or ConcentratedDP"):
+        ApproximateDP(1.0, 1e-5).group(2)
 
 
 def test_extreme_guarantees_convert_without_overflow() -> None:
@@ -198,3 +230,5 @@ def test_extreme_guarantees_convert_without_overflow() -> None:
     assert PureDP(900.0).renyi(50) == pytest.approx(900.0, rel=1e-2)
     assert math.isinf(ConcentratedDP(1.0).epsilon_at(0))
     assert math.isinf(ApproximateDP(1.0, 1e-5).epsilon_at(1e-6))
+    with pytest.raises(TacitError, match="larger delta"):
+        ApproximateDP(1.0, 1e-5).to_approximate(1e-6)

@@ -409,7 +409,7 @@ def test_renyi_of_the_discrete_gaussian_is_at_most_that_of_the_gaussian_and_meet
     order: float,
 ) -> None:
     for sigma, shift in ((2.0, 1), (10.0, 7)):
-        found = renyi_divergence(DiscreteGaussian(sigma), shift, order)
+        found = privacy_loss(DiscreteGaussian(sigma), shift).renyi(order)
         assert found <= order * shift**2 / (2 * sigma**2) * (1 + 1e-9)
         if order == int(
             order
@@ -430,7 +430,7 @@ def test_renyi_of_the_discrete_laplace_is_the_sum_of_three_geometric_series(
         middle = sum(p ** (order * j + (1 - mpf(order)) * (shift - j)) for j in range(shift))
         right = sum(p ** (order * j + (1 - mpf(order)) * (j + shift)) for j in range(1, 4000))
         true = float(mpmath.log(c * (left + middle + right)) / (order - 1))
-    assert renyi_divergence(DiscreteLaplace(scale), shift, order) == pytest.approx(true, rel=1e-9)
+    assert privacy_loss(DiscreteLaplace(scale), shift).renyi(order) == pytest.approx(true, rel=1e-9)
 
 
 @pytest.mark.parametrize("order", [2, 3, 12])
@@ -445,13 +445,13 @@ def test_renyi_of_skellam_is_a_direct_sum_and_below_its_proven_bound(order: int)
                 p[k] ** order * p[k + shift] ** (1 - order) for k in range(-90, 200 + 12 * shift)
             )
             true = float(mpmath.log(sum(terms)) / (order - 1))
-        found = renyi_divergence(Skellam(variance), shift, order)
+        found = privacy_loss(Skellam(variance), shift).renyi(order)
         assert found == pytest.approx(true, rel=1e-6)
         assert found <= skellam_renyi(variance, shift, 1, order)
 
 
 def test_renyi_is_infinite_where_a_loss_is_and_refuses_orders_up_to_one() -> None:
-    assert math.isinf(renyi_divergence(Binomial(100), 1, 2))
+    assert math.isinf(privacy_loss(Binomial(100), 1).renyi(2))
     for order in (1, 0.5, math.nan, math.inf):
         with pytest.raises(TacitError, match="order"):
             renyi_divergence(Skellam(4), 1, order)

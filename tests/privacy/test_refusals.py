@@ -26,8 +26,8 @@ from tacit.privacy import (
     l2_guarantee,
     linf_loss,
     privacy_loss,
-    renyi_divergence,
     returning_user,
+    share_noise,
 )
 
 LAW = Skellam(100)
@@ -43,9 +43,9 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("epsilon", lambda v: calibrate("skellam", 1, ApproximateDP(v, 1e-5)), BAD_POSITIVE),
     ("rho", ConcentratedDP, BAD_POSITIVE),
     ("delta", lambda v: ApproximateDP(1.0, v), BAD_DELTA),
-    ("delta", PureDP(1.0).epsilon_at, BAD_DELTA[1:]),
-    ("delta", ConcentratedDP(1.0).epsilon_at, BAD_DELTA[1:]),
-    ("delta", RenyiDP(((2.0, 1.0),)).epsilon_at, BAD_DELTA[1:]),
+    ("delta", lambda v: PureDP(1.0).to_approximate(v), BAD_DELTA),
+    ("delta", lambda v: ConcentratedDP(1.0).to_approximate(v), BAD_DELTA),
+    ("delta", lambda v: RenyiDP(((2.0, 1.0),)).to_approximate(v), BAD_DELTA),
     ("delta", LOSS.epsilon, BAD_DELTA[1:]),
     ("delta", ComposedLoss(((LOSS, 2),)).epsilon, BAD_DELTA[1:]),
     ("delta", GaussianLoss(1.0, 1.0).epsilon, BAD_DELTA),
@@ -61,7 +61,7 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("epsilon", RenyiDP(((2.0, 1.0),)).delta_at, BAD_EPSILON_AT),
     ("order", PureDP(1.0).renyi, [1.0, 0.0, math.nan, math.inf]),
     ("order", ConcentratedDP(1.0).renyi, [1.0, 0.0, math.nan, math.inf]),
-    ("order", lambda v: renyi_divergence(LAW, 1, v), [1.0, 0.0, math.nan, math.inf]),
+    ("order", LOSS.renyi, [1.0, 0.0, math.nan, math.inf]),
     ("sensitivity", lambda v: privacy_loss(LAW, v), BAD_COUNT),  # type: ignore[arg-type]
     ("sensitivity", lambda v: linf_loss(LAW, v, 2), BAD_COUNT),  # type: ignore[arg-type]
     ("sensitivity", lambda v: GaussianLoss(1.0, v), BAD_POSITIVE),
@@ -70,6 +70,7 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("bound", lambda v: l2_guarantee(Gaussian(1.0), v, 2, 1e-5), BAD_POSITIVE),
     ("sigma", Gaussian, BAD_POSITIVE),
     ("shares", lambda v: LAW.share(v), BAD_COUNT),  # type: ignore[arg-type]
+    ("users", lambda v: share_noise(LAW, v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: guaranteed_reports(v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: calibrate("skellam", 1, ApproximateDP(1.0, 1e-5), users=v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: Clones(1.0, v), BAD_COUNT),  # type: ignore[arg-type]

@@ -89,8 +89,8 @@ L2: list[tuple[NoiseLaw, float, int]] = [
 def test_l2_is_never_below_any_movement_in_the_ball(
     law: NoiseLaw, bound: float, dimension: int, delta: float
 ) -> None:
-    epsilon, _ = l2_guarantee(law, bound, dimension, delta)
-    if math.isinf(epsilon):
+    found = l2_guarantee(law, bound, dimension, delta)
+    if math.isinf(found.epsilon):
         return
     inside = [
         m
@@ -98,16 +98,16 @@ def test_l2_is_never_below_any_movement_in_the_ball(
         if sum(s * s for s in m) <= bound * bound * (1 + 1e-12)
     ]
     assert any(sum(s * s for s in m) > bound * bound * (1 - 1e-9) for m in inside)
-    truth = max(joint_delta(law, movement, epsilon) for movement in inside)
+    truth = max(joint_delta(law, movement, found.epsilon) for movement in inside)
     assert truth <= delta
 
 
 def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> None:
-    enough, _ = l2_guarantee(Binomial(20_000), math.sqrt(5), 10, 1e-5)
-    assert 0 < enough < GaussianLoss(math.sqrt(5000), math.sqrt(5)).epsilon(1e-5) * 1.3
-    few, why = l2_guarantee(Binomial(20), 3.0, 10, 1e-5)
-    assert math.isinf(few)
-    assert "too narrow" in why
+    enough = l2_guarantee(Binomial(20_000), math.sqrt(5), 10, 1e-5)
+    assert 0 < enough.epsilon < GaussianLoss(math.sqrt(5000), math.sqrt(5)).epsilon(1e-5) * 1.3
+    few = l2_guarantee(Binomial(20), 3.0, 10, 1e-5)
+    assert math.isinf(few.epsilon)
+    assert "too narrow" in few.derivation
 
 
 def test_the_likely_outcomes_are_counted_where_their_tail_is_bounded() -> None:
@@ -132,7 +132,9 @@ def test_the_skellam_bound_is_above_the_exact_divergence(
 
 
 def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_refused() -> None:
-    assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5)[0] == GaussianLoss(3.0, 2.0).epsilon(1e-5)
+    assert l2_guarantee(Gaussian(3.0), 2.0, 50, 1e-5).epsilon == GaussianLoss(3.0, 2.0).epsilon(
+        1e-5
+    )
     with pytest.raises(TacitError, match="coarser precision"):
         l2_guarantee(Binomial(10**9), 1000.0, 50, 1e-5)
     with pytest.raises(TacitError, match="bound is 0"):

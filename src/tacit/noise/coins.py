@@ -98,15 +98,28 @@ class Chance:
         return self.bounds(WORD)
 
     def flip(self) -> bool:
-        """True with exactly this probability: whether a uniform number lies below it, with more
-        digits of both while they tie.
-        """
-        digits, bits = word(), WORD
+        """True with exactly this probability."""
+        u = word()
         low, high = self._first
-        while low <= digits < high:
-            digits, bits = (digits << WORD) | word(), bits + WORD
+        if u < low:
+            return True
+        if u >= high:
+            return False
+        return self.settle(u)
+
+    def settle(self, digits: int) -> bool:
+        """Whether the uniform number that starts with these 64 binary digits lies below the
+        probability.
+        """
+        bits = WORD
+        while True:
             low, high = self.bounds(bits)
-        return digits < low
+            if digits < low:
+                return True
+            if digits >= high:
+                return False
+            digits = (digits << WORD) | word()
+            bits += WORD
 
 
 ONE_OVER_E = Chance(Fraction(1), Fraction(1))

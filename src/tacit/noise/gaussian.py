@@ -23,8 +23,8 @@ from tacit.noise.coins import exp_bounds, flip_exp
 from tacit.noise.cumulants import Cumulants
 from tacit.noise.inversion import Inversion
 from tacit.noise.laplace import DiscreteLaplace, draw_laplace
-from tacit.noise.law import Floats, NoiseLaw, plain
-from tacit.noise.table import whole_copies
+from tacit.noise.law import Floats, NoiseLaw, plain, refuse_power
+from tacit.noise.table import Table, convolution_power
 
 LARGEST_INVERTED = (
     256  # sigma up to which a draw looks up a table, which takes about 20 sigma entries
@@ -113,13 +113,18 @@ class DiscreteGaussian(NoiseLaw):
 
         A discrete Gaussian does not divide.
         """
-        return whole_copies(
-            self,
-            times,
-            "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma "
-            "/ sqrt(n)) and account for the sum with calibrate('discrete-gaussian', users=n), or "
-            "use Skellam noise, which divides exactly",
-        )
+        if Fraction(positive("share fraction", times)).denominator != 1:
+            raise refuse_power(
+                self,
+                times,
+                "a discrete Gaussian does not divide; let each person draw DiscreteGaussian(sigma "
+                "/ sqrt(n)) and "
+                "account for the sum with calibrate('discrete-gaussian', shares=n), or use Skellam "
+                "noise, which "
+                "divides exactly",
+            )
+        count = integer("copies", times, at_least=1)
+        return self if count == 1 else Table.of(*convolution_power(self, count))
 
     @classmethod
     def of_std(cls, std: float) -> Self:

@@ -29,7 +29,7 @@ class Inversion:
 
     def __init__(self, mode: int, left: Side, right: Side) -> None:
         self._mode, self._left, self._right = mode, left, right
-        self._table = self._enclose(WORD)
+        self._first, self._lows, self._highs = self._enclose(WORD)
 
     def _enclose(self, bits: int) -> tuple[int, list[int], list[int]]:
         """A point k, and bounds on F(k) · 2^bits, F(k+1) · 2^bits, ..., until 1 - F is below
@@ -56,15 +56,22 @@ class Inversion:
         return self._mode - len(left) - 1, lows, highs
 
     def draw(self) -> int:
-        """One value: a uniform number's, with more digits while they leave it open."""
-        digits, bits = word(), WORD
-        first, lows, highs = self._table
-        index = bisect_right(highs, digits)
-        while digits >= lows[index]:
+        """One value."""
+        digits = word()
+        index = bisect_right(self._highs, digits)
+        if digits < self._lows[index]:
+            return self._first + index
+        return self._settle(digits)
+
+    def _settle(self, digits: int) -> int:
+        """The value for the uniform number that starts with these digits, which left it open."""
+        bits = WORD
+        while True:
             digits, bits = (digits << WORD) | word(), bits + WORD
             first, lows, highs = self._enclose(bits)
             index = bisect_right(highs, digits)
-        return first + index
+            if digits < lows[index]:
+                return first + index
 
 
 def rational_side(ratio: Callable[[int], tuple[int, int]]) -> Side:

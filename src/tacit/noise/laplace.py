@@ -259,15 +259,15 @@ class Polya(NoiseLaw):
             return math.inf
         return math.exp(-self.mgf_radius) / -math.expm1(-self.mgf_radius)
 
+    def _draw_one(self) -> int:
+        return self._walk.draw()
+
     @cached_property
     def _walk(self) -> PolyaWalk:
         return polya_walk(
             Fraction(self.r),
             self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
         )
-
-    def _draw_one(self) -> int:
-        return self._walk.draw()
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,8 @@ class PolyaDifference(NoiseLaw):
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The sum of both halves' at s and -s."""
         s = np.asarray(s, dtype=float)
-        return self._half.log_mgf(s) + self._half.log_mgf(-s)
+        result: Floats = self._half.log_mgf(s) + self._half.log_mgf(-s)
+        return result
 
     def power(self, times: Number) -> NoiseLaw:
         """Pólya differences of one β add up in r; r = 1 is discrete Laplace."""
@@ -376,7 +377,8 @@ class PolyaDifference(NoiseLaw):
         return self._half._remaining(terms)
 
     def _draw_one(self) -> int:
-        return self._walk.draw() - self._walk.draw()
+        walk = self._walk
+        return walk.draw() - walk.draw()
 
     @cached_property
     def _walk(self) -> PolyaWalk:

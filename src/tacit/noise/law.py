@@ -217,8 +217,9 @@ class NoiseLaw(ABC):
                 "noise, or a coarser precision"
             )
         reach = math.ceil(REACH * std)
-        centred = self.symmetric and self.mean == centre
-        if std < NARROWEST or not centred or self.tail(centre + reach) > 1e-16:
+        if std < NARROWEST or not self.symmetric or self.mean != centre:
+            return 1.0
+        if self.tail(centre + reach) > 1e-16:
             return 1.0
         k = np.arange(0, reach + 1)
         z = k / std
@@ -398,11 +399,15 @@ def plain(value: Number) -> Number:
     """A checked parameter as a Python number: NumPy's integers would wrap around in exact
     arithmetic.
     """
+    if type(value) in (int, float, Fraction):
+        return value
     if isinstance(value, Integral):
         return int(value)
-    if isinstance(value, Rational):
-        return Fraction(int(value.numerator), int(value.denominator))
-    return float(value)
+    return (
+        Fraction(int(value.numerator), int(value.denominator))
+        if isinstance(value, Rational)
+        else float(value)
+    )
 
 
 def _level(name: str, p: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
+from threading import Lock
 
 from tacit.checks import as_fraction
 from tacit.noise.coins import WORD, Chance, word
@@ -25,10 +26,12 @@ class PolyaWalk:
     """
 
     def __init__(self, r: Fraction, beta: Chance) -> None:
-        self._whole, self._rest = divmod(as_fraction("r", r), 1)
+        self._whole, rest = divmod(as_fraction("r", r), 1)
         self._beta = beta
+        self._rest = rest
         self._go = beta.bounds(WORD)
-        self._again: dict[int, tuple[int, int]] = {}
+        self._again: list[tuple[int, int]] = []
+        self._lock = Lock()
 
     def _restart(self, x: int) -> Chance:
         return Chance(self._beta.factor * (1 - self._rest) / (x + 1), self._beta.rate)
@@ -46,7 +49,7 @@ class PolyaWalk:
         x = 0
         while True:
             u = word()
-            low, high = again[x] if x in again else self._threshold(x)
+            low, high = again[x] if x < len(again) else self._threshold(x)
             if u < low:
                 x = 0
             elif high <= u < go_low:
@@ -59,25 +62,30 @@ class PolyaWalk:
                     return x
                 x = x + 1 if step else 0
 
-    def _settle(self, digits: int, x: int) -> bool | None:
-        """A step that 64 digits leave open, with more digits of the same number: go on, restart, or
-        accept (None).
-        """
-        bits, tied = WORD, True
-        while tied:
-            digits, bits = (digits << WORD) | word(), bits + WORD
-            (low, high), (go_low, go_high) = self._restart(x).bounds(bits), self._beta.bounds(bits)
-            tied = low <= digits < high or go_low <= digits < go_high
-        return None if digits >= go_high else digits >= high
-
     def _threshold(self, x: int) -> tuple[int, int]:
         """The bounds for a restart at x, kept for the next walk while there are not too many of
         them.
         """
-        bounds = self._restart(x).bounds(WORD)
-        if x < MOST_THRESHOLDS:
-            self._again[x] = bounds
-        return bounds
+        with self._lock:  # two threads at once must not append the same step twice
+            if x == len(self._again) < MOST_THRESHOLDS:
+                self._again.append(self._restart(x).bounds(WORD))
+        return self._again[x] if x < len(self._again) else self._restart(x).bounds(WORD)
+
+    def _settle(self, digits: int, x: int) -> bool | None:
+        """A step that 64 digits leave open, with more digits of the same number: go on, restart, or
+        accept (None).
+        """
+        bits = WORD
+        while True:
+            low, high = self._restart(x).bounds(bits)
+            go_low, go_high = self._beta.bounds(bits)
+            if digits < low:
+                return False
+            if high <= digits < go_low:
+                return True
+            if digits >= high and digits >= go_high:
+                return None
+            digits, bits = (digits << WORD) | word(), bits + WORD
 
 
 @lru_cache(maxsize=256)

@@ -138,11 +138,13 @@ class Table(NoiseLaw):
 
     def power(self, times: Number) -> NoiseLaw:
         """The sum of whole copies."""
-        return whole_copies(
-            self,
-            times,
-            "a table is summed in whole copies; use a law that divides, such as Skellam",
-        )
+        if positive("share fraction", times).denominator != 1:
+            raise refuse_power(
+                self,
+                times,
+                "a table is summed in whole copies; use a law that divides, such as Skellam",
+            )
+        return Table.of(*convolution_power(self, integer("copies", times, at_least=1)))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Inverts the cumulative sum."""
@@ -193,13 +195,6 @@ def convolution_power(law: NoiseLaw, copies: int) -> tuple[int, Floats]:
         start, base = 2 * start, product(base, base)
 
 
-def whole_copies(law: NoiseLaw, times: Number, remedy: str) -> NoiseLaw:
-    """The law of the sum of so many independent variables, as a table; a part of one is refused."""
-    if positive("share fraction", times).denominator != 1:
-        raise refuse_power(law, times, remedy)
-    return law if times == 1 else Table.of(*convolution_power(law, int(times)))
-
-
 def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
     """P[X mod m = j] for j = 0..m-1: what is left of the noise when only a sum modulo m is opened.
 
@@ -208,7 +203,8 @@ def modular_pmf(law: NoiseLaw, modulus: int) -> Floats:
     """
     m = integer("modulus", modulus, at_least=2, remedy="a sum is opened modulo 2 or more")
     start, p = entries(law)
-    return np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)  # type: ignore[return-value]
+    result: Floats = np.bincount((start + np.arange(len(p))) % m, weights=p, minlength=m)  # type: ignore[assignment]
+    return result
 
 
 def product(p: Floats, q: Floats) -> Floats:
@@ -225,4 +221,5 @@ def product(p: Floats, q: Floats) -> Floats:
     from scipy.fft import irfft, next_fast_len, rfft  # slow to import
 
     size = next_fast_len(length, real=True)
-    return irfft(rfft(p, size) * rfft(q, size), size)[:length].clip(min=0.0)
+    result: Floats = irfft(rfft(p, size) * rfft(q, size), size)[:length].clip(min=0.0)
+    return result

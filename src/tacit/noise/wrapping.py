@@ -31,7 +31,7 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
     if m <= top:
         raise TacitError(
             f"modulus {m} is too small for sums up to {top}: use at least "
-            f"{top + 2 * (law.bound(1e-9) + abs(round(law.mean))) + 1}, "
+            f"{top + 2 * _reach(law, 1e-9) + 1}, "
             "which also holds the noise but for a chance of 1e-9"
         )
     spare = (m - top - 1) // 2
@@ -39,3 +39,12 @@ def wrap_probability(law: NoiseLaw, largest_sum: int, modulus: int) -> float:
     if abs(law.mean) > spare:
         return min(1.0, above + below)
     return max(above + law.cdf(-spare - top - 1), below + law.tail(spare + top))
+
+
+def _reach(law: NoiseLaw, failure: float) -> int:
+    """The least τ with P[|X| > τ] <= failure: about 0, where a modular sum is read, not about the
+    mean.
+    """
+    if law.symmetric and law.mean == 0:
+        return law.bound(failure)
+    return law._least(lambda t: t >= 0 and law.tail(t) + law.cdf(-t - 1) <= failure, 0)

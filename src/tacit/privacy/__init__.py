@@ -8,16 +8,21 @@ the safe side where it must round. The papers' closed forms are available by nam
 from tacit.privacy.audit import Audit, audit
 from tacit.privacy.calibration import Calibration, calibrate
 from tacit.privacy.composition import (
+    BudgetExceeded,
     ComposedLoss,
+    Odometer,
     ReturningUser,
     advanced_composition,
+    compose_losses,
     dominating_loss,
     returning_user,
 )
 from tacit.privacy.dropout import (
+    SharedNoise,
     dropout_loss,
     guaranteed_reports,
     reporting_condition,
+    share_noise,
 )
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.given import privacy_of
@@ -30,15 +35,17 @@ from tacit.privacy.guarantees import (
     PureDP,
     RenyiDP,
     View,
+    compose,
 )
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
 from tacit.privacy.shuffling import Clones, RandomizedResponse
-from tacit.privacy.vectors import l2_guarantee, linf_loss, skellam_renyi
+from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
     "ORDERS",
     "ApproximateDP",
     "Audit",
+    "BudgetExceeded",
     "Calibration",
     "Clones",
     "ComposedLoss",
@@ -47,15 +54,20 @@ __all__ = [
     "GaussianLoss",
     "Guarantee",
     "Neighbours",
+    "Odometer",
     "PrivacyLoss",
     "PureDP",
     "RandomizedResponse",
     "RenyiDP",
     "ReturningUser",
+    "SharedNoise",
+    "VectorGuarantee",
     "View",
     "advanced_composition",
     "audit",
     "calibrate",
+    "compose",
+    "compose_losses",
     "dominating_loss",
     "dropout_loss",
     "guaranteed_reports",
@@ -66,5 +78,6 @@ __all__ = [
     "renyi_divergence",
     "reporting_condition",
     "returning_user",
+    "share_noise",
     "skellam_renyi",
 ]

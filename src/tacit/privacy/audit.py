@@ -114,16 +114,19 @@ def _choose(one: Floats, other: Floats, delta: float) -> tuple[float, bool, bool
         thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, 4096), method="nearest"))
     best = (-math.inf, float(thresholds[0]), True, False)
     for swapped, (p_side, q_side) in ((False, (one, other)), (True, (other, one))):
-        for sign in (1, -1):  # output <= t is -output >= -t
-            p, q = (
-                len(side) - np.searchsorted(np.sort(sign * side), sign * thresholds)
-                for side in (p_side, q_side)
-            )
+        p_sorted, q_sorted = np.sort(p_side), np.sort(q_side)
+        for above in (True, False):
+            if above:
+                p = len(p_side) - np.searchsorted(p_sorted, thresholds, side="left")
+                q = len(q_side) - np.searchsorted(q_sorted, thresholds, side="left")
+            else:
+                p = np.searchsorted(p_sorted, thresholds, side="right")
+                q = np.searchsorted(q_sorted, thresholds, side="right")
             numerator = (p - 3 * np.sqrt(p + 1)) / len(p_side) - delta
             denominator = (q + 3 * np.sqrt(q + 1)) / len(q_side)
             with np.errstate(divide="ignore", invalid="ignore"):
                 score = np.where(numerator > 0, np.log(numerator / denominator), -np.inf)
             index = int(np.argmax(score))
             if score[index] > best[0]:
-                best = (float(score[index]), float(thresholds[index]), sign > 0, swapped)
+                best = (float(score[index]), float(thresholds[index]), above, swapped)
     return best[1], best[2], best[3]

@@ -243,7 +243,8 @@ class _Problem:
         if self.norm == "linf":
             epsilon = linf_loss(law, int(self.sensitivity), self.dimension).epsilon(delta)
             return epsilon, "composition of the exact losses of the coordinates"
-        return l2_guarantee(law, float(self.sensitivity), self.dimension, delta)
+        found = l2_guarantee(law, float(self.sensitivity), self.dimension, delta)
+        return found.epsilon, found.derivation
 
     def _loss(self, law: NoiseLaw, delta: float) -> PrivacyLoss:
         """The exact loss, resolved as far as δ needs."""
@@ -357,13 +358,17 @@ def _binomial(
         )
 
     if users is None or bias is not None:
-        return problem.answer(Binomial(everyone * needed(), p), users)
-    per_user = needed() if bits is None else integer("bits", bits, at_least=1)
-    if not problem.met_by(Binomial(users * per_user)):
-        raise TacitError(
-            f"{per_user} noise bits from each of {users} users are too few even when they are "
-            f"fair: use at least {needed()}"
-        )
+        per_user = needed()
+        return problem.answer(Binomial(everyone * per_user, p), users)
+    if bits is None:
+        per_user = needed()
+    else:
+        per_user = integer("bits", bits, at_least=1)
+        if not problem.met_by(Binomial(users * per_user)):
+            raise TacitError(
+                f"{per_user} noise bits from each of {users} users are too few even when they are "
+                f"fair: use at least {needed()}"
+            )
     trials = users * per_user
     return problem.answer(Binomial(trials, Fraction(_least_bias(problem, trials))), users)
 

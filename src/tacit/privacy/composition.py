@@ -10,21 +10,23 @@ in 10^4 to the variance and memory stays bounded.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.checks import TacitError, integer, probability
-from tacit.noise.law import Floats
+from tacit.checks import TacitError, integer, positive, probability
 from tacit.privacy.guarantees import (
     ApproximateDP,
+    Guarantee,
     PureDP,
     RenyiDP,
     finite_epsilon,
+    renyi_epsilon,
 )
-from tacit.privacy.loss import Direction, PrivacyLoss
+from tacit.privacy.loss import Direction, Floats, PrivacyLoss
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -158,11 +160,12 @@ class ComposedLoss:
         step = max(fine, span / MOST_GRID_POINTS, 1e-12)
         # where one loss has much of the mass (bounded losses: randomized response, discrete
         # Laplace) it is put on the grid
-        mass, spike = max(
+        heaviest = max(
             (float(d.masses.max()), abs(float(d.losses[d.masses.argmax()])))
             for loss, _ in self.parts
             for d in loss.directions
         )
+        mass, spike = heaviest
         return spike / math.floor(spike / step) if mass > 0.1 and spike >= step else step
 
 
@@ -180,15 +183,22 @@ def _dominating_masses(loss: PrivacyLoss, step: float) -> tuple[int, Floats, flo
     (Zhu, Dong & Wang 2022), and its masses are second differences of that curve, taken on the grid.
     """
     gridded = [_on_grid(direction, step) for direction in loss.directions]
+    if len(gridded) == 1:
+        return gridded[0]
     lowest = min(first for first, _, _ in gridded)
     size = max(first + len(masses) for first, masses, _ in gridded) - lowest
-    curves = []
+    total: tuple[Floats, Floats, Floats] | None = None
     for first, masses, infinite in gridded:
         padded = np.zeros(size)
         padded[first - lowest : first - lowest + len(masses)] = masses
-        curves.append((padded, *_curve(padded, infinite, step)))
-    masses, curve, _ = reduce(partial(_larger, step=step), curves)
-    return lowest, masses, float(curve[-1])
+        curve, rises = _curve(padded, infinite, step)
+        total = (
+            (padded, curve, rises)
+            if total is None
+            else _larger(total, (padded, curve, rises), step)
+        )
+    assert total is not None
+    return lowest, total[0], float(total[1][-1])
 
 
 def _curve(masses: Floats, infinite: float, step: float) -> tuple[Floats, Floats]:
@@ -247,9 +257,18 @@ def _on_grid(direction: Direction, step: float) -> tuple[int, Floats, float]:
             f"a loss spreads over {size:,} grid points of {step:g}: compose fewer or less unequal "
             "losses"
         )
-    down = np.bincount(below - lowest, weights=masses * (1 - share), minlength=size)
-    up = np.bincount(below - lowest + 1, weights=masses * share, minlength=size)
-    return lowest, (down + up).astype(float), infinite
+    weights = np.zeros(size)
+    weights += np.bincount(below - lowest, weights=masses * (1 - share), minlength=size)
+    weights += np.bincount(below - lowest + 1, weights=masses * share, minlength=size)
+    return lowest, weights, infinite
+
+
+def compose_losses(losses: Sequence[PrivacyLoss | tuple[PrivacyLoss, int]]) -> ComposedLoss:
+    """Losses, or (loss, times) pairs, taken together.
+
+    They must be fixed before any outcome is seen.
+    """
+    return ComposedLoss(tuple(item if isinstance(item, tuple) else (item, 1) for item in losses))
 
 
 def advanced_composition(
@@ -295,14 +314,15 @@ class ReturningUser:
         return min(value for value in (self.exact, self.renyi, self.advanced) if value is not None)
 
 
-def returning_user(release: PureDP | ApproximateDP, batches: int, delta: float) -> ReturningUser:
-    """Accounts for a person in at most `batches` batches of one guarantee (CZ23 App. I, ZC24 App.
-    G.4).
+def returning_user(
+    release: PrivacyLoss | PureDP | ApproximateDP, batches: int, delta: float
+) -> ReturningUser:
+    """Accounts for a person in at most `batches` batches of one kind (CZ23 App. I, ZC24 App. G.4).
 
-    Exact: composition of the guarantee's `dominating_loss`; where the noise is known,
-    `privacy_of` composes its own loss. Rényi: at the best order; none where divergences are
-    infinite. Advanced: with the δ that the batches' own exceptions leave over; none where they
-    leave nothing.
+    `release` is the exact loss of one batch, or only its guarantee. Exact: composition of loss
+    distributions. Rényi: at the best order, real orders included where the loss is exact; none
+    where divergences are infinite. Advanced: from the guarantee, with the δ that the batches' own
+    exceptions leave over; none where they leave nothing. From an exact loss, δ split in half.
 
     >>> found = returning_user(PureDP(0.1), batches=100, delta=1e-5)
     >>> found.exact < found.advanced
@@ -310,16 +330,157 @@ def returning_user(release: PureDP | ApproximateDP, batches: int, delta: float) 
     """
     count = integer("batches", batches, at_least=1, remedy="a person is in at least one batch")
     level = float(probability("delta", delta))
-    renyi = (
-        RenyiDP.of(release.renyi).repeat(count).epsilon_at(level)
-        if isinstance(release, PureDP)
-        else None
+    renyi: float | None = None
+    advanced: float | None = None
+    if isinstance(release, PrivacyLoss):
+        loss = release
+        if release.renyi_source is not None:
+            curve = (
+                (order, release.renyi(order) * count)
+                for order in (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
+            )
+            renyi = max(0.0, min(renyi_epsilon(order, value, level) for order, value in curve))
+            renyi = renyi if math.isfinite(renyi) else None
+        single = release.epsilon(level / (2 * count))
+        if math.isfinite(single) and single > 0:
+            advanced = advanced_composition(
+                ApproximateDP(single, level / (2 * count)), count, level / 2
+            ).epsilon
+    else:
+        loss = dominating_loss(release)
+        if isinstance(release, PureDP):
+            renyi = RenyiDP.of(release.renyi).repeat(count).epsilon_at(level)
+        left = level - (count * release.delta if isinstance(release, ApproximateDP) else 0.0)
+        if left > 0 and release.epsilon > 0:
+            advanced = advanced_composition(release, count, left).epsilon
+    return ReturningUser(
+        count, level, ComposedLoss(((loss, count),)).epsilon(level), renyi, advanced
     )
-    left = level - (count * release.delta if isinstance(release, ApproximateDP) else 0.0)
-    advanced = (
-        advanced_composition(release, count, left).epsilon
-        if left > 0 and release.epsilon > 0
-        else None
-    )
-    exact = ComposedLoss(((dominating_loss(release), count),)).epsilon(level)
-    return ReturningUser(count, level, exact, renyi, advanced)
+
+
+class BudgetExceeded(TacitError):  # noqa: N818 (it names what happened)
+    """A release was refused because it would exceed the budget; nothing was spent."""
+
+
+class Odometer:
+    """Accumulates what a person has been exposed to, and refuses what would exceed the budget.
+
+    With `adaptive=True` (the default) the releases may be chosen as one goes, each with a view to
+    earlier outcomes: the odometer adds up Rényi divergences at one order that is fixed beforehand,
+    which is a valid filter (Feldman & Zrnic 2021). With `adaptive=False` the list of releases must
+    have been fixed in advance; then exact loss composition applies, which is tighter.
+
+    >>> meter = Odometer(ApproximateDP(1.0, 1e-5))
+    >>> meter.spend(PureDP(0.1)); meter.spend(PureDP(0.1))
+    >>> meter.spent().epsilon < 1.0
+    True
+    >>> meter.spend(PureDP(0.9))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    tacit.privacy.composition.BudgetExceeded: the release would bring ... or stop here
+    """
+
+    def __init__(self, budget: ApproximateDP, *, adaptive: bool = True) -> None:
+        positive("epsilon", budget.epsilon, "a budget needs epsilon > 0")
+        self.budget = budget
+        self.adaptive = adaptive
+        self.order = _filter_order(budget)
+        self._divergence = 0.0
+        self._times: dict[PrivacyLoss | Guarantee, int] = {}
+
+    def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
+        """Adds a release, or raises `BudgetExceeded` and changes nothing."""
+        count = integer("times", times, at_least=1)
+        self._same_promise(release)
+        if self.adaptive:
+            after = self._divergence + count * self._cost(release)
+            self._refuse_beyond(renyi_epsilon(self.order, after, self.budget.delta))
+            self._divergence = after
+        else:
+            spent = self._times | {release: self._times.get(release, 0) + count}
+            self._refuse_beyond(self._composed(spent))
+            self._times = spent
+
+    def spent(self) -> ApproximateDP:
+        """What the releases so far amount to, at the budget's δ."""
+        if self.adaptive:
+            epsilon = (
+                renyi_epsilon(self.order, self._divergence, self.budget.delta)
+                if self._divergence
+                else 0.0
+            )
+        else:
+            epsilon = self._composed(self._times) if self._times else 0.0
+        return ApproximateDP(
+            max(0.0, epsilon),
+            self.budget.delta,
+            neighbours=self.budget.neighbours,
+            view=self.budget.view,
+        )
+
+    def _refuse_beyond(self, epsilon: float) -> None:
+        if not epsilon <= self.budget.epsilon:
+            raise BudgetExceeded(
+                f"the release would bring epsilon to {epsilon:.3g} at delta {self.budget.delta:g}, "
+                "over the budget of "
+                f"{self.budget.epsilon:g}; nothing was spent: use more noise, or stop here"
+            )
+
+    def _same_promise(self, release: PrivacyLoss | Guarantee) -> None:
+        if isinstance(release, Guarantee):
+            if (release.neighbours, release.view) != (self.budget.neighbours, self.budget.view):
+                raise TacitError(
+                    f"{release.short} is about other neighbours or another view than the budget: "
+                    "state it for the budget's, with .at()"
+                )
+        elif not isinstance(release, PrivacyLoss):
+            raise TacitError(
+                f"{type(release).__name__} cannot be spent: give a guarantee, or the loss of one "
+                "release (privacy_loss)"
+            )
+
+    def _composed(self, times: dict[PrivacyLoss | Guarantee, int]) -> float:
+        return ComposedLoss(
+            tuple((self._as_loss(release), count) for release, count in times.items())
+        ).epsilon(self.budget.delta)
+
+    def _cost(self, release: PrivacyLoss | Guarantee) -> float:
+        cost = release.renyi(self.order)
+        if not math.isfinite(cost):
+            raise TacitError(
+                f"this release has no finite Rényi divergence at order {self.order:.3g}, so it "
+                "cannot be spent adaptively: fix the "
+                "releases in advance and use Odometer(budget, adaptive=False)"
+            )
+        return cost
+
+    @staticmethod
+    def _as_loss(release: PrivacyLoss | Guarantee) -> PrivacyLoss:
+        if isinstance(release, PrivacyLoss):
+            return release
+        if isinstance(release, (PureDP, ApproximateDP)):
+            return dominating_loss(release)
+        raise TacitError(
+            f"{release.short} has no loss distribution: spend it with Odometer(budget, "
+            "adaptive=True)"
+        )
+
+
+def _filter_order(budget: ApproximateDP) -> float:
+    """The order at which a concentrated guarantee has most room: it maximises (ε - conversion cost)
+    / α.
+    """
+    orders = 1 + np.geomspace(1e-3, 1e6, 4000)
+    room = [(budget.epsilon - renyi_epsilon(order, 0.0, budget.delta)) / order for order in orders]
+    return float(orders[int(np.argmax(room))])
+
+
+__all__ = [
+    "BudgetExceeded",
+    "ComposedLoss",
+    "Odometer",
+    "ReturningUser",
+    "advanced_composition",
+    "compose_losses",
+    "dominating_loss",
+    "returning_user",
+]

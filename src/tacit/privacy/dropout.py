@@ -9,6 +9,7 @@ corrupt) n⌉. More shares than that only add noise, which never weakens a guara
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 from tacit.checks import Number, TacitError, integer, probability
@@ -60,6 +61,36 @@ def reporting_condition(dropout: Number = 0, corrupt: Number = 0) -> str:
 def _decimal(value: Number) -> Number:
     """0.1 as one tenth, as people mean it, so that 10% of 10 is 1 and not a little more."""
     return Fraction(str(value)) if isinstance(value, float) and math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class SharedNoise:
+    """Noise that adds up to at least `law` as long as `minimum` of the `users` shares arrive."""
+
+    law: NoiseLaw
+    users: int
+    minimum: int
+    share: NoiseLaw
+
+    def arriving(self, reports: int) -> NoiseLaw:
+        """The law of the noise when this many shares arrive."""
+        return self.share.power(integer("reports", reports, at_least=1))
+
+    def loss(self, reports: int, sensitivity: int) -> PrivacyLoss:
+        """The exact loss when this many shares arrive."""
+        return privacy_loss(self.arriving(reports), sensitivity)
+
+
+def share_noise(law: NoiseLaw, users: int, dropout: Number = 0, corrupt: Number = 0) -> SharedNoise:
+    """Shares of `law` for `users` people of whom a fraction may drop out and a fraction may be
+    corrupt (and add nothing).
+
+    >>> from tacit.noise import Skellam
+    >>> share_noise(Skellam(80), users=100, dropout=0.2).share
+    Skellam(variance=Fraction(1, 1))
+    """
+    minimum = guaranteed_reports(users, dropout, corrupt)
+    return SharedNoise(law, integer("users", users, at_least=1), minimum, law.share(minimum))
 
 
 def dropout_loss(law: NoiseLaw, arriving: Number, sensitivity: int) -> PrivacyLoss:

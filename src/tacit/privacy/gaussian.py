@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from tacit.checks import TacitError, positive, probability
-from tacit.privacy.guarantees import finite_epsilon
+from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,6 @@ class GaussianLoss:
 
     sigma: float
     sensitivity: float
-    pure: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma)
@@ -99,6 +98,11 @@ class GaussianLoss:
             self.sensitivity,
             "the most that one person can move the query, in l2 norm",
         )
+
+    @property
+    def pure(self) -> float:
+        """Unbounded."""
+        return math.inf
 
     def delta(self, epsilon: float) -> float:
         """Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), without cancellation in the tail."""
@@ -147,3 +151,7 @@ class GaussianLoss:
         while self.delta(root) > level:  # the safe side
             root, step = root * (1 + step), 2 * step
         return root
+
+    def renyi(self, order: float) -> float:
+        """αμ²/2."""
+        return ConcentratedDP(self._mu**2 / 2).renyi(order)

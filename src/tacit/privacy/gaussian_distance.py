@@ -86,8 +86,8 @@ class NearlyGaussianLoss:
         """An upper bound on the least ε at δ, by bisection to the safe end."""
         if self.delta(0.0) <= delta:
             return 0.0
-        exact = GaussianLoss(self.law.std, self.sensitivity).epsilon(delta / 2)
-        enough = exact + 2 * self.divergence
+        gaussian = GaussianLoss(self.law.std, self.sensitivity)
+        enough = gaussian.epsilon(delta / 2) + 2 * self.divergence
         if not self.delta(enough) <= delta:
             return self._concentrated(delta)
         return float(least(lambda e: self.delta(e) <= delta, enough))

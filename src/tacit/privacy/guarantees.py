@@ -1,9 +1,9 @@
 """Guarantees as values: what is promised, about whose view, between which neighbours.
 
-A guarantee can be printed in one plain sentence, compared and converted into weaker kinds.
-Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi to approximate; Bun &
-Steinke 2016 for pure to concentrated). What is exact and what is a bound is said at each function;
-the exact route through loss distributions is in `loss`.
+A guarantee can be printed in one plain sentence, compared, composed with others and converted into
+weaker kinds. Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi to
+approximate; Bun & Steinke 2016 for pure to concentrated). What is exact and what is a bound is said
+at each function; the exact route through loss distributions is in `loss`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,19 @@ class Guarantee(ABC):
         sentence = f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}"
         return f"{sentence}; {self.condition}." if self.condition else f"{sentence}."
 
+    def to_approximate(self, delta: float) -> ApproximateDP:
+        """The (ε, δ) guarantee that this one implies."""
+        level = float(
+            probability("delta", delta, "give the failure probability to convert at, such as 1e-5")
+        )
+        epsilon = self.epsilon_at(level)
+        if not math.isfinite(epsilon):
+            raise TacitError(
+                f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger "
+                "delta"
+            )
+        return ApproximateDP(epsilon, level, neighbours=self.neighbours, view=self.view)
+
     def implies(self, other: Guarantee) -> bool:
         """Whether everything that holds to `other` also holds by this guarantee, as far as the
         conversions here can tell.
@@ -105,6 +118,13 @@ class Guarantee(ABC):
     def rho_bound(self) -> float:
         """The least ρ such that this guarantee implies ρ-zCDP; inf if there is none."""
         return math.inf
+
+    def group(self, size: int) -> Guarantee:
+        """The guarantee for a group of people together, where there is a simple one."""
+        raise TacitError(
+            f"no group guarantee is known here for {self.short} and {size} people: use PureDP or "
+            "ConcentratedDP"
+        )
 
     def at(self, *, neighbours: Neighbours | None = None, view: View | None = None) -> Self:
         """The same numbers about another view or other neighbours; the caller vouches that they
@@ -137,9 +157,10 @@ class PureDP(Guarantee):
         return f"({self.epsilon:.4g}, 0)-DP"
 
     def _meaning(self) -> str:
+        factor = _factor(self.epsilon)
         return (
-            f"changes the probability of anything by a factor of at most {_factor(self.epsilon)}, "
-            "without exception"
+            f"changes the probability of anything by a factor of at most {factor}, without "
+            "exception"
         )
 
     def delta_at(self, epsilon: float) -> float:
@@ -165,7 +186,7 @@ class PureDP(Guarantee):
         cosh(ε/2), which is 1 + 2 sinh(αε/2) sinh((α-1)ε/2) / cosh(ε/2): no cancellation at a small
         ε.
         """
-        e, rest = self.epsilon, beyond_one(order)
+        e, rest = self.epsilon, _beyond_one(order)
         if order * e > 30:
             total = (
                 (order - 0.5) * e
@@ -183,6 +204,10 @@ class PureDP(Guarantee):
         """½ε² (Bun & Steinke 2016, Proposition 1.4; CZ23 Lemma 10)."""
         return self.epsilon**2 / 2
 
+    def group(self, size: int) -> PureDP:
+        """size · ε."""
+        return replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
+
 
 @dataclass(frozen=True)
 class ApproximateDP(Guarantee):
@@ -196,7 +221,12 @@ class ApproximateDP(Guarantee):
     delta: float
 
     def __post_init__(self) -> None:
-        finite_epsilon(self.epsilon)
+        if (
+            isinstance(self.epsilon, bool)
+            or not isinstance(self.epsilon, (int, float))
+            or not 0 <= self.epsilon < math.inf
+        ):
+            raise TacitError(f"epsilon is {self.epsilon}; it must be a finite number of at least 0")
         probability(
             "delta",
             self.delta,
@@ -218,9 +248,10 @@ class ApproximateDP(Guarantee):
         """Exact for the worst mechanism: one that fails openly with probability δ and else answers
         at random.
         """
+        exception = self.delta
         if finite_epsilon(epsilon) >= self.epsilon:
-            return self.delta
-        return self.delta + (1 - self.delta) * PureDP(self.epsilon).delta_at(epsilon)
+            return exception
+        return exception + (1 - exception) * PureDP(self.epsilon).delta_at(epsilon)
 
     def epsilon_at(self, delta: float) -> float:
         """The inverse of `delta_at`; inf below δ."""
@@ -234,7 +265,7 @@ class ApproximateDP(Guarantee):
 
     def renyi(self, order: float) -> float:
         """None is implied."""
-        beyond_one(order)
+        _beyond_one(order)
         return math.inf
 
 
@@ -279,16 +310,13 @@ class RenyiDP(Guarantee):
         return f"({order:g}, {value:.4g})-RDP and {len(self.curve) - 1} other orders"
 
     def _meaning(self) -> str:
-        return (
-            f"is bounded at {len(self.curve)} Rényi orders, which implies "
-            f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
-        )
+        implied = f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        return f"is bounded at {len(self.curve)} Rényi orders, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
         """The best order's bound: e^{(α-1)(ε(α)-ε)} (1-1/α)^α / (α-1) (CKS20 Proposition 12)."""
         at = finite_epsilon(epsilon)
-        best = min(renyi_log_delta(order, value, at) for order, value in self.curve)
-        return math.exp(min(0.0, best))
+        return min(1.0, min(renyi_delta(order, value, at) for order, value in self.curve))
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10: inf over orders of ε(α) + ln(1/(αδ))/(α-1) + ln(1-1/α)."""
@@ -305,7 +333,7 @@ class RenyiDP(Guarantee):
         """The value at the next listed order (divergences grow with the order); inf past the
         last.
         """
-        beyond_one(order)
+        _beyond_one(order)
         return min((value for listed, value in self.curve if listed >= order), default=math.inf)
 
     def repeat(self, times: int) -> RenyiDP:
@@ -333,10 +361,8 @@ class ConcentratedDP(Guarantee):
         return f"{self.rho:.4g}-zCDP"
 
     def _meaning(self) -> str:
-        return (
-            "is bounded at every Rényi order, which implies "
-            f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
-        )
+        implied = f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        return f"is bounded at every Rényi order, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
         """The infimum over real orders."""
@@ -375,26 +401,32 @@ class ConcentratedDP(Guarantee):
 
     def renyi(self, order: float) -> float:
         """ρ α."""
-        beyond_one(order)
+        _beyond_one(order)
         return self.rho * order
 
     def rho_bound(self) -> float:
         """ρ itself."""
         return self.rho
 
+    def group(self, size: int) -> ConcentratedDP:
+        """size² ρ."""
+        return replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+
 
 def finite_epsilon(epsilon: float) -> float:
-    """An ε at which there is a δ: finite, at least 0."""
+    """An ε at which a δ can be computed: finite, at least 0."""
     if (
         isinstance(epsilon, bool)
         or not isinstance(epsilon, (int, float))
         or not 0 <= epsilon < math.inf
     ):
-        raise TacitError(f"epsilon is {epsilon}; it must be a finite number of at least 0")
+        raise TacitError(
+            f"epsilon is {epsilon}; delta is computed at a finite epsilon of at least 0"
+        )
     return float(epsilon)
 
 
-def beyond_one(order: float) -> float:
+def _beyond_one(order: float) -> float:
     """α - 1, for a Rényi order that is one."""
     if not 1 < order < math.inf:
         raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
@@ -411,6 +443,69 @@ def renyi_log_delta(order: float, value: float, epsilon: float) -> float:
     return (order - 1) * (value - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
 
 
+def renyi_delta(order: float, value: float, epsilon: float) -> float:
+    """The δ at ε that a Rényi divergence implies."""
+    exponent = renyi_log_delta(order, value, epsilon)
+    return math.exp(exponent) if exponent < 0 else math.inf
+
+
 def renyi_epsilon(order: float, value: float, delta: float) -> float:
     """The ε at δ that a Rényi divergence implies (CZ23 Lemma 10)."""
     return value - math.log(order * delta) / (order - 1) + math.log1p(-1 / order)
+
+
+def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """What a person has who is in all of these, each guarantee holding whatever the others' outputs
+    (adaptive composition).
+
+    Concentrated guarantees add up in ρ, pure ones in ε, Rényi ones at common orders; a mixture with
+    an approximate one adds up ε and δ. For tighter answers through loss distributions see
+    `tacit.privacy.composition`.
+
+    >>> compose([PureDP(0.5), PureDP(0.25)]).short
+    '(0.75, 0)-DP'
+    """
+    items = list(guarantees)
+    if not items:
+        raise TacitError("nothing to compose: give at least one guarantee")
+    first = items[0]
+    if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
+        raise TacitError(
+            "guarantees about different neighbours or views do not compose: state them for one "
+            "view first, with .at()"
+        )
+    if all(isinstance(item, PureDP) for item in items):
+        total = sum(item.epsilon for item in items if isinstance(item, PureDP))
+        return PureDP(total, neighbours=first.neighbours, view=first.view)
+    if any(isinstance(item, ApproximateDP) for item in items):
+        return _compose_approximately(items)
+    if all(math.isfinite(item.rho_bound()) for item in items):
+        return ConcentratedDP(
+            sum(item.rho_bound() for item in items), neighbours=first.neighbours, view=first.view
+        )
+    curves = [item for item in items if isinstance(item, RenyiDP)]
+    orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
+    if not orders:
+        raise TacitError(
+            "these Rényi curves share no order: state them at common orders, such as "
+            "tacit.privacy.ORDERS"
+        )
+    curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
+    return RenyiDP(curve, neighbours=first.neighbours, view=first.view)
+
+
+def _compose_approximately(items: list[Guarantee]) -> ApproximateDP:
+    others = [item for item in items if not isinstance(item, (PureDP, ApproximateDP))]
+    if others:
+        raise TacitError(
+            f"{others[0].short} and an approximate guarantee compose only at a chosen delta: "
+            "convert it first, with .to_approximate(delta)"
+        )
+    epsilon = sum(item.epsilon for item in items if isinstance(item, (PureDP, ApproximateDP)))
+    delta = sum(item.delta for item in items if isinstance(item, ApproximateDP))
+    if delta >= 1:
+        raise TacitError(
+            f"the exceptions of these guarantees add up to {delta:g}, which promises nothing: "
+            "compose fewer"
+        )
+    return ApproximateDP(epsilon, delta, neighbours=items[0].neighbours, view=items[0].view)

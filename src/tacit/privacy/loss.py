@@ -15,11 +15,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, probability
 from tacit.noise import NoiseLaw
-from tacit.noise.law import LOG_TINY, ROUNDING, Floats, Integers, chord_sums, grid
-from tacit.privacy.guarantees import beyond_one, finite_epsilon
+from tacit.noise.law import LOG_TINY, ROUNDING, Integers, chord_sums, grid
+from tacit.privacy.guarantees import finite_epsilon
+
+Floats = npt.NDArray[np.float64]
 
 POINTS_PER_STD = 1000
 MOST_POINTS = 4_000_000
@@ -96,6 +99,7 @@ class PrivacyLoss:
 
     directions: tuple[Direction, ...]
     pure: float
+    renyi_source: tuple[NoiseLaw, int] | None = None
 
     def delta(self, epsilon: float) -> float:
         """The least δ for which adding the noise is (ε, δ)-DP."""
@@ -114,6 +118,22 @@ class PrivacyLoss:
         if level == 0:
             return self.pure
         return min(self.pure, max(direction.epsilon(level) for direction in self.directions))
+
+    def renyi(self, order: float) -> float:
+        """The exact Rényi divergence of this order, in the worse direction; inf where a loss is
+        infinite.
+        """
+        if self.renyi_source is None:
+            raise TacitError(
+                "this loss is already composed; add the Rényi divergences of its parts instead"
+            )
+        law, sensitivity = self.renyi_source
+        signs = (1,) if law.symmetric else (1, -1)
+        return max(
+            renyi_divergence(law, sign * shift, order)
+            for shift in _shifts(law, sensitivity)
+            for sign in signs
+        )
 
 
 def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY) -> PrivacyLoss:
@@ -151,9 +171,15 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
             f"more than {MOST_SHIFTS:,}: "
             "use a coarser precision, or noise of another kind (Skellam)"
         )
-    least = shift if law.largest_shift_is_worst else 1
-    shifts = [sign * s for s in range(least, shift + 1) for sign in signs]
-    return PrivacyLoss(_directions(law, shifts, log_floor), law.pure_loss(shift))
+    directions = _directions(
+        law, [sign * s for s in _shifts(law, shift) for sign in signs], log_floor
+    )
+    return PrivacyLoss(directions, law.pure_loss(shift), (law, shift))
+
+
+def _shifts(law: NoiseLaw, sensitivity: int) -> range:
+    """The shifts to check: only the largest, where that is the worst."""
+    return range(sensitivity if law.largest_shift_is_worst else 1, sensitivity + 1)
 
 
 def _directions(law: NoiseLaw, shifts: list[int], log_floor: float) -> tuple[Direction, ...]:
@@ -243,7 +269,8 @@ def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
     Exact up to rounding; inf where Q vanishes on P's support or the sum diverges. Cost grows with
     the standard deviation and the shift.
     """
-    rest = beyond_one(order)
+    if not 1 < order < math.inf:
+        raise TacitError(f"the Rényi order is {order}; it must be greater than 1, and finite")
     low, high = law.support
     if math.isfinite(low) or math.isfinite(high):
         return math.inf
@@ -261,4 +288,4 @@ def renyi_divergence(law: NoiseLaw, shift: int, order: float) -> float:
     peak = float(weights.max())
     if max(weights[0], weights[-1]) > peak - 36:
         return math.inf
-    return (peak + math.log(float(np.exp(weights - peak).sum()))) / rest
+    return (peak + math.log(float(np.exp(weights - peak).sum()))) / (order - 1)

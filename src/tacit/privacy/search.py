@@ -46,7 +46,8 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
     >>> round(least_root(lambda x: 2 - x * x, guess=10.0), 6)
     1.414214
     """
-    low = high = (math.log(guess), excess(guess))
+    value = excess(guess)
+    low = high = (math.log(guess), value)
     step = 2e-3
     while low[1] <= 0 or high[1] > 0:
         grows = high[1] > 0

@@ -13,39 +13,34 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import betainc
 
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.noise import Binomial
-from tacit.noise.law import Floats
 from tacit.noise.table import product
 from tacit.privacy.guarantees import finite_epsilon
-from tacit.privacy.loss import Direction, PrivacyLoss
+from tacit.privacy.loss import Direction
 
+Floats = npt.NDArray[np.float64]
 UNRESOLVED = 1e-18  # mass of unlikely numbers of clones that counts as lost
 MOST_COUNTS = 4096
 MOST_USERS_EVERY_INPUT = 512
 LARGEST_EPSILON0 = 500
 
 
+def _check(epsilon0: float, users: int) -> None:
+    positive("epsilon0", epsilon0, "the guarantee of one message")
+    if epsilon0 > LARGEST_EPSILON0:
+        raise TacitError(
+            f"epsilon0 is {epsilon0:g}; a message above {LARGEST_EPSILON0} hides nothing, shuffled "
+            "or not: use a smaller epsilon0"
+        )
+    integer("users", users, at_least=1)
+
+
 @dataclass(frozen=True)
-class Shuffled:
-    """The messages of so many people, each of a pure guarantee ε₀, in random order."""
-
-    epsilon0: float
-    users: int
-
-    def __post_init__(self) -> None:
-        positive("epsilon0", self.epsilon0, "the guarantee of one message")
-        if self.epsilon0 > LARGEST_EPSILON0:
-            raise TacitError(
-                f"epsilon0 is {self.epsilon0:g}; a message above {LARGEST_EPSILON0} hides nothing, "
-                "shuffled or not: use a smaller epsilon0"
-            )
-        integer("users", self.users, at_least=1)
-
-
-class Clones(Shuffled):
+class Clones:
     """A bound for any ε₀-local randomizer and n people, replacing one.
 
     Every other person's message is, with probability e^{-ε₀}, indistinguishable from a fresh
@@ -56,6 +51,12 @@ class Clones(Shuffled):
     >>> round(Clones(epsilon0=1.0, users=10_000).epsilon(1e-6), 3)
     0.053
     """
+
+    epsilon0: float
+    users: int
+
+    def __post_init__(self) -> None:
+        _check(self.epsilon0, self.users)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the δ at ε of the shuffled messages."""
@@ -107,7 +108,8 @@ def _binomial_tail(counts: Floats, threshold: Floats) -> Floats:
     return np.where(threshold <= 0, 1.0, np.where(threshold > counts, 0.0, inside))
 
 
-class RandomizedResponse(Shuffled):
+@dataclass(frozen=True)
+class RandomizedResponse:
     """The exact value for binary randomized response: each of n people flips their bit with
     probability 1/(1+e^ε₀).
 
@@ -119,31 +121,48 @@ class RandomizedResponse(Shuffled):
     True
     """
 
+    epsilon0: float
+    users: int
+
+    def __post_init__(self) -> None:
+        _check(self.epsilon0, self.users)
+
     def delta(self, epsilon: float, ones: int | None = None) -> float:
         """The exact δ at ε."""
-        return self._loss(ones).delta(epsilon)
+        at = finite_epsilon(epsilon)
+        return (
+            max(direction.delta(at) for direction in self._directions(ones))
+            if at < self.epsilon0
+            else 0.0
+        )
 
     def epsilon(self, delta: float, ones: int | None = None) -> float:
         """The exact ε at δ."""
-        return self._loss(ones).epsilon(delta)
+        level = float(probability("delta", delta))
+        return min(
+            self.epsilon0, max(direction.epsilon(level) for direction in self._directions(ones))
+        )
 
-    def _loss(self, ones: int | None) -> PrivacyLoss:
-        """With so many ones among the others, or the worst over every number of them."""
-        if ones is None and self.users > MOST_USERS_EVERY_INPUT:
+    def _directions(self, ones: int | None) -> tuple[Direction, ...]:
+        if ones is not None:
+            if ones != int(ones) or not 0 <= ones < self.users:
+                raise TacitError(
+                    f"ones is {ones}; among the {self.users - 1} other people there are between 0 "
+                    f"and {self.users - 1}"
+                )
+            return _responses(self.epsilon0, self.users, ones)
+        if self.users > MOST_USERS_EVERY_INPUT:
             raise TacitError(
                 f"{self.users:,} people have too many inputs to check one by one (at most "
                 f"{MOST_USERS_EVERY_INPUT}): say how many of "
                 "the others hold a one (ones=...), or use Clones, which covers every input"
             )
         # the mirror image of k ones is n-1-k ones with the two directions swapped
-        inputs = range(self.users // 2 + 1) if ones is None else (ones,)
-        if any(k != int(k) or not 0 <= k < self.users for k in inputs):
-            raise TacitError(
-                f"ones is {ones}; among the {self.users - 1} other people there are between 0 and "
-                f"{self.users - 1}"
-            )
-        every = (_responses(self.epsilon0, self.users, k) for k in inputs)
-        return PrivacyLoss(tuple(direction for pair in every for direction in pair), self.epsilon0)
+        return tuple(
+            d
+            for k in range(self.users // 2 + 1)
+            for d in _responses(self.epsilon0, self.users, min(k, self.users - 1))
+        )
 
 
 @lru_cache(maxsize=1024)

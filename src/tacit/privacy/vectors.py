@@ -10,6 +10,7 @@ likely outcomes, from its probabilities.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +24,15 @@ from tacit.privacy.loss import privacy_loss
 
 MOST_SHIFTS = 512
 ORDERS = (1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 50, 64, 80, 100)
+
+
+@dataclass(frozen=True)
+class VectorGuarantee:
+    """(epsilon, delta)-DP of a noisy vector sum, and how that was derived."""
+
+    epsilon: float
+    delta: float
+    derivation: str
 
 
 def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
@@ -49,9 +59,9 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
 
 def l2_guarantee(
     law: NoiseLaw | Gaussian, bound: float, dimension: int, delta: float
-) -> tuple[float, str]:
-    """The ε at δ of adding independent noise to `dimension` integer coordinates that one person
-    moves by at most `bound` in l2 norm, and how that is derived.
+) -> VectorGuarantee:
+    """(ε, δ) of adding independent noise to `dimension` integer coordinates that one person moves
+    by at most `bound` in l2 norm.
 
     Integer movements: no coordinate moves by more than ⌊bound⌋ and at most bound² coordinates move
     at all.
@@ -62,19 +72,26 @@ def l2_guarantee(
     size = integer("dimension", dimension, at_least=1)
     level = float(probability("delta", delta))
     if law.continuous:
-        return law.loss(norm).epsilon(level), "exact: Gaussian mechanism (Balle & Wang 2018)"
+        return VectorGuarantee(
+            law.loss(norm).epsilon(level), level, "exact: Gaussian mechanism (Balle & Wang 2018)"
+        )
     rho = law.concentration(norm)
     if rho is not None:
-        how = f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10"
-        return ConcentratedDP(rho).epsilon_at(level), how
+        return VectorGuarantee(
+            ConcentratedDP(rho).epsilon_at(level),
+            level,
+            f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10",
+        )
     curve = [(order, law.renyi_bound(order, norm, size)) for order in range(2, 513)]
     found = [renyi_epsilon(order, value, level) for order, value in curve if value is not None]
     if not found:
         return _likely_outcomes(law, norm, size, level)
-    return max(0.0, min(found)), f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    return VectorGuarantee(
+        max(0.0, min(found)), level, f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    )
 
 
-def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> tuple[float, str]:
+def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> VectorGuarantee:
     """A Rényi bound restricted to likely outcomes, optimised over orders.
 
     Let E be the event that every moved coordinate's noise lies within R of its rounded mean. Then
@@ -89,7 +106,7 @@ def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> 
     )  # a bound of √3 lets three coordinates move, though its float's square is below 3
     largest, moved = math.floor(math.sqrt(square)), min(dimension, math.floor(square))
     if largest < 1:
-        return 0.0, "an integer vector cannot move by less than 1"
+        return VectorGuarantee(0.0, delta, "an integer vector cannot move by less than 1")
     if largest > MOST_SHIFTS:
         raise TacitError(
             f"the bound {l2:g} lets a coordinate move by {largest}, more than the "
@@ -100,7 +117,9 @@ def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> 
     low, high = centre - reach, centre + reach
     how = f"Rényi bound of {law.kind} noise on likely outcomes, exact per coordinate and shift"
     if low - largest < law.support[0] or high + largest > law.support[1]:
-        return math.inf, how + "; too narrow for any guarantee at this delta"
+        return VectorGuarantee(
+            math.inf, delta, how + "; too narrow for any guarantee at this delta"
+        )
     k = np.arange(low - largest, high + largest + 1)
     log_p = law.log_pmf(k)
     inner = log_p[largest : len(k) - largest]
@@ -116,4 +135,4 @@ def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> 
             peak = float(exponents.max())
             worst = max(worst, (peak + math.log(float(np.exp(exponents - peak).sum()))) / shift**2)
         best = min(best, renyi_epsilon(order, l2 * l2 * worst / (order - 1), 0.9 * delta))
-    return max(0.0, best), how
+    return VectorGuarantee(max(0.0, best), delta, how)
