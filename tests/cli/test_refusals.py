@@ -231,12 +231,16 @@ def test_without_matplotlib_the_table_comes_anyway(tmp_path: Path) -> None:
 RUNS = 300
 
 
+def heeding() -> None:
+    """A process started in the background may be told to ignore interrupts; these are not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted_after(records: int, log: Path, *words: object) -> Ended:
     """A command that is sent ^C once so many runs are in the log."""
     call = [sys.executable, "-m", "tacit", *map(str, words)]
-    with subprocess.Popen(
-        call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(call, text=True, preexec_fn=heeding, **pipes) as process:  # type: ignore[call-overload]
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None:
             if log.exists() and log.read_bytes().count(b'"checkpoints"') >= records:

@@ -49,6 +49,11 @@ def alive(pid: int) -> bool:
     return False
 
 
+def heeding() -> None:
+    """A process started in the background may be told to ignore interrupts; these are not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def napping(folder: Path, seconds: float, processes: int = 3) -> Iterator[subprocess.Popen[str]]:
     """A script under way: so many processes, itself among them, have begun a run."""
@@ -60,6 +65,7 @@ def napping(folder: Path, seconds: float, processes: int = 3) -> Iterator[subpro
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heeding,
     )
     try:
         until(lambda: len(pids(folder)) == processes)

@@ -78,7 +78,8 @@ class Problem:
 def check_counts(problem: Problem, **least: int) -> None:
     """Whole numbers as such (1e6 is one), from their least values on and within reason."""
     for name, at_least in least.items():
-        value = integer(name, getattr(problem, name), at_least=at_least)
+        remedy = "a bandit chooses among two or more" if name == "arms" else ""
+        value = integer(name, getattr(problem, name), at_least=at_least, remedy=remedy)
         if value > MOST:
             raise TacitError(f"{name} is {value:.4g}; use at most {MOST:.0e}, which can be drawn")
         object.__setattr__(problem, name, value)

@@ -11,21 +11,29 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.checks import integer
-from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Seed, interactive
+from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Seed, interactive, whole
 from tacit.cli.printing import print_json, table
 
 
 def plan(
-    options: Annotated[int, typer.Option(help="Number of options to choose among.")],
+    options: Annotated[
+        int, typer.Option(help="Number of options to choose among.", parser=whole, metavar="N")
+    ],
     gap: Annotated[
         float, typer.Option(help="How much better the best option is, in success probability.")
     ],
-    horizon: Annotated[float, typer.Option(help="Number of users.")],
+    horizon: Annotated[
+        int, typer.Option(help="Number of participants.", parser=whole, metavar="N")
+    ],
     epsilon: Epsilon = 1.0,
     delta: Delta = None,
-    runs: Annotated[int, typer.Option(help="Number of simulated runs per trust model.")] = 10,
+    runs: Annotated[
+        int, typer.Option(help="Simulated runs for each row.", parser=whole, metavar="N")
+    ] = 10,
     seed: Seed = 0,
+    algorithms: Annotated[
+        str, typer.Option(help="Names, comma-separated, instead of private-klucb's trust models.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """What an experiment would cost under each trust model, and which to take.
@@ -34,41 +42,30 @@ def plan(
     """
     from tacit.studies.plan import plan as make
 
-    result = make(
-        options, integer("horizon", horizon, at_least=1), gap, epsilon, delta, runs=runs, seed=seed
-    )
+    names = [name.strip() for name in algorithms.split(",") if name.strip()]
+    how = {"runs": runs, "seed": seed, "algorithms": names, "progress": interactive()}
+    result = make(options, horizon, gap, epsilon, delta, **how)  # type: ignore[arg-type]
     if as_json:
-        print_json(
-            {
-                "costs": [asdict(cost) for cost in result.costs],
-                "recommendation": result.recommendation,
-            }
-        )
+        costs = [asdict(cost) for cost in result.costs]
+        print_json({"costs": costs, "recommendation": result.recommendation})
         return
-    headings = [
-        "trust",
-        "regret",
-        "± s.e.",
-        "lost share",
-        "users to settle",
-        "batches",
-        "bits per user",
-        "guarantee",
-    ]
+    headings = ["trust", "regret", "± s.e.", "lost share", "settles at", "rounds", "bits each"]
     rows = [
         [
-            c.trust,
-            None if c.refused else c.regret,
-            None if c.refused else c.regret_sem,
-            c.lost_share,
-            c.users_to_settle,
-            c.batches,
-            None if c.refused else c.bits_per_user,
-            c.refused or c.guarantee.split(":")[0],
+            cost.algorithm if names else cost.trust,
+            None if cost.refused else cost.regret,
+            cost.regret_sem,
+            cost.lost_share,
+            cost.users_to_settle,
+            cost.batches,
+            None if cost.refused else cost.bits_per_user,
         ]
-        for c in result.costs
+        for cost in result.costs
     ]
-    table(f"{options} options, gap {gap:g}, {int(horizon):,} users", headings, rows)
+    table(f"{options} options, gap {gap:g}, {horizon:,} participants", headings, rows)
+    for cost in result.costs:
+        said = f"cannot be had: {cost.refused}" if cost.refused else cost.guarantee
+        print(f"{cost.algorithm if names else cost.trust}: {said}")
     print(result.recommendation)
 
 
