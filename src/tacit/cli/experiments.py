@@ -148,7 +148,7 @@ def demo(
         ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
     )
     table(
-        "standard deviation of the noise in the mean, by people in the batch",
+        f"noise in the mean (standard deviation), by people in the round; {demonstration.PROMISE}",
         ["trust model", *(f"{n:,}" for n in sizes)],
         body,
     )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit.figures.registry import Options, figure
-from tacit.simulation.pictures import band, pyplot
+from tacit.simulation.pictures import axes, band, legend, save
 from tacit.simulation.results import Result, write_csv
 from tacit.simulation.study import simulate
 
@@ -67,12 +67,12 @@ def figure2(options: Options) -> Curves:
 
 
 def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
-    figure, axes = pyplot().subplots(figsize=(5.2, 3.8), layout="constrained")
+    figure, one = axes()
     rows = []
     for name, setting in dict.fromkeys(key[:2] for key in curves if key[0] in MODELS):
         results = [curves[name, setting, epsilon] for epsilon in EPSILONS]
         ends = np.array([result.regret[:, -1] for result in results])
-        _line(axes, name, setting, EPSILONS, ends, marker="o", markersize=3)
+        _line(one, name, setting, EPSILONS, ends, marker="o", markersize=3)
         for epsilon, result in zip(EPSILONS, results, strict=True):
             promise = result.guarantee.split(":")[0]
             about = {"algorithm": name, "setting": setting, "epsilon": epsilon}
@@ -81,39 +81,36 @@ def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
                 for run in result.runs
             ]
     label = f"ε (δ = {DELTA:g})"
-    axes.set(xscale="log", yscale="log", xlabel=label, ylabel="regret at the horizon")
-    return _save(figure, axes, stem, rows)
+    one.set(xscale="log", yscale="log", xlabel=label, ylabel="regret at the horizon")
+    return _save(figure, one, stem, rows)
 
 
 def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
-    figure, axes = pyplot().subplots(figsize=(5.2, 3.8), layout="constrained")
+    figure, one = axes()
     rows = []
     for (name, setting, _), result in curves.items():
         rounds = result.checkpoints
-        _line(axes, name, setting, rounds, (result.regret / rounds).T)
+        _line(one, name, setting, rounds, (result.regret / rounds).T)
         for run in result.runs:
             about = {"algorithm": name, "setting": setting, "seed": run["seed"]}
             rows += [
                 about | {"reals": run["reals"], "round": t, "regret": r, "per_round": r / t}
                 for t, r in zip(run["checkpoints"], run["regret"], strict=True)
             ]
-    axes.set(xscale="log", xlabel="round", ylabel="regret per round", title=title)
-    axes.set_ylim(bottom=0)
-    return _save(figure, axes, stem, rows)
+    one.set(xscale="log", xlabel="round", ylabel="regret per round", title=title)
+    one.set_ylim(bottom=0)
+    return _save(figure, one, stem, rows)
 
 
-def _line(axes: Any, name: str, setting: str, x: Any, values: Any, **marks: Any) -> None:
+def _line(one: Any, name: str, setting: str, x: Any, values: Any, **marks: Any) -> None:
     label, colour = (MODELS | OTHERS)[name]
     mean, spread = values.mean(axis=1), values.std(axis=1)
     marks |= {"linestyle": STYLE[setting], "label": f"{label}, {setting}"}
-    band(axes, x, mean, spread, color=colour, **marks)
+    band(one, x, mean, spread, color=colour, **marks)
 
 
-def _save(figure: Any, axes: Any, stem: Path, rows: list[dict[str, Any]]) -> list[Path]:
-    axes.legend(fontsize=7, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    picture, table = stem.with_suffix(".png"), stem.with_suffix(".csv")
+def _save(figure: Any, one: Any, stem: Path, rows: list[dict[str, Any]]) -> list[Path]:
+    legend(one)
+    table = stem.with_suffix(".csv")
     write_csv(table, rows)
-    figure.savefig(picture, dpi=150)
-    pyplot().close(figure)
-    return [picture, table]
+    return [save(figure, stem.with_suffix(".png")), table]

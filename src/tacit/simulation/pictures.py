@@ -92,22 +92,10 @@ def legend(one: Any, *, below: bool = False) -> None:
     )
 
 
-def pyplot() -> Any:
-    """Matplotlib's pyplot, drawing to files, or an error that names the extra."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise TacitError("drawing needs matplotlib: pip install 'tacit[plot]'") from error
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
-def band(axes: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
+def band(one: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
     """A line, and how far around it the runs are."""
-    axes.plot(x, mean, color=color, **style)
-    axes.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+    one.plot(x, mean, color=color, **style)
+    one.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
 
 
 def picture(

@@ -14,10 +14,11 @@ from typing import Any
 
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.simulation import Result, simulate
-from tacit.simulation.pictures import Panel, draw_panels, pyplot
+from tacit.simulation.pictures import Panel, axes, draw_panels, legend, save, style
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
-EPSILON, DELTA = 1.0, 1e-5
+EPSILON, DELTA = 1.0, 1e-6
+PROMISE = f"ε = {EPSILON:g}; δ = {DELTA:g} where it is not pure"
 
 
 def precision(users: int) -> int:
@@ -82,25 +83,17 @@ def noise_table() -> list[dict[str, float | str]]:
 
 def draw(rows: list[dict[str, float | str]], path: Path) -> None:
     """The table as a picture."""
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(9, 5.2), layout="constrained")
-    dashed = "secure aggregation, Pólya shares, pure"  # it lies on the central one
-    for name in dict.fromkeys(str(row["trust"]) for row in rows):
+    figure, one = axes()
+    for place, name in enumerate(dict.fromkeys(str(row["trust"]) for row in rows)):
         std = [float(row["std"]) for row in rows if row["trust"] == name]
-        style, width = ("--", 4.5) if name == dashed else ("-", 2.0)
-        axes.loglog(SIZES, std, style, lw=width, marker="o", ms=4, label=name)
+        one.loglog(SIZES, std, label=name, **style(place) | {"markevery": 1})
     sampling = [float(row["sampling_std"]) for row in rows[: len(SIZES)]]
-    axes.loglog(SIZES, sampling, ":", color="0.4", label="sampling error of a coin")
-    axes.set_xlabel("people in the batch")
-    axes.set_ylabel("standard deviation of the noise in the mean")
-    axes.set_title(
-        f"The noise each trust model needs for the same promise (ε = {EPSILON:g}, δ = {DELTA:g} or "
-        "0)"
-    )
-    axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend(frameon=False, fontsize=9)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    one.loglog(SIZES, sampling, ":", color="0.4", label="sampling error of a coin")
+    one.set_xlabel("people in the round")
+    one.set_ylabel("standard deviation of the noise in the mean")
+    one.set_title(f"The noise each trust model needs for the same promise ({PROMISE})")
+    legend(one)
+    save(figure, path)
 
 
 def draw_regret(results: dict[str, Result], path: Path) -> None:
