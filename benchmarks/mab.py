@@ -69,7 +69,7 @@ def sweeps() -> list[Row]:
     """Cold: calibration included."""
     start = time.perf_counter()
     for name in EIGHT:
-        promise = {"delta": 1e-5} if "delta" in lookup(name).options else {}
+        promise: dict[str, Any] = {"delta": 1e-5} if "delta" in lookup(name).options else {}
         simulate(name, arms=ARMS, horizon=10**6, runs=20, **promise)
     return [
         {
