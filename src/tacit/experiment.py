@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Experiment:
     options: tuple[str, ...]
     learner: Learner
     mechanism: Mechanism
+    _opened: dict[int, Protocol] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.learner.arms != len(self.options):
@@ -76,22 +77,27 @@ class Experiment:
         """The protocol by which the participants of a proposed round report."""
         if not round_.opened:
             raise TacitError(f"round {round_.number} is played but not opened: call skip(round)")
-        return self.mechanism.open(round_)
+        protocol = self.mechanism.open(round_)
+        self._opened[round_.number] = protocol
+        return protocol
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
         """Learn from the estimate of a round, if it was made under this experiment's promise."""
         self.learner.check(round_, estimate)
-        promised = self.open(round_).promise
+        protocol = self._opened.get(round_.number) or self.open(round_)
+        promised = protocol.promise
         if estimate.promise != promised:
             raise TacitError(
                 f"the estimate of round {round_.number} was made under another promise "
                 f"({estimate.promise or 'none'}); this experiment promises {promised or 'none'}"
             )
-        self.learner.observe(round_, estimate)
+        self.learner.take(round_, estimate)
+        del self._opened[round_.number]
 
     def skip(self, round_: Round) -> None:
         """Count a round as played but never opened."""
         self.learner.skip(round_)
+        self._opened.pop(round_.number, None)
 
     def served(self, option: str, count: int) -> None:
         """Count people who got an option without being asked."""

@@ -106,6 +106,10 @@ class Learner(ABC):
     def observe(self, round_: Round, estimate: Estimate) -> None:
         """Learn from the opened estimate of a proposed round."""
         self.check(round_, estimate)
+        self.take(round_, estimate)
+
+    def take(self, round_: Round, estimate: Estimate) -> None:
+        """`observe` for whoever has done the check."""
         self._done(round_)
         if isinstance(round_.assignment, Arm):
             self._tallies[round_.arm].add(estimate)
@@ -119,21 +123,23 @@ class Learner(ABC):
                 f"round {round_.number} was cut short by the horizon and must not be opened: call "
                 "skip(round)"
             )
-        reported = int(np.sum(estimate.error.participants))
+        people, total = estimate.error.participants, estimate.total
+        one = isinstance(total, float)  # of arms, of which there are many
+        reported = people if isinstance(people, int) else int(np.sum(people))
         if not 0 < reported <= round_.participants:
             raise TacitError(
                 f"the estimate of round {round_.number} holds {reported} participants; it must "
                 f"hold 1 to {round_.participants}"
             )
-        if np.size(estimate.total) != round_.assignment.coordinates:
+        size = 1 if one else np.size(total)
+        if size != round_.assignment.coordinates:
             raise TacitError(
-                f"the estimate of round {round_.number} has {np.size(estimate.total)} numbers; "
-                f"it must have {round_.assignment.coordinates}"
+                f"the estimate of round {round_.number} has {size} numbers; it must have "
+                f"{round_.assignment.coordinates}"
             )
-        if not np.all(np.abs(estimate.total) < 1e300):
+        if not (abs(total) < 1e300 if one else np.all(np.abs(total) < 1e300)):
             raise TacitError(
-                f"the estimate of round {round_.number} is {estimate.total}; it must be a finite "
-                "number"
+                f"the estimate of round {round_.number} is {total}; it must be a finite number"
             )
 
     def skip(self, round_: Round) -> None:

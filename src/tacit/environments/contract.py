@@ -9,7 +9,7 @@ of a round's participants hold each level of the codec, at a cost that does not 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Environment(World):
         means = self.means
         return len(self.names) if means is None else len(means)
 
-    @property
+    @cached_property
     def gaps(self) -> Floats:
         """How much worse than the best each arm is."""
         means = self.means
@@ -95,11 +95,16 @@ class Environment(World):
 
     def played(self, arm: int, count: int, load: Any, earned: float) -> Played:
         """The regret of so many participants who tried an arm and earned this much together."""
-        time, means = np.array([float(count)]), self.means
-        if means is None:
+        time = np.array([float(count)])
+        if self._best is None:
             return Played(load, time, None)
-        lost = float(means.max()) * count - earned
+        lost = self._best * count - earned
         return Played(load, time, np.array([float(self.gaps[arm]) * count]), lost)
+
+    @cached_property
+    def _best(self) -> float | None:
+        means = self.means
+        return None if means is None else float(means.max())
 
 
 class ContinuousEnvironment(Environment):

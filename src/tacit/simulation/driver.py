@@ -67,7 +67,8 @@ class Outcome:
         else:
             self._regret.append(self._regret[-1][-1] + played.regret)
             self._lost.append(self._lost[-1] + played.lost)
-        self.notes.update(played.notes)
+        if played.notes:
+            self.notes.update(played.notes)
         if protocol is not None:
             self.opened += 1
             self.wrapped += wrapped
@@ -179,7 +180,8 @@ def _one_by_one(
 class Trial:
     """One run as a picklable function of its seed.
 
-    Instances are drawn anew for every seed, unless a world is given.
+    Instances are drawn anew for every seed, unless a world is given. Where options stand is only
+    written down for the `first` seed, if one is named.
     """
 
     algorithm: str
@@ -187,6 +189,7 @@ class Trial:
     world: World | None = None
     user_by_user: bool = False
     checkpoints: tuple[int, ...] | None = None
+    first: int | None = None
 
     def __call__(self, seed: int) -> dict[str, Any]:
         """A flat record of the run."""
@@ -210,6 +213,6 @@ class Trial:
             "rounds": outcome.opened,
             **problem.record(outcome),
             "winner": experiment.best(),
-            "estimates": outcome.estimates,
+            "estimates": outcome.estimates if self.first in (None, seed) else [],
             **({"rows_used": start.world.used} if hasattr(start.world, "used") else {}),
         }

@@ -85,7 +85,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
     fitted, experiment = tried(entry, problem, how, world)
-    trial = Trial(entry.name, problem, world, how.user_by_user)
+    trial = Trial(entry.name, problem, world, how.user_by_user, first=how.seed)
     configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
     done = sweep(
         trial,
