@@ -173,7 +173,10 @@ def check_other(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "line", [line for line in LINES if (tacit_words(line) or [""])[0] in QUICK], ids=str
 )
-def test_a_quick_command_prints_what_its_page_shows(line: Line) -> None:
+def test_a_quick_command_prints_what_its_page_shows(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     printed = io.StringIO()
     with redirect_stdout(printed):
         app(tacit_words(line), standalone_mode=False)

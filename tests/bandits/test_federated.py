@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.bandits import Learner, statistics
+from tacit.bandits import Learner
+from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.checks import TacitError
@@ -31,8 +32,8 @@ Floats = npt.NDArray[np.float64]
 def sums_for(learner: FederatedLinUCB, private: bool = True) -> PrefixSums:
     shape, numbers, moved = (
         factorize("square-root", learner.horizon // learner.sync),
-        statistics.size(learner.dimension),
-        statistics.joint_sensitivity(learner.dimension),
+        moments.size(learner.dimension),
+        moments.joint_sensitivity(learner.dimension),
     )
     if not private:
         return PrefixSums(shape, learner.silos, numbers, moved)
@@ -55,7 +56,7 @@ def policy_of(round_: Round) -> LinUCBPolicy:
 
 def told(round_: Round, bias: Floats, gram: Floats) -> Estimate:
     """An estimate that unpacks to this bias and Gram matrix."""
-    total = statistics.pack(bias, gram)
+    total = moments.pack(bias, gram)
     columns = (np.full(len(total), value) for value in (0.0, np.inf, 0.0))
     return Estimate(total, VectorError(round_.participants, *columns))
 
@@ -221,7 +222,7 @@ def transcript(lazy: bool, first_user: float, seed: int) -> tuple[list[int], lis
 
 def test_a_lazy_silo_shows_a_user_in_one_batch_by_at_most_the_sensitivity() -> None:
     shape = factorize("square-root", 4)
-    bound = statistics.joint_sensitivity(3)
+    bound = moments.joint_sensitivity(3)
     for seed in range(20):
         (spoke, said), (also_spoke, also_said) = (
             transcript(True, 1.0, seed),
@@ -238,7 +239,7 @@ def test_without_laziness_one_user_moves_more_than_their_own_record() -> None:
     `times=sync` covers it.
     """
     shape = factorize("square-root", 4)
-    bound = statistics.joint_sensitivity(3)
+    bound = moments.joint_sensitivity(3)
     moved = []
     for seed in range(40):
         (spoke, said), (also_spoke, also_said) = (
@@ -298,7 +299,7 @@ def test_noisy_matrices_are_repaired_and_counted_and_never_give_nan() -> None:
 
 def test_a_federation_drowned_in_noise_still_acts() -> None:
     shape = factorize("tree", 20)
-    sums = PrefixSums(shape, 3, statistics.size(4), 2.2, "silo", "gaussian", 1e4)
+    sums = PrefixSums(shape, 3, moments.size(4), 2.2, "silo", "gaussian", 1e4)
     learner = FederatedLinUCB(3, 4, 40, 2, regularizer=1.0, lazy=False, clip=True)
     environment = Synthetic.draw(3, 4, 5, np.random.default_rng(1))
     outcome = run(Experiment.of(learner, Releases(sums)), environment, np.random.default_rng(2))

@@ -90,7 +90,7 @@ def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> 
         len(
             {
                 record["process"]
-                for record in sweep(Stops(at=-1, seconds=0.05), range(6), workers=2).records
+                for record in sweep(Stops(at=-1, seconds=0.5), range(6), workers=2).records
             }
         )
         == 3
