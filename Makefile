@@ -18,8 +18,9 @@ $(READY): pyproject.toml constraints.txt src/tacit/__init__.py
 demo: $(READY)
 	$(BIN)/tacit demo --out demo-output
 
+# where CI is set, also how much of the code the tests reach; the floor is in pyproject.toml
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(if $(CI),--cov=tacit --cov-report=term)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -m 'slow or not slow'

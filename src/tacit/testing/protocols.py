@@ -1,25 +1,38 @@
-"""The suite of protocols for sums of one number."""
+"""The suite of protocols."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tacit.checks import TacitError
-from tacit.estimates import Levels, Opened
+from tacit.estimates import Estimate, Levels, Opened
 from tacit.privacy import ApproximateDP, PureDP, View
-from tacit.protocols.contract import SumProtocol
+from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows
 
 
-def check_protocol(protocol: SumProtocol, *, rounds: int = 2_000, exact_rounds: int = 150) -> None:
+def check_protocol(
+    protocol: Protocol,
+    reports: Sequence[Any] = (),
+    load: Any = None,
+    *,
+    rounds: int = 2_000,
+    exact_rounds: int = 150,
+) -> None:
     """Device, simulation and stated law are one; the promise holds in the law of what is opened.
 
     Chi-square of `rounds` simulated rounds at 1e-6 and of `exact_rounds` device rounds at 1e-9
-    against `view_law`; δ between neighbours computed from `view_law`.
+    against `view_law`; δ between neighbours computed from `view_law`. A protocol that is no
+    `SumProtocol` is given what its participants report and the same as a simulation's load, and
+    both paths are compared by means and variances.
     """
+    if not isinstance(protocol, SumProtocol):
+        _check_paths(protocol, reports, load, rounds, exact_rounds)
+        return
     levels = _some_levels(protocol)
     _check_refusals(protocol)
     _check_estimates(protocol, levels, rounds)
@@ -42,6 +55,32 @@ def check_protocol(protocol: SumProtocol, *, rounds: int = 2_000, exact_rounds: 
         if protocol.guarantee.view is not View.SERVER_OUTPUT:
             check_source(lambda: protocol.randomize(0.0), "randomize()")
         _check_promise(protocol, protocol.minimum)
+
+
+def _check_paths(
+    protocol: Protocol, reports: Sequence[Any], load: Any, rounds: int, exact_rounds: int
+) -> None:
+    """Devices and simulation agree in mean and spread, each coordinate within 6 standard errors."""
+    assert len(reports) == protocol.participants, "give one report for each participant"
+    rng, count = np.random.default_rng(6), min(rounds, 1000)
+    made = [protocol.simulate(load, rng) for _ in range(count)]
+    fast = np.array([estimate.total for estimate in made])
+    slow = np.array([_heard(protocol, reports).total for _ in range(exact_rounds)])
+    assert fast.shape[1:] == slow.shape[1:] == (protocol.coordinates,), "one number each"
+    errors = np.sqrt(fast.var(axis=0) / count + slow.var(axis=0) / exact_rounds)
+    apart = np.abs(fast.mean(axis=0) - slow.mean(axis=0))
+    assert (apart <= 6 * errors + 1e-6 * (1 + np.abs(fast).max())).all(), "the two paths differ"
+    ratio = (slow.std(axis=0) + 1e-9) / (fast.std(axis=0) + 1e-9)
+    assert ((ratio > 0.6) & (ratio < 1.6)).all(), "devices add another amount of noise"
+    assert made[0].promise == protocol.promise, "an estimate names the promise it was made under"
+    if protocol.minimum > 1:
+        few = list(reports)[: protocol.minimum - 1]
+        _refused(lambda: _heard(protocol, few), f"{len(few)} reports")
+
+
+def _heard(protocol: Protocol, reports: Sequence[Any]) -> Estimate:
+    messages = [protocol.report(x, place) for place, x in enumerate(reports)]
+    return protocol.analyze(protocol.combine(messages))
 
 
 def _check_messages(protocol: SumProtocol, count: int) -> None:

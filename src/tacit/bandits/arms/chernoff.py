@@ -141,6 +141,7 @@ class Evidence:
         else:
             theta, q = self._guess(level, mean)
         finite, steepest = 0.0, STEEPEST / max(group.weight for group in self._groups)
+        theta = min(theta, steepest)  # a first guess from one participant may be anything
         for _ in range(100):
             g, g1, g2, gq, g1q = self._exponent(theta, q, side, statistic)
             if g == -math.inf:  # beyond the noise's moments

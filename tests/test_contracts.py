@@ -1,0 +1,52 @@
+"""The published suites, called on everything that the tests discover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.bandits.test_every_learner import EXAMPLES as LEARNERS
+from tests.bandits.test_every_learner import make
+from tests.noise.laws import DRAWABLE
+from tests.protocols.examples import CASES
+
+from tacit.algorithms.registry import algorithms
+from tacit.protocols.contract import SumProtocol
+from tacit.testing import check_algorithm, check_law, check_learner, check_protocol
+
+OURS = [name for name, e in algorithms().items() if e.build.__module__.startswith("tacit.")]
+TINY: dict[str, dict[str, Any]] = {
+    "sdp-fedlinucb": {"epsilon": 1e-3, "delta": 1e-4, "silos": 30},
+    "sdp-fedlinucb-vec": {"epsilon": 5.0, "delta": 0.1},
+}
+BUILDS = [
+    pytest.param(name, example, id=f"{name}-{place}")
+    for name, examples in LEARNERS.items()
+    for place, example in enumerate(examples)
+]
+
+
+@pytest.mark.parametrize("name", DRAWABLE)
+def test_every_law_keeps_its_contract(name: str) -> None:
+    check_law(DRAWABLE[name], samples=5_000, draws=300)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_protocol_keeps_its_contract(name: str) -> None:
+    case = CASES[name]
+    protocol = case.build()
+    if isinstance(protocol, SumProtocol):
+        check_protocol(protocol, rounds=500, exact_rounds=50)
+    elif name != "prefix-sums":  # whose steps build on one another: see test_continual
+        check_protocol(protocol, case.reports, case.load, rounds=300, exact_rounds=40)
+    assert protocol.coordinates >= 1
+
+
+@pytest.mark.parametrize(("name", "example"), BUILDS)
+def test_every_learner_keeps_its_contract(name: str, example: Any) -> None:
+    check_learner(lambda: make(name, example, horizon=600))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_algorithm_keeps_its_contract(name: str) -> None:
+    check_algorithm(name, **TINY.get(name, {}))
