@@ -30,6 +30,7 @@ class ModularSum(SumProtocol):
     """A sum that is opened modulo m: what is common to all who add integer noise to it."""
 
     modulus: int
+    share: NoiseLaw  # what one participant adds, or the server where it is trusted
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:
@@ -48,6 +49,24 @@ class ModularSum(SumProtocol):
     def error(self, reports: int) -> ErrorLaw:
         """The noise that is in the sum."""
         return ErrorLaw(reports, self.precision, self.noise(reports), self.misread)
+
+    def randomize(self, x: float) -> Any:
+        """(level + share) mod m.
+
+        The noise is drawn before the reward is touched, so timing says nothing of it.
+        """
+        noise = self.share.draw()
+        return (self.encode(x) + noise) % self.modulus
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
+        """levels + shares; the sum of them is reduced, so that a simulation knows the truth."""
+        noisy: Integers = levels + self.share.sample(rng, len(levels))
+        return noisy
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
+        """The sum modulo m."""
+        self.check_reports(len(messages))
+        return self._reduced(int(messages.sum()), len(messages))
 
     def combine(self, messages: Any) -> Opened:
         """The sum modulo m."""
@@ -128,24 +147,6 @@ class SecureSum(ModularSum):
             self._laws[reports] = self.share.power(reports)
         return self._laws[reports]
 
-    def randomize(self, x: float) -> int:
-        """(level + share) mod m.
-
-        The noise is drawn before the reward is touched, so timing says nothing of it.
-        """
-        noise = self.share.draw()
-        return (self.encode(x) + noise) % self.modulus
-
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """levels + shares; the sum of them is reduced, so that a simulation knows the truth."""
-        noisy: Integers = levels + self.share.sample(rng, len(levels))
-        return noisy
-
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        """The sum modulo m."""
-        self.check_reports(len(messages))
-        return self._reduced(int(messages.sum()), len(messages))
-
     def view_law(self, total: int, reports: int) -> Table:
         """All shares and the levels, modulo m."""
         return self._shifted(self.share, reports, total)
@@ -171,7 +172,7 @@ class Central(ModularSum):
     ) -> None:
         self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
-        self.law, self.guarantee = law, guarantee
+        self.law, self.share, self.guarantee = law, law, guarantee
         self.modulus = _modulus(self.top, law, modulus, misread)
         self.bits_per_participant = self.precision.bit_length()
 
@@ -222,7 +223,7 @@ class Local(ModularSum):
     ) -> None:
         self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
-        self.law, self.guarantee = law, guarantee
+        self.law, self.share, self.guarantee = law, law, guarantee
         self._sums: dict[int, NoiseLaw] = {}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus, MISREAD)
         self.bits_per_participant = (self.modulus - 1).bit_length()
@@ -237,21 +238,6 @@ class Local(ModularSum):
         if reports not in self._sums:
             self._sums[reports] = self.law.power(reports)
         return self._sums[reports]
-
-    def randomize(self, x: float) -> int:
-        """(level + noise) mod m, the noise first."""
-        noise = self.law.draw()
-        return (self.encode(x) + noise) % self.modulus
-
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:
-        """levels + noise."""
-        noisy: Integers = levels + self.law.sample(rng, len(levels))
-        return noisy
-
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        """The sum modulo m."""
-        self.check_reports(len(messages))
-        return self._reduced(int(messages.sum()), len(messages))
 
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message, of a participant at this level."""
