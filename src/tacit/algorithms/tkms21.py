@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
     from tacit.privacy import ApproximateDP
 
-tkms21 = partial(algorithm, paper="TKMS21", problem=ArmsProblem)
 OPTIONS = (*WORLD, "epsilon", "delta", "confidence", "setting", "dropout")
-
-
-@tkms21(
-    "sdp-ae",
+tkms21 = partial(
+    algorithm,
+    paper="TKMS21",
     trust="shuffler",
     promise="(ε, δ)-DP of the shuffled bits",
+    problem=ArmsProblem,
     options=OPTIONS,
 )
+
+
+@tkms21("sdp-ae")
 def sdp_ae(problem: ArmsProblem) -> Experiment:
     """Fixed batches of ⌈σ²⌉ participants, σ² the variance of a batch's noise (Cor. 3.2 as
     corrected).
@@ -38,12 +40,7 @@ def sdp_ae(problem: ArmsProblem) -> Experiment:
     return _arm_elimination(problem, fixed=True)
 
 
-@tkms21(
-    "vb-sdp-ae",
-    trust="shuffler",
-    promise="(ε, δ)-DP of the shuffled bits",
-    options=OPTIONS,
-)
+@tkms21("vb-sdp-ae")
 def vb_sdp_ae(problem: ArmsProblem) -> Experiment:
     """Batches of 2^t participants."""
     return _arm_elimination(problem, fixed=False)

@@ -123,7 +123,7 @@ def calibrate(
         positive(
             "epsilon",
             target.epsilon,
-            "a guarantee needs epsilon > 0; for no privacy use --trust none",
+            "a guarantee needs epsilon > 0",
         )
     if not isinstance(target, ConcentratedDP) and target.epsilon > LARGEST_EPSILON:
         raise TacitError(

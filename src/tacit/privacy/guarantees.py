@@ -148,7 +148,7 @@ class PureDP(Guarantee):
         positive(
             "epsilon",
             self.epsilon,
-            "a guarantee needs epsilon > 0; for no privacy use --trust none",
+            "a guarantee needs epsilon > 0",
         )
 
     @property

@@ -63,6 +63,16 @@ def _scale(precision: int, epsilon: float) -> Fraction:
     return precision / Fraction(epsilon)
 
 
+def _codec(
+    users: int, epsilon: float, binary: bool, confidence: float | None
+) -> tuple[int, int | None]:
+    """Precision and modulus: the printed ones with a confidence, else what costs least."""
+    if confidence is None:
+        return tight_precision(users, epsilon, binary), None
+    g = printed_precision(users, epsilon)
+    return g, paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+
+
 @lru_cache(maxsize=CACHE)
 def polya_paper(users: int, epsilon: float, confidence: float) -> SumProtocol:
     """CZ23 Theorem 1 as its figures run it: τ = ⌈(g/ε) ln(2/p)⌉."""
@@ -87,16 +97,7 @@ def central_laplace(
     users: int, epsilon: float, binary: bool, confidence: float | None
 ) -> SumProtocol:
     """CZ23 Theorem 5; with a confidence, at the printed precision and modulus."""
-    g = (
-        tight_precision(users, epsilon, binary)
-        if confidence is None
-        else printed_precision(users, epsilon)
-    )
-    modulus = (
-        None
-        if confidence is None
-        else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
-    )
+    g, modulus = _codec(users, epsilon, binary, confidence)
     return Central(
         users,
         g,
@@ -204,16 +205,7 @@ def split_and_mix(
     """Pólya shares split for a shuffler; with a confidence, at the printed precision and
     modulus.
     """
-    g = (
-        tight_precision(users, epsilon, binary)
-        if confidence is None
-        else printed_precision(users, epsilon)
-    )
-    modulus = (
-        None
-        if confidence is None
-        else paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
-    )
+    g, modulus = _codec(users, epsilon, binary, confidence)
     return SplitAndMix(
         users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus
     )
