@@ -77,6 +77,7 @@ class Experiment:
         """The protocol by which the participants of a proposed round report."""
         if not round_.opened:
             raise TacitError(f"round {round_.number} is played but not opened: call skip(round)")
+        self.learner.check_open(round_)
         protocol = self.mechanism.open(round_)
         self._opened[round_.number] = protocol
         return protocol

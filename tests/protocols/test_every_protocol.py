@@ -51,9 +51,9 @@ def live(protocol: Protocol, reports: list[Any]) -> tuple[list[Any], Opened, Est
 def rounds_of_devices(name: str) -> tuple[Floats, Integers]:
     """The estimated sums of so many rounds of exact draws, and what was seen of each."""
     case = CASES[name]
-    protocol = case.build()
     sums, seen = [], []
     for _ in range(DEVICES):
+        protocol = case.build()
         messages, opened, estimate = live(protocol, case.reports)
         sums.append(np.ravel(estimate.total))
         seen.append(0 if case.seen is None else case.seen(protocol, opened, messages))
@@ -121,7 +121,7 @@ def test_a_protocol_without_an_exact_law_says_so(name: str) -> None:
 def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
-    messages, opened, _ = live(protocol, case.reports)
+    messages, opened, _ = live(case.build(), case.reports)
     assert 1 <= protocol.minimum <= protocol.participants == len(messages)
     for reports in (protocol.minimum - 1, protocol.participants + 1):
         with pytest.raises(TacitError, match=r"nothing was opened|over the \d+ that"):

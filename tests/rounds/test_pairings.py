@@ -241,8 +241,10 @@ def test_separate_sums_are_carried_one_by_one(through: str) -> None:
     reports = [(0, 1.0)] * 5 + [(2, -1.0)] * 4 + [(1, 1.0)] * 3
     messages = sent(protocol, reports)
     assert carry(protocol, messages, through) == protocol.combine(messages)
-    with pytest.raises(Refusal, match="minimum is 3"):
-        carry(protocol, messages[:-1], through)
+    with pytest.raises(TacitError, match="below the 3 that the guarantee needs"):
+        carry(protocol, messages[:-1], through)  # before any of the sums was opened
+    with pytest.raises(TacitError, match="place is 7; options are at places 0 to 2"):
+        carry(protocol, [*messages, (7, messages[0][1])], through)
     with pytest.raises(TacitError, match="SecureVector does not go through mixing"):
         carry(protocol, messages, "mixing")
 

@@ -164,14 +164,18 @@ class Learner(ABC):
         known = [(tally.participants, tally.mean, tally.spread) for tally in self._tallies]
         return standings(known, names, level)
 
-    def _check(self, round_: Round) -> None:
-        if self._pending.get(round_.number) == round_:
-            return
+    def check_open(self, round_: Round) -> None:
+        """Refuses a round that was dealt with before."""
         if 0 <= round_.number < self._number and round_.number not in self._pending:
             raise TacitError(
                 f"round {round_.number} was already observed or skipped; each counts once: call "
                 "propose() for new ones"
             )
+
+    def _check(self, round_: Round) -> None:
+        if self._pending.get(round_.number) == round_:
+            return
+        self.check_open(round_)
         raise TacitError(
             f"{round_} was not proposed by this learner: observe only what propose() returned"
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +30,7 @@ from tacit.noise import (
     modular_pmf,
 )
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, PureDP, View, guaranteed_reports
+from tacit.privacy import ApproximateDP, PureDP, View, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -255,7 +256,8 @@ class SecureVector(LevelProtocol):
             )
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
-        self.guarantee = target.at(view=View.OPENED_SUM)
+        condition = reporting_condition(dropout) if dropout else ""
+        self.guarantee = replace(target, view=View.OPENED_SUM, condition=condition)
         self._top = self.participants * self.precision
         self.modulus = self._top + 2 * self._room() + 1
         self.bits_per_participant = self.coordinates * (self.modulus - 1).bit_length()

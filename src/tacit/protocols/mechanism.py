@@ -73,13 +73,20 @@ class PerRound(Mechanism):
     def open(self, round_: Round) -> Protocol:
         """Made for the round's size alone; one that promises less than the run is refused."""
         protocol = self.make(*self._size(round_), **self.arguments)
-        earned = protocol.guarantee
-        if self.guarantee is not None and (earned is None or not earned.implies(self.guarantee)):
+        earned, promised = protocol.guarantee, self.guarantee
+        less = earned is None if promised is None else not (earned and earned.implies(promised))
+        if self.private and less:
             raise TacitError(
                 f"round {round_.number} would promise {earned.short if earned else 'nothing'}, the "
-                f"experiment promises {self.guarantee.short}: its noise was changed"
+                f"experiment promises {promised.short if promised else 'more'}: its noise was "
+                "changed"
             )
         return protocol
+
+    @property
+    def private(self) -> bool:
+        """Whether every round must earn a guarantee, also one that is only known round by round."""
+        return self.guarantee is not None or self.note.startswith("Secret")
 
     def _size(self, round_: Round) -> tuple[Any, ...]:
         match round_.assignment:
@@ -162,15 +169,32 @@ class Releases(Mechanism):
             {int(step): np.array(row) for step, row in data[name].items()}
             for name in ("released", "held")
         )
-        return cls(sums, rich(data["guarantee"]), data["note"], *lists)
+        guarantee = rich(data["guarantee"])
+        if guarantee is not None and not earned_by(sums, guarantee):
+            raise TacitError(
+                f"the stored prefix sums do not earn {guarantee.short}: their noise was changed"
+            )
+        return cls(sums, guarantee, data["note"], *lists)
+
+
+def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
+    """Whether somebody who comes once has this guarantee; amplification by shuffling is beyond what
+    can be checked here.
+    """
+    if sums.noise == "none":
+        return False
+    if sums.trust == "shuffle" and sums.noise == "gaussian":
+        return True
+    spent = sums.loss().delta(guarantee.epsilon) + sums.slack(guarantee.epsilon)
+    return bool(spent <= guarantee.delta * (1 + 1e-6))
 
 
 def recipe(make: Any) -> Callable[..., Protocol]:
     """`make` itself, if it says of itself that it makes protocols: what a file names is called, and
-    a file could name anything.
+    a file could name anything. A class would take its guarantee from the file, too.
     """
     try:
-        made = make if isinstance(make, type) else get_type_hints(make).get("return")
+        made = None if isinstance(make, type) else get_type_hints(make).get("return")
     except (NameError, TypeError):
         made = None
     if not (isinstance(made, type) and issubclass(made, Protocol)):

@@ -351,6 +351,7 @@ class PrefixRound(Protocol):
         """What a silo sends whose vectors of all steps so far are the rows of x; an `Encoder` keeps
         them.
         """
+        self._check_once()
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
         if len(before) != self.step:
             raise TacitError(
@@ -366,6 +367,7 @@ class PrefixRound(Protocol):
 
     def combine(self, messages: Any) -> Opened:
         """The sum over silos, modulo 2^64 where messages are integers."""
+        self._check_once()
         p = self.sums
         if len(messages) != p.silos:
             raise TacitError(
@@ -389,6 +391,29 @@ class PrefixRound(Protocol):
         row = np.array(opened.values, dtype=float)
         if self.sums.integral and isinstance(opened.values[0], int):
             row = np.array(opened.values, dtype=np.uint64).view(np.int64) / self.sums.scale
+        before = self._released.get(self.step)
+        if before is not None and not np.array_equal(before, row):
+            raise self._twice()
+        return self._release(row, opened)
+
+    def again(self) -> Estimate:
+        """The estimate of a step that was opened, once more: after a restart nobody reports
+        again.
+        """
+        row = self._released[self.step]
+        return self._release(row, Opened(tuple(row.tolist()), self.participants))
+
+    def _check_once(self) -> None:
+        if self.step in self._released:
+            raise self._twice()
+
+    def _twice(self) -> TacitError:
+        return TacitError(
+            f"step {self.step} was opened before, and a second message about it is not accounted "
+            "for: observe again() of it"
+        )
+
+    def _release(self, row: Floats, opened: Opened) -> Estimate:
         self._released[self.step] = row
         shape = self.sums.shape
         if shape.kind == "prefix":
@@ -428,4 +453,4 @@ class PrefixRound(Protocol):
         else:
             self._held[self.step] = load
             noisy = shape.right[self.step, now] @ self._so_far(self._held) + noise
-        return self.analyze(Opened(tuple(noisy.tolist()), self.participants))
+        return self._release(noisy, Opened(tuple(noisy.tolist()), self.participants))

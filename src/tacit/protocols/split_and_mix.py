@@ -72,7 +72,11 @@ class SplitAndMix(ModularSum):
         slack = (1 + math.exp(guarantee.epsilon)) * 2.0**-security
         failure = slack + (guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
         self.guarantee = ApproximateDP(
-            guarantee.epsilon, failure, neighbours=guarantee.neighbours, view=View.SHUFFLED
+            guarantee.epsilon,
+            failure,
+            neighbours=guarantee.neighbours,
+            view=View.SHUFFLED,
+            condition=self.inner.guarantee.condition if self.inner.guarantee else "",
         )
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 

@@ -330,15 +330,27 @@ class SeparateSums(Protocol):
     def randomize(self, x: tuple[int, float]) -> tuple[int, Any]:
         """What somebody who played the option at this place sends."""
         place, reward = x
+        self._check_place(place)
         return place, self.parts[place].randomize([reward])
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """Every option's own sum; all of them, or nothing."""
+        pairs = zip(self.parts, self.by_option(messages), strict=True)
+        return Opened(tuple(part.combine(mine) for part, mine in pairs), len(messages))
+
+    def by_option(self, messages: Sequence[Any]) -> list[list[Any]]:
+        """The messages of each option; refused before any is opened if one has too few."""
         sent: list[list[Any]] = [[] for _ in self.parts]
         for place, message in messages:
+            self._check_place(place)
             sent[place].append(message)
-        opened = [part.combine(mine) for part, mine in zip(self.parts, sent, strict=True)]
-        return Opened(tuple(opened), len(messages))
+        for part, mine in zip(self.parts, sent, strict=True):
+            part.check_reports(len(mine))
+        return sent
+
+    def _check_place(self, place: int) -> None:
+        if not 0 <= place < self.coordinates:
+            raise TacitError(f"place is {place}; options are at places 0 to {self.coordinates - 1}")
 
     def analyze(self, opened: Opened) -> Estimate:
         """The estimates of all options, one after the other."""

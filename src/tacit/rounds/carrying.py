@@ -61,8 +61,7 @@ def _carry_each(
     protocol: SeparateSums, messages: Sequence[Any], through: str, **how: Any
 ) -> Opened:
     """Every option's sum in a round of its own; positions in `how` count within each."""
-    sent = [[m for place, m in messages if place == own] for own in range(protocol.coordinates)]
-    pairs = zip(protocol.parts, sent, strict=True)
+    pairs = zip(protocol.parts, protocol.by_option(messages), strict=True)
     sums = [carry(part, mine, through, **how) for part, mine in pairs]
     return Opened(tuple(sums), len(messages))
 
