@@ -16,6 +16,7 @@ _HOMES = {
     "algorithms.registry": ("algorithm", "begin", "option"),
     "algorithms.problems": ("ArmsProblem", "LinearProblem", "SilosProblem"),
     "bandits.contract": ("Learner",),
+    "checks": ("TacitError",),
     "environments": ("Environment", "FromFunction", "OwnSilos", "from_frame", "read_table"),
     "estimates": ("Arm", "Estimate", "Round"),
     "experiment": ("Experiment", "load", "save"),
@@ -52,6 +53,7 @@ __all__ = [
     "SilosProblem",
     "Skellam",
     "SumProtocol",
+    "TacitError",
     "__version__",
     "algorithm",
     "algorithms",
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from tacit.algorithms.problems import ArmsProblem, LinearProblem, SilosProblem
     from tacit.algorithms.registry import algorithm, begin, option
     from tacit.bandits.contract import Learner
+    from tacit.checks import TacitError
     from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
     from tacit.estimates import Arm, Estimate, Round
     from tacit.experiment import Experiment, load, save

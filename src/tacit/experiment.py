@@ -83,7 +83,15 @@ class Experiment:
         return protocol
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
-        """Learn from the estimate of a round, if it was made under this experiment's promise."""
+        """Learn from the estimate of a round, if it was made under this experiment's promise.
+
+        Which of several outstanding rounds it is of, only the caller knows.
+        """
+        if not isinstance(estimate, Estimate):
+            raise TacitError(
+                f"the estimate is a {type(estimate).__name__}; give what the round's protocol "
+                "makes of its messages: protocol.analyze(protocol.combine(messages))"
+            )
         self.learner.check(round_, estimate)
         protocol = self._opened.get(round_.number) or self.open(round_)
         promised = protocol.promise

@@ -145,7 +145,7 @@ BAD = {
     f"{REPLAY} no-reward.csv": "no column called reward",
     f"{REPLAY} one-option.csv": "only the option 'a'",
     f"{REPLAY} no-name.csv": "line 3: 'arm' is empty",
-    f"{REPLAY} short.csv": "fewer participants than the 3 arms",
+    f"{REPLAY} short.csv": "too few to serve 3 options",
     # where to write
     f"{KLUCB} --horizon 50 --resume": "give the directory",
     f"{KLUCB} --horizon 50 --out taken": "taken: a file is in the way",
@@ -298,3 +298,17 @@ def test_an_interrupt_before_the_first_run_ends_says_so(
     monkeypatch.setattr(Trial, "__call__", interrupt)
     code, out, err = command(*QUICK, "--out", tmp_path / "out")
     assert (code, out, err) == (130, "", "tacit: interrupted, 0 of 2\n")
+
+
+def test_an_interrupted_figure_is_not_drawn(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "tacit", "reproduce", "cz23-fig3", "--runs", "9999"]
+    call += ["--out", str(tmp_path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(call, text=True, preexec_fn=heeding, **pipes) as process:  # type: ignore[call-overload]
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "interrupted" in err
+    assert list(tmp_path.iterdir()) == []

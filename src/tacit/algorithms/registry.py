@@ -130,6 +130,8 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     """
     entry, names = lookup(name), tuple(options)
     hidden: dict[str, Any] = {key: given.pop(key) for key in ("binary", "table") if key in given}
+    if names and "arms" not in entry.options:
+        raise TacitError(f"{name} is {entry.family}: it takes no named options, leave them out")
     if names:
         hidden |= {"labels": names, "arms": len(names)}
     problem = entry.ask(given)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Seed, interactive, whole
-from tacit.cli.printing import print_json, table
+from tacit.cli.printing import print_json, sentence, table
 
 
 def plan(
@@ -65,8 +65,8 @@ def plan(
     table(f"{options} options, gap {gap:g}, {horizon:,} participants", headings, rows)
     for cost in result.costs:
         said = f"cannot be had: {cost.refused}" if cost.refused else cost.guarantee
-        print(f"{cost.algorithm if names else cost.trust}: {said}")
-    print(result.recommendation)
+        sentence(cost.algorithm if names else cost.trust, said)
+    sentence("advice", result.recommendation)
 
 
 def reproduce(

@@ -215,6 +215,9 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
         else f"{used:,.0f} of {rows} used"
         + (" (mean over runs)" if len(summary["runs"]) > 1 else ""),
     )
+    served = [run["users"] for run in summary["runs"] if run["users"] < summary["horizon"]]
+    if served:
+        sentence("note", f"the log ended after {max(served):,} of {summary['horizon']:,} people")
     if about["clipped"]:
         sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
     if about["people"] not in summary["guarantee"]:

@@ -40,7 +40,8 @@ class Options:
         """The options of a simulation whose size in the paper is this."""
         horizon = {} if self.horizon is None else {"horizon": self.horizon}
         names = ("runs", "seed", "progress", "workers")
-        return {**paper, **self.size, **horizon, **{name: getattr(self, name) for name in names}}
+        asked = {name: getattr(self, name) for name in names}
+        return {**paper, **self.size, **horizon, **asked, "whole": True}
 
 
 Write = Callable[[str, Path, Options, Any], list[Path]]

@@ -103,12 +103,13 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """What `--json` prints."""
         mean, sem = (self.regret_mean, self.regret_sem) if self.regret_known else (None, None)
+        served = self.mean("users") if "users" in self.runs[0] else self.horizon
         return {
             "algorithm": self.algorithm,
             "horizon": self.horizon,
             "regret_mean": mean,
             "regret_sem": sem,
-            "time_average_regret": None if mean is None else mean / self.horizon,
+            "time_average_regret": None if mean is None else mean / served,
             "guarantee": self.guarantee,
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             **self.winner(),

@@ -33,6 +33,7 @@ class How:
     log: Path | None = None
     user_by_user: bool = False
     resume: bool = False
+    whole: bool = False  # all runs or none: an interrupt is passed on
 
     def __post_init__(self) -> None:
         if integer("runs", self.runs, at_least=1) > MOST_RUNS:
@@ -67,6 +68,12 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
     """
     if environment is None:
         return options
+    if not isinstance(environment, World):
+        kind = type(environment).__name__
+        raise TacitError(
+            f"the environment is a {kind}; give read_table('clicks.csv'), from_frame(frame), "
+            "FromFunction(...) or OwnSilos(...)"
+        )
     described = entry.problem.options()
     vain = [name for name in options if name in described and described[name].metadata["world"]]
     if vain:
@@ -76,6 +83,11 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
         )
     if isinstance(environment, Environment):
         limit = getattr(environment, "horizon", None)
+        if limit and limit < environment.arms and "horizon" not in options:
+            raise TacitError(
+                f"the rarest option has {limit} recorded people, too few to serve "
+                f"{environment.arms} options once each: record more, give a horizon, or resample"
+            )
         return ({"horizon": limit} if limit else {}) | {"arms": environment.arms} | options
     return options
 
@@ -97,7 +109,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         resume=how.resume,
         identity={"algorithm": entry.name, **recorded(entry, fitted, world)},
     )
-    if done.interrupted and not done.records:
+    if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
     promise = experiment.mechanism.promise or "none: the server sees every report"
     note = getattr(world, "promise_note", "")
