@@ -76,7 +76,7 @@ def affected(experiment: Experiment, transcript: Transcript) -> float:
     of the transcript rises with it.
     """
     users = transcript.decisions[0][1]
-    protocol = experiment.open(Round(0, users, Arm(0)))
+    protocol = experiment.mechanism.open(Round(0, users, Arm(0)))
     assert isinstance(protocol, SumProtocol)
     return protocol._sum(Opened((transcript.opened[0],), users))
 
