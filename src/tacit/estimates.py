@@ -108,7 +108,8 @@ class Round:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        assignment = {"kind": name_of(type(self.assignment)), **asdict(self.assignment)}  # type: ignore[call-overload]
+        fields: Any = self.assignment  # a frozen dataclass, every one of them
+        assignment = {"kind": name_of(type(fields)), **asdict(fields)}
         return {**vars(self), "assignment": assignment}
 
     @staticmethod

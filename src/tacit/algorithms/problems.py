@@ -318,11 +318,11 @@ class LinearProblem(Problem):
         """A random instance."""
         from tacit.environments.population import random_population, random_shared
 
-        how = {"bound": self.bound, "rng": rng, "cover": self.covering}
+        how: dict[str, Any] = {"bound": self.bound, "rng": rng, "cover": self.covering}
         if not self.distributed:
-            return random_shared(self.dimension, self.actions, **how)  # type: ignore[arg-type]
-        clients = {"client_std": self.client_std, "size": self.population}
-        return random_population(self.dimension, self.actions, **clients, **how)  # type: ignore[arg-type]
+            return random_shared(self.dimension, self.actions, **how)
+        clients: dict[str, Any] = {"client_std": self.client_std, "size": self.population}
+        return random_population(self.dimension, self.actions, **clients, **how)
 
     def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
         """The learner is told the actions."""

@@ -64,8 +64,13 @@ class SplitAndMix(ModularSum):
         misread: float = MISREAD,
         security: int = SECURITY,
     ) -> None:
-        how = {"dropout": dropout, "share": share, "modulus": modulus, "misread": misread}
-        self.inner = SecureSum(participants, precision, law, guarantee, **how)  # type: ignore[arg-type]
+        how: dict[str, Any] = {
+            "dropout": dropout,
+            "share": share,
+            "modulus": modulus,
+            "misread": misread,
+        }
+        self.inner = SecureSum(participants, precision, law, guarantee, **how)
         self.participants, self.precision = self.inner.participants, self.inner.precision
         self.minimum, self.modulus = self.inner.minimum, self.inner.modulus
         self.shares = shares_needed(self.minimum, self.modulus, security)

@@ -379,8 +379,8 @@ class SeparateSums(Protocol):
 
 def weakest(guarantees: Sequence[Guarantee | None]) -> Guarantee | None:
     """The guarantee that holds for everyone, where each person has one of these."""
-    found = [guarantee for guarantee in guarantees if guarantee is not None]
-    return max(found, key=lambda g: (g.epsilon, getattr(g, "delta", 0.0))) if found else None  # type: ignore[attr-defined]
+    found: list[Any] = [guarantee for guarantee in guarantees if guarantee is not None]
+    return max(found, key=lambda g: (g.epsilon, getattr(g, "delta", 0.0)), default=None)
 
 
 def paper_gaussian(

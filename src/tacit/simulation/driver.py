@@ -145,7 +145,8 @@ def run(
     default.
     """
     source = rng if noise is None else noise
-    gaps = world.gaps if getattr(world, "means", None) is not None else None  # type: ignore[attr-defined]
+    known = getattr(world, "means", None) is not None
+    gaps: Floats | None = getattr(world, "gaps", None) if known else None
     outcome = Outcome(experiment, gaps, checkpoints or checkpoints_for(experiment.learner.horizon))
     with suppress(OutOfData):  # a log that is used up ends the run
         while rounds := experiment.propose():

@@ -43,9 +43,13 @@ def follows(values: Sequence[int], law: NoiseLaw) -> float:
 
 def check_source(draw: Callable[[], Any], what: str) -> None:
     """Fails if resetting the seeds of Python and NumPy repeats what is drawn."""
-    seen = []
-    for _ in range(2):
-        random.seed(1)
-        np.random.seed(1)  # noqa: NPY002 - the global state that a device must not use
-        seen.append([str(draw()) for _ in range(64)])
+    seen, ours, numpys = [], random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        for _ in range(2):
+            random.seed(1)
+            np.random.seed(1)  # noqa: NPY002 - the global state that a device must not use
+            seen.append([str(draw()) for _ in range(64)])
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)  # noqa: NPY002
     assert len(set(seen[0])) == 1 or seen[0] != seen[1], f"{what} is drawn from a seeded generator"
