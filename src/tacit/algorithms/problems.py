@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tacit.simulation.driver import Outcome
 
 Setting = Literal["paper", "tight"]
-Trust = Literal["secagg", "shuffle", "central", "local"]
+Trust = Literal["secagg", "shuffle", "central", "local", "two-servers"]
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # participants: what 64-bit generators can still draw
 SETTINGS = ("tight", "paper")
-TRUSTS = ("secagg", "shuffle", "central", "local")
+TRUSTS = ("secagg", "shuffle", "central", "local", "two-servers")
 REWARDS = ("bernoulli", "gaussian", "beta")
 INDICES = ("chernoff", "variance")
 NOISES = ("discrete-gaussian", "skellam")
