@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
-from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, check_public, new_key, public_bytes
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
 
 _MLKEM_SEED_SIZE = 64
@@ -162,7 +162,7 @@ class Recipient:
                 f"a public key has {len(public)} bytes; the suite {sealing.name} has "
                 f"{sealing.key_size}"
             )
-        classical = X25519PublicKey.from_public_bytes(public[-KEY_SIZE:])
+        classical = X25519PublicKey.from_public_bytes(check_public(public[-KEY_SIZE:]))
         if sealing is not Sealing.HYBRID:
             return cls(sealing, classical)
         try:
@@ -177,10 +177,7 @@ class Recipient:
 
     def seal(self, message: bytes, info: bytes) -> bytes:
         """The message, for the recipient's eyes only; `overhead` bytes longer."""
-        try:
-            return _SUITES[self.sealing].encrypt(message, self.key, info)
-        except ValueError:
-            raise Refusal("a public key is of small order; nothing was sealed") from None
+        return _SUITES[self.sealing].encrypt(message, self.key, info)
 
 
 def recipients(sealing: Sealing, publics: tuple[bytes, bytes]) -> tuple[Recipient, Recipient]:
