@@ -1,8 +1,9 @@
 """The regret curves of every named algorithm, two seeds each, at a small size, as the command line
 writes them.
 
-`python tests/curves/record.py` rewrites `curves.json`; the test beside it compares. A curve that
-changes must change for a reason that is named in the commit which records it anew.
+`python tests/curves/record.py` rewrites `curves.json`, or only the cases that it is given; the test
+beside it compares. A curve that changes must change for a reason that is named in the commit which
+records it anew.
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ CASES: dict[str, str] = {
     "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",
     "sdp-fedlinucb": f"{TINY} --epsilon 0.001 --delta 1e-4",
     "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
+    **{
+        f"private-med {trust}": f"{ARMS} --trust {trust}"
+        for trust in ("secagg", "central", "local", "shuffle")
+    },
+    "private-med chernoff": f"{ARMS} --index chernoff",
+    "private-med gaussian": f"{ARMS} --rewards gaussian",
 }
 
 
@@ -94,8 +101,9 @@ def curves(case: str) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    recorded = {}
-    for case in CASES:
+    recorded = json.loads(RECORD.read_text(encoding="utf-8"))
+    for case in sys.argv[1:] or CASES:
         recorded[case] = curves(case)
         print(f"{case}: {[values[-1] for values in recorded[case].values()]}", file=sys.stderr)
-    RECORD.write_text(json.dumps(recorded, indent=0) + "\n", encoding="utf-8")
+    kept = {case: found for case, found in recorded.items() if case in CASES}
+    RECORD.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
