@@ -92,7 +92,7 @@ def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
 def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     mutate: Mutate,
 ) -> None:
-    keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.X25519)), new_key()
+    keys, collecting = (ServerKeys.new(), ServerKeys.new()), new_key()
     publics = (keys[0].public(), keys[1].public())
     announced, other = (
         TwoServerRound(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)

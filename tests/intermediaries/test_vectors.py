@@ -70,7 +70,7 @@ def test_the_sum_of_the_masking_vector_is_the_sum_of_those_who_stayed() -> None:
 def key(sealing: Sealing, private: dict[str, str]) -> tuple[PrivateKey, X25519PrivateKey]:
     lattice = (
         MLKEM768PrivateKey.from_seed_bytes(bytes.fromhex(private["mlkem768_seed"]))
-        if sealing > 1
+        if sealing is Sealing.HYBRID
         else None
     )
     classical, line = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_ga
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.mechanism import Mechanism, Releases
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Trust
+from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence, Trust
 
 TARGET = ApproximateDP(1.0, 1e-5)
 WAYS: list[tuple[Kind, Trust, Noise]] = [
@@ -242,8 +243,8 @@ def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
         worst = max(
             worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(opened, 2))
         )
-    assert worst <= protocol.movement()
-    assert worst > 0.95 * protocol.movement()
+    assert worst <= protocol.movement
+    assert worst > 0.95 * protocol.movement
 
 
 def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) -> Floats:
@@ -266,18 +267,81 @@ def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_fo
                 for chosen in itertools.combinations(range(steps), visits)
             )
             assert shape.movement(visits) == pytest.approx(worst)
-        assert shape.movement(1, 3) == pytest.approx(3 * shape.movement())
 
 
-def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two() -> None:
-    opened, apart = build("tree", "secagg", "discrete-gaussian"), build("tree", "silo", "gaussian")
-    assert opened.movement(silos=2) == pytest.approx(2 * opened.movement())
-    assert apart.movement(silos=2) == pytest.approx(math.sqrt(2) * apart.movement())
-    assert (
-        opened.guarantee(0.05, silos=2).epsilon
-        > opened.guarantee(0.05, batches=2).epsilon
-        > opened.guarantee(0.05).epsilon
-    )
+def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, ...]]:
+    """The records of each silo that may move in one batch, however the visits fall."""
+    places = list(itertools.product(range(silos), range(people)))
+    found = set()
+    for visited in itertools.combinations(places, min(presence.visits, len(places))):
+        moved = dict.fromkeys(range(silos), 0)
+        for silo in moved:
+            mine = [place for of, place in visited if of == silo]
+            if mine:
+                moved[silo] = people - min(mine) if presence.eager else len(mine)
+        found.add(tuple(moved.values()))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("visits", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("trust", "noise", "kind"),
+    [
+        ("silo", "gaussian", "tree"),
+        ("silo", "gaussian", "square-root"),
+        ("secagg", "discrete-gaussian", "square-root"),
+    ],
+)
+def test_a_persons_worst_case_is_that_of_all_ways_to_come(
+    trust: Trust, noise: Noise, kind: Kind, visits: int, eager: bool
+) -> None:
+    """Brute force: every choice of two of three batches, every place in every silo, every record
+    from a visit on (one visit, one record where silos are lazy), moved by 1.
+    """
+    presence, silos, people = Presence(2, visits, eager), 2, 3
+    shape = factorize(kind, 3)
+    about = (silos, 1, 1.0, trust, noise, 5.0, 1 if trust == "silo" else 1 << 30)
+    protocol = PrefixSums(shape, *about, people, presence=presence)
+    worst = 0.0
+    ways = placements(silos, people, presence)
+    for batches in itertools.combinations(range(3), presence.batches):
+        for chosen in itertools.product(ways, repeat=presence.batches):
+            counts = np.zeros((3, silos))
+            counts[list(batches)] = chosen
+            opened = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+            worst = max(worst, float(np.linalg.norm(opened)))
+    assert protocol.movement == pytest.approx(worst, rel=1e-7)
+    assert protocol.movement >= worst
+
+
+def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
+    """One record in each of two silos, at the edge of rounding, moves an opened number by two units
+    more than the records do.
+    """
+    shape, presence = factorize("tree", 1), Presence(visits=2)
+    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    protocol = PrefixSums(shape, 3, 1, 1.0, *how, 5.0, people=4, presence=presence)
+    assert protocol.movement == pytest.approx(2 * (1.0 + 1.0))
+    assert replace(protocol, presence=Presence()).movement == pytest.approx(1.0 + 1.0)
+    edge = np.array([0.49, 0.51 + 1.0])
+    assert 2 * (np.rint(edge[1]) - np.rint(edge[0])) == 4
+
+
+def test_more_visits_never_promise_more() -> None:
+    for trust, noise in (("secagg", "discrete-gaussian"), ("silo", "discrete-gaussian")):
+        protocol = build("tree", trust, noise)  # type: ignore[arg-type]
+        found = [
+            replace(protocol, presence=presence).guarantee(0.05).epsilon
+            for presence in (
+                Presence(),
+                Presence(batches=2),
+                Presence(batches=2, visits=2),
+                Presence(batches=2, visits=2, eager=True),
+                Presence(batches=2, visits=3, eager=True),
+            )
+        ]
+        assert found == sorted(set(found))
 
 
 def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:

@@ -58,6 +58,10 @@ def protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, An
         case "central":
             how = {"epsilon": e, **bits, "confidence": None}
             return recipes.central_laplace, privacy.PureDP(e, view=view.SERVER_OUTPUT), how
+        case "two-servers":
+            how = {"epsilon": e, **bits}
+            promise = recipes.two_servers_laplace(1, **how).guarantee
+            return recipes.two_servers_laplace, promise, how
         case "local":
             how = {"epsilon": e, **bits, "paper": False}
             return recipes.local_laplace, privacy.PureDP(e, view=view.MESSAGE), how

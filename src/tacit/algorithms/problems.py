@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tacit.simulation.driver import Outcome
 
 Setting = Literal["paper", "tight"]
-Trust = Literal["secagg", "shuffle", "central", "local"]
+Trust = Literal["secagg", "shuffle", "central", "local", "two-servers"]
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # participants: what 64-bit generators can still draw
 SETTINGS = ("tight", "paper")
-TRUSTS = ("secagg", "shuffle", "central", "local")
+TRUSTS = ("secagg", "shuffle", "central", "local", "two-servers")
 REWARDS = ("bernoulli", "gaussian", "beta")
 INDICES = ("chernoff", "variance")
 NOISES = ("discrete-gaussian", "skellam")
@@ -382,7 +382,9 @@ class SilosProblem(Problem):
     delta: float = option(DEFAULT_DELTA, "Delta of the guarantee.")
     horizon: int = option(10_000, "Number of rounds.")
     setting: str = option("tight", "Exact constants (tight), or those of the paper.")
-    lazy: bool = option(False, "Decide from private statistics only.", panel=SILOS)
+    lazy: bool = option(
+        True, "Silos decide from private sums only, or also from raw data.", panel=SILOS
+    )
     confidence: float = option(0.01, "Probability with which a confidence set may fail.")
     visits: int = option(1, "Batches that one person may be in.", panel=SILOS)
     visits_per_batch: int = option(1, "How often in each of them.", panel=SILOS)

@@ -62,7 +62,7 @@ def simulate(
 
     tacit simulate --algorithm cdp-dpe --dimension 20 --actions 1000 --epsilon 1
 
-    tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000 --lazy
+    tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000
     """
     entry, given = lookup(algorithm), said(options)
     if resume and out is None:

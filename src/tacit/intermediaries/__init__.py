@@ -12,7 +12,7 @@ docs/wire-formats.md.
 (18,)
 """
 
-from tacit.intermediaries.graph import Neighbourhood, neighbourhood
+from tacit.intermediaries.graph import Claim, Neighbourhood, Security, neighbourhood, security
 from tacit.intermediaries.in_process import (
     Dropouts,
     MaskingSession,
@@ -35,6 +35,7 @@ from tacit.intermediaries.two_servers import (
 
 __all__ = [
     "Analyzer",
+    "Claim",
     "Collector",
     "Dropouts",
     "HalfServer",
@@ -50,6 +51,7 @@ __all__ = [
     "Refusal",
     "Relay",
     "Sealing",
+    "Security",
     "ServerKeys",
     "Shuffler",
     "SumView",
@@ -58,6 +60,7 @@ __all__ = [
     "run_masking",
     "run_mixing",
     "run_two_servers",
+    "security",
     "split",
     "wrap",
 ]

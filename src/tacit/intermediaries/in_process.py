@@ -17,7 +17,7 @@ from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
 from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
-from tacit.intermediaries.sealing import Sealing, ServerKeys
+from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys
 from tacit.intermediaries.two_servers import (
     Collector,
     HalfServer,
@@ -113,7 +113,7 @@ def run_two_servers(
     reports: Sequence[Report],
     modulus: int,
     minimum: int,
-    sealing: Sealing = Sealing.X25519,
+    sealing: Sealing = DEFAULT,
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
     participants: int | None = None,
 ) -> SumView:
@@ -150,7 +150,7 @@ def run_two_servers(
 def run_mixing(
     reports: Sequence[Sequence[bytes]],
     minimum: int,
-    sealing: Sealing = Sealing.X25519,
+    sealing: Sealing = DEFAULT,
     lost: Collection[int] = (),
     participants: int | None = None,
 ) -> MixView:

@@ -32,7 +32,7 @@ from tacit.intermediaries.interface import (
     new_identity,
     opened,
 )
-from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
+from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
@@ -75,7 +75,7 @@ class TwoServerRound:
     servers: tuple[bytes, bytes]
     collector: bytes
     length: int = 1
-    sealing: Sealing = Sealing.X25519
+    sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:

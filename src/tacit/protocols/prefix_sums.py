@@ -12,7 +12,7 @@ that when a silo speaks says nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -42,16 +42,68 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
 }
 
 
+@dataclass(frozen=True)
+class Presence:
+    """How often one person comes: in at most `batches` steps, `visits` times in each, to any silos.
+
+    Where silos are `eager`, they act on the raw data of their batch: what later people of the same
+    silo and batch are given depends on whoever came before, so one visit may move every record of
+    that silo's batch. Else a visit moves one record, its own.
+
+    >>> Presence(visits=2).records(silos=3, people=25), Presence(eager=True).records(3, 25)
+    ([(2,), (1, 1)], [(25,)])
+    """
+
+    batches: int = 1
+    visits: int = 1
+    eager: bool = False
+
+    def __post_init__(self) -> None:
+        integer("batches", self.batches, at_least=1, remedy="a person is in at least one batch")
+        integer("visits", self.visits, at_least=1, remedy="a person comes at least once")
+
+    def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
+        """The worst ways in which the records that move in one batch lie in silos of so many
+        people: for each number of silos visited, as many as can be in as few as can be.
+
+        What is opened moves by a convex function of these counts, which is largest there.
+        """
+        coming = min(self.visits, silos * people)
+        most = min(coming, silos)
+        if self.eager:
+            return [(people,) * most]
+        found = []
+        for visited in range(-(-coming // people), most + 1):
+            counts, left = [1] * visited, coming - visited
+            for place in range(visited):
+                more = min(people - 1, left)
+                counts[place] += more
+                left -= more
+            found.append(tuple(counts))
+        return found
+
+    def __str__(self) -> str:
+        """As the end of "for a person who comes"."""
+        batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
+        if self.batches == self.visits == 1:
+            return "once"
+        return f"in {batches}, up to {self.visits} times in each, to any silos"
+
+
+ONCE = Presence()
+
+
 @dataclass(frozen=True, eq=False)
 class PrefixSums:
-    """A protocol for `silos` silos with vectors of `size` numbers per step; one person moves a
-    step's vector by at most `sensitivity`.
+    """A protocol for `silos` silos with vectors of `size` numbers per step; one record of one
+    person moves a step's vector by at most `sensitivity`.
 
     `sigma` is the standard deviation of the noise in each opened number (of each silo's message
     where the trust is `silo`, or `shuffle` with Gaussian noise). Integer noise works at `scale`
     units per 1. `people` per silo and step, each with numbers of at most 1, tell whether everything
-    fits 64 bits. Shares are made for `silos` - `corrupt` silos, so the guarantee holds against so
-    many silos that tell the server their shares, or are the ones who look.
+    fits 64 bits; `presence` says how often one of them comes. Shares are made for `silos` -
+    `corrupt` silos, so the guarantee holds against so many silos that tell the server their shares,
+    or are the ones who look.
     """
 
     shape: Factorization
@@ -64,6 +116,7 @@ class PrefixSums:
     scale: int = 1
     people: int = 1
     corrupt: int = 0
+    presence: Presence = ONCE
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
@@ -161,38 +214,44 @@ class PrefixSums:
         """
         return self.row_variance * self.shape.covariance
 
-    def movement(self, batches: int = 1, times: int = 1, silos: int = 1) -> float:
+    @property
+    def movement(self) -> float:
         """The most that one person moves everything opened, in l2 norm and in units of 1, rounding
         included.
 
-        A person in at most `batches` steps, `times` times in each, at each of `silos` silos.
         Messages of silos whose noise is their own move apart, so squares add up; one opened sum
         moves by all of it at once. Rounding moves each affected number of a silo by less than one
         unit.
         """
-        exact = self.sensitivity * self.shape.movement(batches, times)
-        rows = min(self.shape.steps, batches * self.shape.rows_moved)
-        rounding = math.sqrt(self.size * rows) / self.scale if self.integral else 0.0
-        visited = integer("silos", silos, at_least=1)
-        return (exact + rounding) * (math.sqrt(visited) if self.alone else visited)
+        record = self.sensitivity * self.shape.movement(self.presence.batches)
+        rounding = math.sqrt(self.size * self._rows) / self.scale if self.integral else 0.0
+        spreads = self.presence.records(self.silos, self.people)
+        parts = ([count * record + rounding for count in counts] for counts in spreads)
+        return max(math.hypot(*moved) if self.alone else sum(moved) for moved in parts)
+
+    @property
+    def _rows(self) -> int:
+        """The most opened rows in which one person's records are."""
+        return min(self.shape.steps, self.presence.batches * self.shape.rows_moved)
 
     @property
     def rounding_overhead(self) -> float:
-        """By what part rounding enlarges the movement."""
-        return self.movement() / (self.sensitivity * self.shape.movement()) - 1
+        """By what part rounding enlarges the movement of one record."""
+        once = replace(self, presence=ONCE)
+        return once.movement / (self.sensitivity * self.shape.movement()) - 1
 
-    def loss(
-        self, batches: int = 1, times: int = 1, silos: int = 1
-    ) -> GaussianLoss | NearlyGaussianLoss:
-        """The loss of everything opened in all steps together, for such a person."""
+    def loss(self) -> GaussianLoss | NearlyGaussianLoss:
+        """The loss of everything opened in all steps together, for somebody who comes as often as
+        `presence` allows.
+        """
         if self.noise == "none":
             raise TacitError("nothing hides what is sent: there is no guarantee without noise")
-        moved = self.movement(batches, times, silos)
         if not self.integral:
-            return GaussianLoss(self.sigma, moved)
-        rows = min(self.shape.steps, batches * self.shape.rows_moved) * (silos if self.alone else 1)
+            return GaussianLoss(self.sigma, self.movement)
+        visited = len(self.presence.records(self.silos, self.people)[-1])
+        rows = self._rows * (visited if self.alone else 1)
         shares = 1 if self.alone else self.honest
-        return NearlyGaussianLoss(self.total, moved * self.scale, self.size * rows, shares)
+        return NearlyGaussianLoss(self.total, self.movement * self.scale, self.size * rows, shares)
 
     @property
     def view(self) -> View:
@@ -205,17 +264,19 @@ class PrefixSums:
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
 
-    def guarantee(
-        self, delta: float, *, batches: int = 1, times: int = 1, silos: int = 1
-    ) -> ApproximateDP:
-        """(ε, δ) of the whole transcript, for a person in so many batches and silos."""
-        epsilon = self.loss(batches, times, silos).epsilon(delta)
+    def guarantee(self, delta: float) -> ApproximateDP:
+        """(ε, δ) of the whole transcript, for somebody who comes as often as `presence` allows."""
+        epsilon = self.loss().epsilon(delta)
         if not math.isfinite(epsilon):
             raise TacitError(
-                f"this noise promises nothing at delta {delta:g}: use a finer scale than "
-                f"{self.scale}"
+                f"{self.noise} noise at scale {self.scale} promises nothing at delta {delta:g} to "
+                f"somebody who moves up to {self.movement:.3g}: let silos be lazy, or use "
+                "secagg-fedlinucb with discrete-gaussian noise"
             )
-        return ApproximateDP(epsilon, delta + self.slack(epsilon), view=self.view)
+        condition = f"for a person who comes {self.presence}"
+        return ApproximateDP(
+            epsilon, delta + self.slack(epsilon), view=self.view, condition=condition
+        )
 
     @property
     def bits_per_silo(self) -> float:

@@ -1,0 +1,53 @@
+"""The operating system's randomness, replaced by a stream that a test knows.
+
+A device that draws from anything else does not notice the replacement, which is how a test notices
+the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from tacit.noise import coins
+
+
+@contextmanager
+def stream(*name: Any) -> Iterator[None]:
+    """Within, all randomness of the operating system is a function of the name alone; no generator
+    can be made of it, or of a seed.
+    """
+    count = 0
+
+    def urandom(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        return hashlib.shake_256(repr((name, count)).encode()).digest(size)
+
+    with (
+        patch.object(os, "urandom", urandom),
+        patch.object(random, "_urandom", urandom),
+        patch.object(random.Random, "seed", _refused),
+        patch.object(np.random, "default_rng", _refused),
+        patch.object(np.random, "RandomState", _refused),
+        patch.object(coins, "_pool", []),
+    ):
+        yield
+
+
+def _refused(*_: Any, **__: Any) -> None:
+    raise AssertionError("a device seeds no generator")
+
+
+@contextmanager
+def words(script: Sequence[int]) -> Iterator[None]:
+    """Within, the coins' next words of 64 bits are these, and then the operating system's."""
+    with patch.object(coins, "_pool", list(reversed(script))):
+        yield
