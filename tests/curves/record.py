@@ -70,6 +70,12 @@ CASES: dict[str, str] = {
     "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",
     "sdp-fedlinucb": f"{TINY} --epsilon 0.001 --delta 1e-4",
     "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
+    **{
+        f"private-med {trust}": f"{ARMS} --trust {trust}"
+        for trust in ("secagg", "central", "local", "shuffle")
+    },
+    "private-med chernoff": f"{ARMS} --index chernoff",
+    "private-med gaussian": f"{ARMS} --rewards gaussian",
 }
 
 

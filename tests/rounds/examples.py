@@ -21,7 +21,7 @@ from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Local, SecureSum, paper_modulus
+from tacit.protocols.sums import Local, SecureSum, TwoServers, paper_modulus
 
 TARGET = ApproximateDP(3.0, 1e-2)
 
@@ -60,6 +60,7 @@ EXAMPLES: dict[str, Example] = {
     "secure-sum": Example(
         lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
     ),
+    "two-servers": Example(lambda: TwoServers(8, 4, 4000.0), lambda i: i / 8),  # noise is nil
     "local-sum": Example(
         lambda: Local(
             8,

@@ -1,6 +1,7 @@
 """What a protocol's message is to an intermediary, and what is opened of the intermediary's view.
 
-Sums modulo m travel as residues, through masking or through two servers. What is shuffled travels
+Sums modulo m travel as residues, through masking or through two servers, which add noise of their
+own where the protocol says so. What is shuffled travels
 as numbers of one width, each by itself: shares as they are, bits with a label in front where there
 is more than one kind. A shuffler's view is dealt into messages in any way that fits and combined by
 the protocol itself: a permutation leaves nothing that depends on the way. `FITS` is the table of
@@ -11,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tacit.checks import TacitError
 from tacit.estimates import Opened
-from tacit.intermediaries import MixView, Refusal, SumView
+from tacit.intermediaries import MixView, OwnNoise, Refusal, SumView
+from tacit.noise import DiscreteLaplace
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
@@ -26,7 +29,7 @@ from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers
 from tacit.protocols.vectors import Central as CentralVector
 from tacit.protocols.vectors import Local as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
@@ -40,11 +43,13 @@ class Residues:
 
     protocol: Protocol
     modulus: int
+    noise: OwnNoise | None = None
 
     @property
-    def settings(self) -> Mapping[str, int]:
+    def settings(self) -> Mapping[str, Any]:
         """What the intermediary has to know besides who may come."""
-        return {"modulus": self.modulus}
+        own = {} if self.noise is None else {"noise": self.noise}
+        return {"modulus": self.modulus, **own}
 
     def payload(self, message: Any) -> list[int]:
         """The numbers of a report."""
@@ -76,7 +81,7 @@ class Mixed:
     gather: Callable[[list[int], int], Sequence[Any]]
 
     @property
-    def settings(self) -> Mapping[str, int]:
+    def settings(self) -> Mapping[str, Any]:
         """Nothing: a shuffler sees sizes only."""
         return {}
 
@@ -107,6 +112,13 @@ Codec = Residues | Mixed
 
 def _residues(protocol: SecureSum | Local | SecureVector) -> Residues:
     return Residues(protocol, protocol.modulus)
+
+
+def _split(protocol: TwoServers) -> Residues:
+    """Exact levels; the servers draw the noise."""
+    scale = Fraction(protocol.law.scale)
+    noise = OwnNoise(protocol.precision, scale, lambda wide: int(DiscreteLaplace(wide).draw()))
+    return Residues(protocol, protocol.modulus, noise)
 
 
 def _words(protocol: PrefixRound) -> Residues:
@@ -226,6 +238,7 @@ def _filled(bits: list[int], expected: int) -> list[int]:
 
 FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureSum: (SUMS, _residues),
+    TwoServers: (("two-servers",), _split),
     Local: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
