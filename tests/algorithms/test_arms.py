@@ -40,7 +40,7 @@ from tacit.simulation import Trial, simulate
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
 SETTINGS: tuple[Setting, ...] = ("paper", "tight")
-TRUSTS: tuple[Trust, ...] = ("secagg", "shuffle", "central", "local")
+TRUSTS: tuple[Trust, ...] = ("secagg", "shuffle", "central", "local", "two-servers")
 BINARY_ON_PAPER = ("sdp-ae", "vb-sdp-ae")
 REFERENCES = ("ucb1", "klucb", "thompson", "successive-elimination")
 EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS)))

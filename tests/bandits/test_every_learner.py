@@ -102,6 +102,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "PrivateKLUCB": of_arms(
         {"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}
     ),
+    "PrivateMED": of_arms(
+        {"first": 29, "least": 15, "seed": 3},
+        {"first": 64, "least": 64, "index": "chernoff", "rounds": 6},
+        {},
+    ),
     "SingleElimination": of_actions({}, {"setting": "paper"}, {"per_person": True}),
     "SuccessiveElimination": of_arms({}, exactly=True),
     "Thompson": of_arms({}, exactly=True),
@@ -434,6 +439,12 @@ def test_an_unknown_learner_is_refused() -> None:
         ("PrivateKLUCB", {"growth": 1.0}, "growth is 1.0"),
         ("PrivateKLUCB", {"noise_variance": -1.0}, "noise_variance is -1.0"),
         ("PrivateKLUCB", {"first_batch": 0}, "first_batch is 0"),
+        ("PrivateMED", {"index": "gauss"}, "one of chernoff, variance"),
+        ("PrivateMED", {"growth": 1.0}, "growth is 1.0"),
+        ("PrivateMED", {"first": 0}, "first is 0"),
+        ("PrivateMED", {"least": 0}, "least is 0"),
+        ("PrivateMED", {"rounds": 0}, "rounds is 0"),
+        ("PrivateMED", {"seed": -1}, "seed is -1"),
         ("Doubling", {"learner": "Oracle"}, "not known here as Learner"),
         ("Doubling", {"learner": "tacit.bandits.arms.references:UCB1", "start": 1}, "start is 1"),
     ],

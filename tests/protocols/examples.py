@@ -25,11 +25,11 @@ from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
 
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
 
@@ -65,6 +65,12 @@ def gaussian(factor: float) -> SumProtocol:
 
 def central(factor: float) -> SumProtocol:
     return Central(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0, view=View.SERVER_OUTPUT))
+
+
+def two_servers(factor: float) -> SumProtocol:
+    protocol = TwoServers(40, 4, 1.0 / factor)
+    protocol.guarantee = TwoServers(40, 4, 1.0).guarantee
+    return protocol
 
 
 def local(factor: float) -> SumProtocol:
@@ -127,6 +133,7 @@ EXAMPLES: dict[str, Example] = {
         gaussian, lambda: DiscreteGaussian(gaussian_sigma() / math.sqrt(40))
     ),
     "central": Example(central, lambda: DiscreteLaplace(4), adding=1),
+    "two-servers": Example(two_servers, lambda: DiscreteLaplace(4), adding=1),
     "local": Example(local, lambda: DiscreteLaplace(4), adding=1),
     "shuffle-binary": Example(shuffled(1), lambda: bits(40, 1)),
     "shuffle-levels": Example(shuffled(5), lambda: bits(40, 5)),
@@ -194,7 +201,7 @@ def opened_number(protocol: Any, opened: Opened, messages: list[Any]) -> int:  #
 @dataclass(frozen=True)
 class Case:
     """A protocol, what its participants report, the same as a simulation is given it, and what of
-    a round follows `view_law(total, reports)`: a number that is `seen`, if there is any such law,
+    a round follows `opened_law(total, reports)`: a number that is `seen`, if there is any such law,
     with so many reports `inside` it (0: all).
     """
 
@@ -267,7 +274,21 @@ def prefix() -> Protocol:
     shape = factorize("tree", 2)
     sums = calibrated(shape, 4, 3, 1.5, "secagg", "skellam", target, people=4)
     before = HISTORY[:, 0].sum(axis=0)
-    return PrefixRound(sums, 1, {0: before}, {0: before}, sums.guarantee(0.05))
+    return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
+
+
+def shuffled_prefix() -> Protocol:
+    """The same in bits that a shuffler mixes, on a grid so coarse that there are few of them."""
+    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, "shuffle", "binomial", 3.0, scale=64)
+    before = HISTORY[:, 0].sum(axis=0)
+    return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
+
+
+def ones_of_noise(protocol: Any, opened: Opened, _: Any) -> int:
+    """How many of the first number's ones are not its data's."""
+    sums = protocol.sums
+    data = np.rint(HISTORY[:, :, 0].sum(axis=1) * sums.scale).sum()
+    return int(opened.values[0] - data - sums.silos * 2 * sums.scale)
 
 
 CASES: dict[str, Case] = {
@@ -305,5 +326,8 @@ CASES: dict[str, Case] = {
             int(np.uint64(opened.values[0]).astype(np.int64))
             - int(np.rint(HISTORY[:, :, 0].sum(axis=1) * p.sums.scale).sum())
         ),
+    ),
+    "shuffled-prefix-sums": Case(
+        shuffled_prefix, list(HISTORY), HISTORY[:, 1].sum(axis=0), 0, ones_of_noise
     ),
 }

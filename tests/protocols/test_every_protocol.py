@@ -79,9 +79,9 @@ def test_devices_have_the_law_of_the_simulation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is not None])
-def test_devices_have_the_law_of_the_view(name: str) -> None:
-    """What is seen of 250 rounds of exact draws against `view_law`; false-alarm rate 1e-9."""
-    law = view_law(name, CASES[name].build())
+def test_devices_have_the_law_of_what_is_opened(name: str) -> None:
+    """What is seen of 250 rounds of exact draws against `opened_law`; false-alarm rate 1e-9."""
+    law = opened_law(name, CASES[name].build())
     _, seen = rounds_of_devices(name)
     assert follows(seen, law) > UNSEEDED
 
@@ -89,8 +89,8 @@ def test_devices_have_the_law_of_the_view(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, e in EXAMPLES.items() if e.noisy and CASES[name].seen is not None]
 )
-def test_the_law_of_the_view_would_notice_half_the_noise(name: str) -> None:
-    law = view_law(name, EXAMPLES[name].build(0.5))
+def test_the_law_of_what_is_opened_would_notice_half_the_noise(name: str) -> None:
+    law = opened_law(name, EXAMPLES[name].build(0.5))
     _, seen = rounds_of_devices(name)
     assert follows(seen, law) < UNSEEDED
 
@@ -98,16 +98,16 @@ def test_the_law_of_the_view_would_notice_half_the_noise(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, case in CASES.items() if case.seen is not None and name != "exact"]
 )
-def test_the_law_of_the_view_would_notice_devices_with_half_the_noise(name: str) -> None:
-    law = view_law(name, CASES[name].build())
+def test_the_law_of_what_is_opened_would_notice_devices_with_half_the_noise(name: str) -> None:
+    law = opened_law(name, CASES[name].build())
     _, seen = rounds_of_devices(name)
     centre = round(float(np.median(seen)))
     assert follows(centre + np.fix((seen - centre) / 2), law) < UNSEEDED
 
 
-def view_law(name: str, protocol: Protocol) -> NoiseLaw:
+def opened_law(name: str, protocol: Protocol) -> NoiseLaw:
     case = CASES[name]
-    return protocol.view_law(case.total, case.inside or protocol.participants)
+    return protocol.opened_law(case.total, case.inside or protocol.participants)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.seen is None])

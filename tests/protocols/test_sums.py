@@ -28,7 +28,7 @@ from tacit.protocols.contract import SumProtocol, round_levels
 from tacit.protocols.pure_shuffle import GroupedShares
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
 
 Floats = npt.NDArray[np.float64]
 BATCHES = 10_000
@@ -375,6 +375,8 @@ def test_messages_fit_into_the_stated_bits(name: str) -> None:
             == protocol.precision + protocol.noise_bits
         )
         assert set(message) <= {0, 1}
+    elif isinstance(protocol, TwoServers):  # in two halves
+        assert protocol.bits_per_participant == 2 * (protocol.modulus - 1).bit_length()
     elif isinstance(message, int):
         assert 0 <= message < 2**protocol.bits_per_participant
         largest = (
@@ -473,3 +475,36 @@ def test_moduli_without_room_are_refused_with_one_that_has_it() -> None:
         Local(10, 4, DiscreteLaplace(4), PureDP(1.0), modulus=40)
     with pytest.raises(TacitError, match="room for noise"):
         paper_modulus(10, 4, math.inf)
+
+
+# Two servers
+
+
+@pytest.mark.parametrize(("participations", "metrics"), [(1, 1), (3, 1), (2, 4)])
+def test_all_of_a_persons_rounds_and_metrics_at_two_servers_have_epsilon_together(
+    participations: int, metrics: int
+) -> None:
+    """From the law itself: the loss of one number, as often as one person sends any."""
+    protocol = TwoServers(30, 5, 0.8, participations=participations, metrics=metrics)
+    p, q = seen(protocol, 30, 0, 5)
+    inside = (p > 1e-280) & (q > 1e-280)
+    worst = float(np.abs(np.log(p[inside]) - np.log(q[inside])).max())
+    assert worst * participations * metrics == pytest.approx(0.8, rel=1e-2)
+    assert protocol.law.scale == Fraction(5 * participations * metrics) / Fraction(0.8)
+
+
+def test_the_promise_of_two_servers_says_on_what_it_rests() -> None:
+    text = str(TwoServers(30, 5, 0.8).guarantee)
+    for words in (
+        "the other server, the collector and all other participants together",
+        "as long as one of the two servers is honest",
+        "pinned both servers' keys from a source that is neither server",
+        "if one server supplies keys or code, that server must be the honest one",
+        "taking part is visible",
+    ):
+        assert words in text
+
+
+def test_two_servers_cost_twice_the_variance_of_one_trusted_server() -> None:
+    trusted = DiscreteLaplace(Fraction(5) / Fraction(0.8)).variance
+    assert TwoServers(30, 5, 0.8).noise(30).variance == pytest.approx(2 * trusted)

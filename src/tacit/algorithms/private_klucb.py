@@ -35,7 +35,7 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     """The protocol of the trust model asked for; a pure guarantee unless the shuffler is given
     a δ.
     """
-    make, guarantee, how = _protocols(problem)
+    make, guarantee, how = protocols(problem)
     error = make(TYPICAL, **how).error(TYPICAL)
     local = problem.trust == "local"
     learner = bandits.PrivateKLUCB(
@@ -49,7 +49,8 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, make, guarantee, **how)
 
 
-def _protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, Any]]:
+def protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, Any]]:
+    """The recipe of a round under the trust model asked for, its promise, and its arguments."""
     e, bits = problem.epsilon, {"binary": problem.binary}
     how: dict[str, Any]
     view = privacy.View
@@ -57,6 +58,10 @@ def _protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, A
         case "central":
             how = {"epsilon": e, **bits, "confidence": None}
             return recipes.central_laplace, privacy.PureDP(e, view=view.SERVER_OUTPUT), how
+        case "two-servers":
+            how = {"epsilon": e, **bits}
+            promise = recipes.two_servers_laplace(1, **how).guarantee
+            return recipes.two_servers_laplace, promise, how
         case "local":
             how = {"epsilon": e, **bits, "paper": False}
             return recipes.local_laplace, privacy.PureDP(e, view=view.MESSAGE), how

@@ -5,6 +5,7 @@ from tacit.bandits.arms.doubling import Doubling
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
+from tacit.bandits.arms.med import PrivateMED
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
 from tacit.bandits.contract import Learner
 
@@ -18,6 +19,7 @@ __all__ = [
     "ForgettingElimination",
     "Learner",
     "PrivateKLUCB",
+    "PrivateMED",
     "SuccessiveElimination",
     "Thompson",
 ]

@@ -32,6 +32,7 @@ class View(Enum):
     SERVER_OUTPUT = "whoever sees what the trusted server publishes"
     MESSAGE = "whoever sees the person's own message"
     SHUFFLED = "whoever sees the shuffled messages"
+    OTHER_SERVER = "the other server, the collector and all other participants together"
     SILO = "whoever sees what the person's silo sends, the server and the other silos included"
 
 

@@ -56,9 +56,15 @@ class Protocol(ABC):
 
     @abstractmethod
     def view_law(self, total: int, reports: int) -> NoiseLaw:
-        """The exact law of one opened number when so many reports' levels add up to `total`, from
-        the shares that devices draw; of one message where messages are seen one by one.
+        """The exact law of what the guarantee's view sees of one number when so many reports'
+        levels add up to `total`, from the shares that are drawn: of the opened number, of one
+        message where messages are seen one by one, of what is left when a party that lies takes off
+        its own noise.
         """
+
+    def opened_law(self, total: int, reports: int) -> NoiseLaw:
+        """The law of one opened number, where the view sees more than that."""
+        return self.view_law(total, reports)
 
     @abstractmethod
     def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:

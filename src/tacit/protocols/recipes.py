@@ -31,7 +31,7 @@ from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, paper_modulus
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
 from tacit.protocols.vector_noise import gaussian_ratio
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
 
@@ -105,6 +105,15 @@ def central_laplace(
         PureDP(epsilon, view=View.SERVER_OUTPUT),
         modulus=modulus,
     )
+
+
+@lru_cache(maxsize=CACHE)
+def two_servers_laplace(
+    users: int, epsilon: float, binary: bool, participations: int = 1, metrics: int = 1
+) -> SumProtocol:
+    """Two servers, of which one must be honest, each with discrete Laplace noise of its own."""
+    g = tight_precision(users, epsilon, binary)
+    return TwoServers(users, g, epsilon, participations=participations, metrics=metrics)
 
 
 @lru_cache(maxsize=CACHE)

@@ -1,9 +1,10 @@
 """Sums modulo m with integer noise: who adds the noise is what tells the trust models apart.
 
-`Central` trusts the server to add it, `Local` lets every participant add all of it, `SecureSum`
-lets every participant add a share of it and an intermediary open only the sum (CZ23 Algorithm 1;
-Theorems 1, 2, 4, 5, 6). The modulus leaves room for the noise; how often it does not is computed,
-or for wide sums of many Pólya shares bounded.
+`Central` trusts the server to add it, `TwoServers` trusts one of two that each add all of it,
+`Local` lets every participant add all of it, `SecureSum` lets every participant add a share of it
+and an intermediary open only the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5, 6). The modulus leaves
+room for the noise; how often it does not is computed, or for wide sums of many Pólya shares
+bounded.
 """
 
 from __future__ import annotations
@@ -18,12 +19,19 @@ import numpy as np
 
 from tacit.checks import Number, TacitError, integer
 from tacit.estimates import ErrorLaw, Integers, Opened
-from tacit.noise import NoiseLaw, Table, modular_pmf
+from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import Guarantee, guaranteed_reports, reporting_condition
+from tacit.privacy import Guarantee, PureDP, View, guaranteed_reports, reporting_condition
 from tacit.protocols.contract import SumProtocol
 
 MISREAD = 1e-9  # default probability that a round wraps around its modulus
+ONE_HONEST_SERVER = (
+    "as long as one of the two servers is honest, for an honest device that has pinned both "
+    "servers' keys from a source that is neither server and runs code (page included) served by "
+    "neither; if one server supplies keys or code, that server must be the honest one; "
+    "computationally; for all of a person's participations and metrics under these terms and their "
+    "successors together; taking part is visible"
+)
 
 
 class ModularSum(SumProtocol):
@@ -202,6 +210,73 @@ class Central(ModularSum):
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """What the server publishes."""
         return self._shifted(self.law, 1, total)
+
+
+class TwoServers(ModularSum):
+    """Answers are split between two servers, and each adds noise to its part that suffices alone.
+
+    A server that lies knows its own noise, and may leave out, invent or isolate whom it likes: the
+    other's noise is then all that hides a person, and `view_law` is the law of that. What a person
+    sends in `participations` rounds, `metrics` numbers of `precision` levels in each, has ε
+    together.
+
+    >>> protocol = TwoServers(100, 10, 1.0, participations=2)
+    >>> protocol.law, protocol.guarantee.short
+    (DiscreteLaplace(scale=20), '(1, 0)-DP')
+    """
+
+    minimum = 1
+
+    def __init__(
+        self,
+        participants: int,
+        precision: int,
+        epsilon: Number,
+        *,
+        participations: int = 1,
+        metrics: int = 1,
+        misread: float = MISREAD,
+    ) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+        times = integer("participations", participations, at_least=1)
+        most = self.precision * times * integer("metrics", metrics, at_least=1)
+        self.law = self.share = DiscreteLaplace.of_pure_loss(epsilon, most)
+        self.guarantee = PureDP(float(epsilon), view=View.OTHER_SERVER, condition=ONE_HONEST_SERVER)
+        self._both = self.law.power(2)
+        self.modulus = _modulus(self.top, self._both, None, misread)
+        self.bits_per_participant = 2 * (self.modulus - 1).bit_length()
+
+    def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+        """Both servers', whoever reports."""
+        return self._both
+
+    def randomize(self, x: float) -> int:
+        """The level itself, before it is split."""
+        return self.encode(x)
+
+    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
+        """The levels themselves."""
+        return levels
+
+    def combine(self, messages: Any) -> Opened:
+        """The sum, with the noise of both servers: two exact draws."""
+        self.check_reports(len(messages))
+        total = int(np.sum(messages)) + self.law.draw() + self.law.draw()
+        return Opened((total % self.modulus,), len(messages))
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+        """The sum, with both servers' noise from the caller's generator."""
+        self.check_reports(len(messages))
+        return self._open(int(np.sum(messages)), len(messages), rng)
+
+    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """The honest server's noise alone: the other knows its own and takes it off."""
+        return self._shifted(self.law, 1, total)
+
+    def opened_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """Both servers' noise."""
+        return self._shifted(self.law, 2, total)
 
 
 class Local(ModularSum):
