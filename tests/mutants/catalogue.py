@@ -161,8 +161,7 @@ TARGETS: tuple[Target, ...] = (
     Target("intermediaries/shamir.py", "split", (counts, signs), SHAMIR),
     Target("intermediaries/shamir.py", "combine", (checks,), SHAMIR),
     Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
-    Target("intermediaries/two_servers.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
-    Target("intermediaries/two_servers.py", "Collector.close", (checks,), TWO_SERVERS),
+    Target("intermediaries/half_server.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
     # bandits
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
