@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,14 +301,15 @@ def test_only_learners_that_need_the_horizon_are_started_anew(name: str, setting
 
 def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
     for name in ("private-klucb", "private-med", "dist-dp-se"):
-        asked = {"arms": 4, "horizon": 10**6, "runs": 5}
+        asked: dict[str, Any] = {"arms": 4, "horizon": 10**6, "runs": 5}
         told, free = (simulate(name, **asked, anytime=anytime) for anytime in (False, True))
         assert free.regret_mean == told.regret_mean
 
 
 def test_periods_that_square_cost_at_most_four_times() -> None:
     """Periods that double cost ever more; here the third period has just begun."""
-    asked = {"means": (0.3, 0.5, 0.7), "epsilon": 0.9, "delta": 1e-3, "setting": "paper", "runs": 5}
+    promise = {"epsilon": 0.9, "delta": 1e-3, "setting": "paper"}
+    asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 5, **promise}
     told, free = (
         simulate("vb-sdp-ae", **asked, horizon=4 * 10**6, anytime=anytime)
         for anytime in (False, True)
