@@ -24,7 +24,8 @@ from tacit.noise import DiscreteLaplace
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
-from tacit.protocols.prefix_sums import MODULUS_BITS, PrefixRound
+from tacit.protocols.prefix_messages import MODULUS_BITS, Bits
+from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
@@ -121,13 +122,42 @@ def _split(protocol: TwoServers) -> Residues:
 
 
 def _words(protocol: PrefixRound) -> Residues:
+    _check_integral(protocol)
+    return Residues(protocol, 1 << MODULUS_BITS)
+
+
+def _check_integral(protocol: PrefixRound) -> None:
     if not protocol.sums.integral:
         raise TacitError(
             f"PrefixRound with noise {protocol.sums.noise!r} sends real numbers, which no "
-            "intermediary adds up: use discrete-gaussian or skellam noise for masking or "
-            "two-servers"
+            "intermediary takes: use discrete-gaussian or skellam noise for masking or "
+            "two-servers, binomial noise for mixing"
         )
-    return Residues(protocol, 1 << MODULUS_BITS)
+
+
+def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
+    """The bits or shares of every number, each with the number's place before it."""
+    _check_integral(protocol)
+    form, labels = protocol.sums.form(protocol.step), protocol.coordinates
+    bits = isinstance(form, Bits)
+    each, base = (form.bits, 2) if bits else (form.count, 1 << MODULUS_BITS)  # type: ignore[union-attr]
+
+    def flatten(message: Any) -> list[int]:
+        return [base * label + int(part) for label, row in enumerate(message) for part in row]
+
+    def gather(numbers: list[int], reports: int) -> list[list[list[int]]]:
+        piles: list[list[int]] = [[] for _ in range(labels)]
+        for number in numbers:
+            piles[number // base].append(number % base)
+        if not bits and any(len(pile) != reports * each for pile in piles):
+            raise Refusal(
+                "shares are missing; without them a sum is any number, so nothing was opened: a "
+                "new round"
+            )
+        rows = [_rows(_filled(pile, reports * each), each) for pile in piles]
+        return [list(message) for message in zip(*rows, strict=True)]
+
+    return Mixed(protocol, labels * each, base * labels, flatten, gather)
 
 
 def _shares(protocol: SplitAndMix) -> Mixed:
@@ -212,6 +242,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     Local: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
+    ShuffledPrefixRound: (SHUFFLE, _labelled_parts),
     SplitAndMix: (SHUFFLE, _shares),
     ShuffledBits: (SHUFFLE, _bits),
     ShuffledVector: (SHUFFLE, _bits_by_coordinate),
