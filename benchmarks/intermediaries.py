@@ -30,7 +30,10 @@ from tacit.intermediaries import (
     run_two_servers,
     wrap,
 )
+from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.mixing import Role, prepare
 from tacit.intermediaries.sealing import DEFAULT
+from tacit.records import MemoryRecords
 
 MODULUS = 1_000_003
 DROPOUT = 0.05
@@ -90,12 +93,17 @@ def mixing(reports: int, messages: int) -> float:
 
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
+    identity = new_identity()
     keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound(reports, reports, 1, keys[0].public(), keys[1].public())
+    announced = MixingRound(
+        reports, reports, 1, keys[0].public(), keys[1].public(), identity=identity
+    )
     sealed = [wrap(announced, [b"1"]) for _ in range(reports)]
 
     def take_all() -> Shuffler:
-        shuffler = Shuffler(announced, keys[0])
+        store = MemoryRecords()
+        prepare(store, Role.SHUFFLER, identity, keys[0])
+        shuffler = Shuffler(announced, store)
         for report in sealed:
             shuffler.take(report)
         return shuffler

@@ -14,12 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.intermediaries.rings import ring_server
+
 from tacit.intermediaries import (
     Analyzer,
     Collector,
     HalfServer,
     MaskingClient,
-    MaskingServer,
     MixingRound,
     Neighbourhood,
     Sealing,
@@ -34,6 +35,8 @@ from tacit.intermediaries import (
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
 from tacit.intermediaries.interface import Source, new_identity
 from tacit.intermediaries.masking import mask_seed, route_key
+from tacit.intermediaries.mixing import Role, prepare
+from tacit.records import MemoryRecords
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -74,7 +77,7 @@ def primitives() -> dict[str, Any]:
             "route": route_key(first, pair[0], pair[1], context).hex(),
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
             "channel": derive(
-                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64
+                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 96
             ).hex(),
         },
     }
@@ -84,11 +87,12 @@ def masking() -> dict[str, Any]:
     """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before
     revealing.
     """
-    server = MaskingServer.open(
-        8, 6, 1000003, 2, Neighbourhood(6, 4), source("masking server"), shuffle=lambda _: None
-    )
+    server = ring_server(8, 6, 1000003, Neighbourhood(6, 4), 2, source("masking server"))
     values = [[place, 1000 + place] for place in range(8)]
-    clients = [MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)]
+    clients = sorted(
+        (MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)),
+        key=lambda client: client.address,
+    )
     wire: dict[str, list[str | None]] = {}
 
     def step(name: str, answers: list[bytes | None]) -> dict[bytes, bytes]:
@@ -147,7 +151,7 @@ def two_servers(sealing: Sealing) -> dict[str, Any]:
     announced = TwoServerRound(
         4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, identity
     )
-    servers = [HalfServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
+    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
     collector = Collector(announced, collecting)
     values = [[1, 2], [30, 40], [500, 600]]
     halves = [
@@ -183,9 +187,10 @@ def two_servers(sealing: Sealing) -> dict[str, Any]:
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
     keys = tuple(ServerKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
-    identity = new_identity(source("mixing round"))
-    announced = MixingRound(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, identity)
-    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    identity, store = new_identity(source("mixing round")), MemoryRecords()
+    publics = [prepare(store, role, identity, key) for role, key in zip(Role, keys, strict=True)]
+    announced = MixingRound(3, 2, 2, publics[0], publics[1], 2, sealing, identity)
+    shuffler, analyzer = Shuffler(announced, store), Analyzer(announced, store)
     reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:
         shuffler.take(report)
@@ -203,7 +208,7 @@ def mixing(sealing: Sealing) -> dict[str, Any]:
     }
 
 
-def _private(keys: ServerKeys | ServerKeys) -> dict[str, str]:
+def _private(keys: ServerKeys) -> dict[str, str]:
     lattice = keys.sealing.lattice
     return {
         "line": keys.line.private_bytes_raw().hex(),

@@ -27,6 +27,8 @@ from tacit.intermediaries import (
     masks,
     shamir,
 )
+from tacit.intermediaries.mixing import Role, prepare
+from tacit.records import MemoryRecords
 
 FOLDER = Path(__file__).parent
 MAKE = runpy.run_path(str(FOLDER / "make_vectors.py"))
@@ -87,9 +89,7 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(sealing: Sealing) -> N
     assert announced.context.hex() == known["context"]
     collecting = X25519PrivateKey.from_private_bytes(bytes.fromhex(known["collector"]))
     keys = [ServerKeys(*key(sealing, private)) for private in known["servers"]]
-    servers = [
-        HalfServer(announced, role, keys[role], MAKE["source"](f"nonces {role}")) for role in (0, 1)
-    ]
+    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
     for place, report in enumerate(known["halves"]):
         for role in (0, 1):
             if (place, role) != (2, 1):
@@ -113,11 +113,15 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(sealing: Sealing) -> N
 def test_the_mixing_vectors_open_to_what_they_say(sealing: Sealing) -> None:
     known = vectors(f"mixing-{sealing.name.lower()}")
     announced = MixingRound.decode(bytes.fromhex(known["round"]))
-    shuffler = Shuffler(announced, ServerKeys(*key(sealing, known["shuffler"])))
+    store = MemoryRecords()
+    for role in Role:
+        private = ServerKeys(*key(sealing, known[role.value.decode()]))
+        prepare(store, role, announced.identity, private)
+    shuffler = Shuffler(announced, store)
     for report in known["reports"]:
         shuffler.take(bytes.fromhex(report))
     assert shuffler.full
-    analyzer = Analyzer(announced, ServerKeys(*key(sealing, known["analyzer"])))
+    analyzer = Analyzer(announced, store)
     analyzer.take(bytes.fromhex(known["batch"]))
     analyzer.close()
     assert sorted(message.hex() for message in analyzer.view().messages) == known["messages"]

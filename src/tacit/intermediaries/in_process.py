@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.graph import Neighbourhood
-from tacit.intermediaries.interface import Refusal, SumView
+from tacit.intermediaries.interface import Refusal, SumView, new_identity
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
-from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.mixing import (
+    Analyzer,
+    MixingRound,
+    MixView,
+    Role,
+    Shuffler,
+    prepare,
+    wrap,
+)
 from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys
 from tacit.intermediaries.two_servers import (
     Collector,
@@ -24,6 +32,7 @@ from tacit.intermediaries.two_servers import (
     TwoServerRound,
     split,
 )
+from tacit.records import MemoryRecords
 
 Report = int | Sequence[int]
 
@@ -45,7 +54,8 @@ class MaskingSession:
         self.server = server
         self.reports = _lists(reports)
         announced = MaskingRound.decode(server.round.encode())
-        self.clients = [MaskingClient(announced) for _ in self.reports]
+        clients = [MaskingClient(announced) for _ in self.reports]
+        self.clients = sorted(clients, key=lambda client: client.address)  # as they are numbered
         self.outgoing: Mapping[bytes, bytes] = {}
 
     def join(self, without: Collection[int] = ()) -> None:
@@ -161,11 +171,14 @@ def run_mixing(
     [b'0', b'1', b'1']
     """
     _check_any(reports)
-    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
-    opened = MixingRound(room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
+    store, identity = MemoryRecords(), new_identity()
+    shuffling, analyzing = (
+        prepare(store, role, identity, ServerKeys.new(sealing)) for role in Role
+    )
+    opened = MixingRound(room, minimum, size, shuffling, analyzing, messages, sealing, identity)
     announced = MixingRound.decode(opened.encode())
-    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    shuffler, analyzer = Shuffler(announced, store), Analyzer(announced, store)
     for place, report in enumerate(reports):
         if place not in lost:
             shuffler.take(wrap(announced, report))

@@ -175,26 +175,23 @@ class HalfServer:
     One object per round, never a second one for the same round: two sums over different reports
     would tell them apart. It takes halves until `close`, which returns the list of what it has for
     the other server; then it takes the other's list, and the second `close` returns its partial sum
-    for the collector and forgets everything. `source` is for test vectors only.
+    for the collector and forgets everything.
     """
 
-    def __init__(
-        self, announced: TwoServerRound, role: int, keys: ServerKeys, source: Source = SYSTEM
-    ) -> None:
+    def __init__(self, announced: TwoServerRound, role: int, keys: ServerKeys) -> None:
         if role not in (0, 1) or announced.servers[role] != keys.public():
             raise TacitError(f"these keys are not those of server {role} of the round")
         self.round = announced
         self.role = role
         self._key = keys.sealing
         ends = (announced.line(0), announced.line(1))
-        self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0, source=source)
+        self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0)
         self._collector = Channel(
             keys.line,
             ends[role],
             announced.collector,
             announced.context,
             starts=True,
-            source=source,
         )
         self._halves: dict[bytes, list[int]] = {}
         self._common: list[bytes] | None = None
