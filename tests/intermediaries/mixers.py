@@ -28,10 +28,11 @@ def mixers(
     messages: int = 1,
     sealing: Sealing = DEFAULT,
     keys: tuple[ServerKeys, ServerKeys] | None = None,
+    store: MemoryRecords | None = None,
 ) -> Mixers:
-    """A fresh round; with keys of its own unless given."""
+    """A fresh round; with keys and a store of its own unless given."""
     chosen = keys or (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    store, identity = MemoryRecords(), new_identity()
+    store, identity = store or MemoryRecords(), new_identity()
     publics = [prepare(store, role, identity, key) for role, key in zip(Role, chosen, strict=True)]
     announced = MixingRound(
         reports, minimum, size, publics[0], publics[1], messages, sealing, identity

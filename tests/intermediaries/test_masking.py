@@ -4,7 +4,10 @@ the threshold.
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -262,6 +265,49 @@ def test_a_client_that_knows_another_round_cannot_join() -> None:
     )
     with pytest.raises(Refusal, match="not authentic"):
         server.take(MaskingClient(other).join())
+
+
+@pytest.mark.parametrize("stage", ["join", "share", "mask", "reveal"])
+def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
+    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    for name in ("join", "share", "mask", "reveal"):
+        getattr(session, name)()
+        if name == stage:
+            break
+    things: tuple[object, ...] = (session.clients[0], session.server, [session.clients[0]])
+    for thing in things:
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            if not (isinstance(thing, list) and copied is copy.copy):
+                with pytest.raises(TacitError, match="never pickled or copied"):
+                    copied(thing)
+
+
+def test_a_request_that_was_sealed_anew_gets_the_same_answer() -> None:
+    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session.join()
+    session.share()
+    session.mask()
+    client = session.clients[0]
+    message = session.outgoing[client.address]
+    answer = client.reveal(message)
+    channel = session.server._clients[0].channel
+    content = client._channel.open(message[:52], message[52:])
+    nonce = bytes(12)
+    anew = message[:52] + nonce + channel._outward.encrypt(nonce, content, message[:52])
+    assert anew != message
+    assert client.reveal(anew) == client.reveal(message) == answer
+
+
+def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
+    for _ in range(20):
+        server = MaskingServer.open(8, 8, 1000)
+        clients = [MaskingClient(server.round) for _ in range(8)]
+        joins = [client.join() for client in clients] * 4
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(server.take, joins))
+            setups = list(pool.map(server.close, [Stage.JOINING] * 8))
+        assert all(setup == setups[0] for setup in setups)
+        assert len(setups[0]) == len({client.number for client in server._clients}) == 8
 
 
 def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from tacit.checks import TacitError
 from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import Channel, new_key, public_bytes
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, check_minimum
@@ -241,11 +240,11 @@ class MaskingClient:
         make: Callable[[bytes], bytes],
     ) -> bytes:
         """The answer to what is asked, made once: the same question gets the same bytes, a
-        different one is refused, and one that comes too early is an error.
+        different one is refused, and so is one that comes too early.
         """
         with self._lock:
             if after not in self._answers:
-                raise TacitError(
+                raise Refusal(
                     f"a {kind.name} follows a {after.name}, which this device has not sent yet"
                 )
             content = self._open(*asked)

@@ -203,15 +203,15 @@ class MaskingServer:
         """
         with self._lock:
             wanted = self.stage if stage is None else stage
-            if self.stage not in _STAGES:
-                if self.stage is Stage.OPENED and wanted in (Stage.REVEALING, Stage.OPENED):
-                    return {}
-                raise _over(self.stage)
-            if wanted not in _STAGES or _STAGES.index(wanted) > _STAGES.index(self.stage):
-                raise Refusal(f"this round is {self.stage.name.lower()}; it is not that far yet")
-            if wanted is self.stage:
+            if wanted is self.stage in _STAGES:
                 self._close_now()
-            return self._outgoing(wanted) if self.stage in _STAGES else {}
+            if self.stage is Stage.OPENED and wanted in (Stage.REVEALING, Stage.OPENED):
+                return {}
+            if self.stage not in _STAGES:
+                raise _over(self.stage)
+            if wanted not in _STAGES or _STAGES.index(wanted) >= _STAGES.index(self.stage):
+                raise Refusal(f"this round is {self.stage.name.lower()}; it is not that far yet")
+            return self._outgoing(wanted)
 
     def view(self) -> SumView:
         """The sum of those who stayed."""
