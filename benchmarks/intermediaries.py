@@ -23,7 +23,6 @@ from tacit.intermediaries import (
     MixingRound,
     Neighbourhood,
     Sealing,
-    ServerKeys,
     Shuffler,
     run_masking,
     run_mixing,
@@ -31,7 +30,7 @@ from tacit.intermediaries import (
     wrap,
 )
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.mixing import Role, prepare
+from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.sealing import DEFAULT
 from tacit.records import MemoryRecords
 
@@ -94,16 +93,14 @@ def mixing(reports: int, messages: int) -> float:
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
     identity = new_identity()
-    keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound(
-        reports, reports, 1, keys[0].public(), keys[1].public(), identity=identity
-    )
+    stores = [MemoryRecords() for _ in range(1 + 4)]
+    shuffling = {prepare_party(store, Role.SHUFFLER, identity, source=bytes) for store in stores}
+    analyzing = prepare_party(stores[0], Role.ANALYZER, identity)
+    announced = MixingRound(reports, reports, 1, shuffling.pop(), analyzing, identity=identity)
     sealed = [wrap(announced, [b"1"]) for _ in range(reports)]
 
     def take_all() -> Shuffler:
-        store = MemoryRecords()
-        prepare(store, Role.SHUFFLER, identity, keys[0])
-        shuffler = Shuffler(announced, store)
+        shuffler = Shuffler(announced, stores.pop())
         for report in sealed:
             shuffler.take(report)
         return shuffler

@@ -51,9 +51,9 @@ def test_a_lazy_run_promises_the_target_to_a_person(name: str) -> None:
     ("name", "visits", "epsilon"),
     [
         ("secagg-fedlinucb", 1, 52.93),
-        ("ldp-fedlinucb", 1, 50.3),
+        ("ldp-fedlinucb", 1, 52.93),
         ("secagg-fedlinucb", 2, 52.93),
-        ("ldp-fedlinucb", 2, 30.7),
+        ("ldp-fedlinucb", 2, 32.57),
     ],
 )
 def test_a_run_that_is_not_lazy_headlines_the_persons_number(
@@ -70,7 +70,7 @@ def test_a_run_that_is_not_lazy_headlines_the_persons_number(
     records = 25 * (visits if name == "secagg-fedlinucb" else math.sqrt(visits))
     true = GaussianLoss(sums.sigma, records * math.sqrt(4.5) * column).epsilon(1e-5)
     guarantee = promised(name, problem)
-    assert true <= guarantee.epsilon <= 1.06 * true
+    assert true <= guarantee.epsilon <= 1.07 * true
     assert guarantee.epsilon == pytest.approx(epsilon, rel=5e-3)
     assert experiment.mechanism.promise.startswith(guarantee.short)
     assert "the person's own pairs only it is (1, 1e-05)-DP" in experiment.mechanism.promise

@@ -70,6 +70,14 @@ CASES: dict[str, str] = {
     "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",
     "sdp-fedlinucb": f"{TINY} --epsilon 0.001 --delta 1e-4",
     "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
+    **{
+        f"private-med {trust}": f"{ARMS} --trust {trust}"
+        for trust in ("secagg", "central", "local", "shuffle")
+    },
+    "vb-sdp-ae paper anytime": "--arms 3 --horizon 30000 --epsilon 0.9 --delta 1e-2 "
+    "--setting paper --anytime",
+    "private-med chernoff": f"{ARMS} --index chernoff",
+    "private-med gaussian": f"{ARMS} --rewards gaussian",
 }
 
 

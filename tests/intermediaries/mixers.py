@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tacit.intermediaries import Analyzer, MixingRound, Sealing, ServerKeys, Shuffler
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.mixing import Role, prepare
+from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.sealing import DEFAULT
 from tacit.records import MemoryRecords
 
@@ -27,14 +27,15 @@ def mixers(
     size: int = 1,
     messages: int = 1,
     sealing: Sealing = DEFAULT,
-    keys: tuple[ServerKeys, ServerKeys] | None = None,
     store: MemoryRecords | None = None,
 ) -> Mixers:
-    """A fresh round; with keys and a store of its own unless given."""
-    chosen = keys or (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    store, identity = store or MemoryRecords(), new_identity()
-    publics = [prepare(store, role, identity, key) for role, key in zip(Role, chosen, strict=True)]
+    """A fresh round, with a store of its own unless given."""
+    kept, identity = store or MemoryRecords(), new_identity()
+    publics = [prepare_party(kept, role, identity, sealing) for role in Role]
     announced = MixingRound(
         reports, minimum, size, publics[0], publics[1], messages, sealing, identity
     )
-    return Mixers(announced, Shuffler(announced, store), Analyzer(announced, store), store, chosen)
+    shuffler, analyzer = Shuffler(announced, kept), Analyzer(announced, kept)
+    assert shuffler._keys is not None
+    assert analyzer._keys is not None
+    return Mixers(announced, shuffler, analyzer, kept, (shuffler._keys, analyzer._keys))

@@ -26,7 +26,7 @@ from tacit.intermediaries import (
 )
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.mixing import Role, prepare
+from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.wire import Kind, header
 from tacit.records import MemoryRecords
 
@@ -36,7 +36,7 @@ KEYS = (ServerKeys.new(), ServerKeys.new())
 def parties(
     reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
 ) -> tuple[MixingRound, Shuffler, Analyzer]:
-    return mixers(reports, minimum, size, messages, keys=KEYS)[:3]
+    return mixers(reports, minimum, size, messages)[:3]
 
 
 def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
@@ -186,7 +186,7 @@ def test_reports_of_another_round_key_or_size_are_refused() -> None:
 
 
 def test_batches_that_make_no_sense_are_refused() -> None:
-    announced, shuffler, analyzer = parties()
+    announced, shuffler, analyzer, _, keys = mixers()
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
     sealed = b"".join(item for report in shuffler._taken.values() for item in report)
@@ -197,7 +197,7 @@ def test_batches_that_make_no_sense_are_refused() -> None:
         (9).to_bytes(4, "big") + sealed * 3,
     ):
         line = Channel(
-            KEYS[0].line,
+            keys[0].line,
             announced.shuffler[:32],
             announced.analyzer[:32],
             announced.context,
@@ -207,7 +207,8 @@ def test_batches_that_make_no_sense_are_refused() -> None:
             analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
-    other = line.seal(header(Kind.BATCH, announced.identity), (3).to_bytes(4, "big") + sealed)
+    two = (2).to_bytes(4, "big") + sealed[: 2 * announced.sealed_size]
+    other = line.seal(header(Kind.BATCH, announced.identity), two)
     with pytest.raises(Refusal, match="another batch"):
         analyzer.take(other)
     analyzer.close()
@@ -226,7 +227,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         with pytest.raises(Refusal, match="made for another description"):
             party(strange, store)
     fresh, identity = MemoryRecords(), new_identity()
-    prepare(fresh, Role.SHUFFLER, identity)
+    prepare_party(fresh, Role.SHUFFLER, identity)
     with pytest.raises(TacitError, match="other keys of the shuffler"):
         Shuffler(replace(announced, identity=identity), fresh)
     with pytest.raises(TacitError, match="same key"):

@@ -12,18 +12,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 from tests.protocols.examples import by_hand
+from tests.samples import follows
 
+from tacit.algorithms import SilosProblem
+from tacit.algorithms.zc24_noise import sdp_fedlinucb_vec
 from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Floats, Round
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
-from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View
+from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
+from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.mechanism import Mechanism, Releases
+from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence, Trust
+from tacit.protocols.split_and_mix import shares_needed
 
 TARGET = ApproximateDP(1.0, 1e-5)
 WAYS: list[tuple[Kind, Trust, Noise]] = [
@@ -31,6 +38,7 @@ WAYS: list[tuple[Kind, Trust, Noise]] = [
     ("prefix", "silo", "gaussian"),
     ("square-root", "silo", "gaussian"),
     ("tree", "silo", "discrete-gaussian"),
+    ("square-root", "silo", "discrete-gaussian"),
     ("tree", "secagg", "discrete-gaussian"),
     ("prefix", "secagg", "discrete-gaussian"),
     ("square-root", "secagg", "discrete-gaussian"),
@@ -68,8 +76,7 @@ def build(
 
 def step_of(releases: Releases, step: int) -> PrefixRound:
     """A step whether or not those before it were opened; `Releases.open` asks for that."""
-    about = (releases.released, releases.held, releases.guarantee)
-    return PrefixRound(releases.sums, step, *about)
+    return releases.sums.open(step, releases.released, releases.held, releases.guarantee)
 
 
 def released(releases: Releases, number: int, messages: list[Any]) -> Floats:
@@ -509,6 +516,97 @@ def test_combinations_without_a_guarantee_are_refused() -> None:
         _ = build("tree", "shuffle", "discrete-gaussian", silos=5).bits_per_silo
     with pytest.raises(TacitError, match="no guarantee without noise"):
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
+
+
+def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None:
+    """Every message has as many bits whatever it says; any permutation of all silos' bits of one
+    label opens the same.
+    """
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffle", "binomial", 3.0, 64, people=2)
+    rng, protocol = np.random.default_rng(0), step_of(Releases(sums), 0)
+    data = np.array([[2.0, -2.0], [0.0, 0.0], [-2.0, 0.3]])
+    messages = [sums.encoder().randomize(row) for row in data]
+    bits = sums.form(0).bits
+    assert {message.shape for message in messages} == {(2, bits)}
+    assert all(set(np.unique(message)) <= {0, 1} for message in messages)
+    pooled = np.concatenate(messages, axis=1)
+    mixed = np.stack([rng.permutation(row) for row in pooled]).reshape(2, 3, bits)
+    assert protocol.combine(list(mixed.transpose(1, 0, 2))) == protocol.combine(messages)
+    assert bits * 2 + sums.form(1).bits * 2 == sums.bits_per_silo
+
+
+def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
+    """δ from the law of the ones that silos send: one silo's ones counted from its own messages,
+    all honest silos' by adding up, a person's whole movement composed exactly over both steps.
+    """
+    target = ApproximateDP(2.0, 0.05)
+    about = (factorize("tree", 2), 4, 3, 1.5)
+    sums = calibrated(*about, "shuffle", "binomial", target, people=2, corrupt=1)
+    form = sums.form(0)
+    assert isinstance(form, Bits)
+    most = 2 * sums.scale
+    noise_bits = form.bits - 2 * most
+    sent = [int(sums.encoder().randomize(np.full(3, 2.0))[0].sum()) for _ in range(250)]
+    assert follows(np.array(sent) - 2 * most, Binomial(noise_bits)) > 1e-9
+    honest = Binomial(3 * noise_bits)  # the fourth silo's ones are known to whoever looks
+    guarantee = sums.guarantee(0.05)
+    for direction in ([1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [2.0, 1.0, 0.0]):
+        moved = 1.5 * np.array(direction) / np.linalg.norm(direction)
+        units = np.ceil(moved * sums.scale).astype(int)  # in both nodes that hold step 0
+        parts = tuple((privacy_loss(honest, int(unit)), 2) for unit in units if unit)
+        assert ComposedLoss(parts).delta(guarantee.epsilon) <= guarantee.delta
+        half = Binomial(3 * noise_bits // 4)
+        narrow = tuple((privacy_loss(half, int(unit)), 2) for unit in units if unit)
+        assert ComposedLoss(narrow).delta(guarantee.epsilon) > guarantee.delta
+
+
+def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
+    sums = build("square-root", "shuffle", "discrete-gaussian", steps=2)
+    form = sums.form(0)
+    assert isinstance(form, Shares)
+    assert form.count == shares_needed(20, 1 << 64)
+    encoder = sums.encoder()
+    message = encoder.randomize(np.full(3, 0.7))
+    assert message.shape == (3, form.count)
+    near = form.read(form.total([message]), 1) / sums.scale
+    assert np.all(np.abs(near - 0.7) < 12 * sums.share.std / sums.scale)
+    parts = np.concatenate([form.message(np.zeros(3, np.int64), None) for _ in range(200)])
+    assert len(np.unique(parts)) == parts.size
+    for column in parts.T:  # each part alone is uniform; false-alarm rate 1e-9
+        counts = np.bincount((column >> np.uint64(60)).astype(int), minlength=16)
+        assert chisquare(counts).pvalue > 1e-9
+    assert sums.bits_per_silo == 2 * 3 * 64 * form.count
+
+
+def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None:
+    sums = sdp_fedlinucb_vec(SilosProblem(silos=20, horizon=2000)).sums
+    with pytest.raises(TacitError, match="bits, which nobody can send: use secagg-fedlinucb"):
+        sums.encoder()
+
+
+def test_more_people_than_were_said_do_not_fit_the_bits() -> None:
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffle", "binomial", 3.0, 64)
+    with pytest.raises(TacitError, match="as many people as was said"):
+        sums.encoder().randomize(np.full(2, 1e4))
+
+
+def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
+    """Rounded node by node: what is sent is a function of what the tree would send."""
+    sums = build("prefix", "secagg", "discrete-gaussian")
+    tree = build("tree", "secagg", "discrete-gaussian")
+    assert (sums.sigma, sums.scale) == (tree.sigma, tree.scale)
+    data = np.random.default_rng(1).uniform(-1, 1, (6, 3))
+    one, other = (p.encoder(np.random.default_rng(2)) for p in (sums, tree))
+    sent, nodes = (
+        np.array([e.randomize(row).view(np.int64) for row in data]) for e in (one, other)
+    )
+    np.testing.assert_array_equal(sent, sums.shape.left.astype(np.int64) @ nodes)
+
+
+def test_a_step_is_opened_by_the_protocol_of_its_trust() -> None:
+    sums = build("tree", "shuffle", "discrete-gaussian")
+    with pytest.raises(TacitError, match="open the step with the sums' open"):
+        PrefixRound(sums, 0, {}, {}, None)
 
 
 def test_views_say_who_is_protected_against() -> None:

@@ -25,6 +25,7 @@ from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence, Trust
 # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term
 # by term
 BIT_WIDTH = 2e5
+FINE = 1e-3  # by what part a grid may add to the sensitivity, or to δ
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +96,15 @@ def _tree(
     return PrefixSums(shape, *about, problem.sync, presence=coming(problem, eager=False))
 
 
+def _fine_enough(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
+    """The same noise on the coarsest grid on which neither rounding nor being discrete counts."""
+    while (
+        protocol.rounding_overhead > FINE or protocol.excess(target.epsilon) > FINE * target.delta
+    ):
+        protocol = replace(protocol, scale=2 * protocol.scale)
+    return protocol
+
+
 EXACT = "exact joint accounting of all releases"
 
 
@@ -111,12 +121,16 @@ def fedlinucb(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
-    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²)."""
+    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²), discrete where the
+    paper has real numbers, so that silos can draw it exactly.
+    """
     if problem.setting == "tight":
-        return _tight(problem, "square-root", "silo", "gaussian")
+        return _tight(problem, "square-root", "silo", "discrete-gaussian")
     e, d = problem.epsilon, problem.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
-    protocol = _tree(problem, math.sqrt(variance), "silo", "gaussian")
+    protocol = _fine_enough(
+        _tree(problem, math.sqrt(variance), "silo", "discrete-gaussian"), problem.target
+    )
     printed = math.sqrt(problem.silos * nodes(problem) * variance)
     return finished(problem, protocol, EXACT, printed)
 
@@ -193,11 +207,15 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 @lru_cache(maxsize=32)
 def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Discrete Gaussian (or Skellam) shares; only their sum over silos is opened. Ours; there is no
-    printed form.
+    printed form, so the paper's setting is refused.
 
     Shares are made for all silos but one, so the guarantee also holds against a curious silo that
     takes its own share off.
     """
+    if problem.setting == "paper":
+        raise TacitError(
+            "secagg-fedlinucb is not in the paper: use the tight setting, or ldp-fedlinucb"
+        )
     return _tight(problem, "square-root", "secagg", problem.noise)  # type: ignore[arg-type]
 
 

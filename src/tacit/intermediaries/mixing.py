@@ -10,6 +10,7 @@ for the round, which live in their records until the one answer of the round tak
 from __future__ import annotations
 
 import hashlib
+import io
 import secrets
 import struct
 import threading
@@ -20,7 +21,7 @@ from functools import cached_property
 from typing import Self
 
 from tacit.checks import TacitError, integer
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel, derive, public_bytes
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -61,6 +62,8 @@ _BATCH_HEAD = struct.Struct(">I")
 _VIEW_HEAD = struct.Struct(">II")  # reports, spoilt messages
 _SEEN_SIZE = 16
 _DIGEST_SIZE = 32
+_SECRET_SIZE = 32
+_KEYS_INFO = b"tacit mixing keys v2"
 
 
 @dataclass(frozen=True)
@@ -166,14 +169,18 @@ class Role(Enum):
     ANALYZER = b"analyzer"
 
 
-def prepare(store: Records, role: Role, identity: bytes, keys: ServerKeys | None = None) -> bytes:
-    """Makes a party's keys for a round, on record before anybody hears of them; returns their
-    public half. Asked again, the same. `keys` are for another suite than the default, and fresh.
+def prepare_party(
+    store: Records,
+    role: Role,
+    identity: bytes,
+    sealing: Sealing = DEFAULT,
+    source: Source = SYSTEM,
+) -> bytes:
+    """A party's public keys for a new round; their secret is on record before anybody hears of
+    them. Asked again, they are the same. `source` is for test vectors only.
     """
-    secret = (keys or ServerKeys.new()).private_bytes()
-    return ServerKeys.from_private_bytes(
-        Standing(store, role.value, identity).prepare(secret)
-    ).public()
+    secret = Standing(store, role.value, identity).prepare(source(_SECRET_SIZE))
+    return _keys(secret, identity, sealing).public()
 
 
 class Shuffler:
@@ -295,7 +302,7 @@ class Shuffler:
     def _obey(self, entry: Entry) -> None:
         """Takes over what the record says; when the round is over, nothing is held."""
         if entry.phase is Phase.OPEN:
-            self._keys = _keys_of(entry, self.round.shuffler, "shuffler")
+            self._keys = _keys_of(entry, self.round, self.round.shuffler, "shuffler")
             return
         self._keys = None
         self._taken.clear()
@@ -424,13 +431,18 @@ class Analyzer:
 
     def _obey(self, entry: Entry) -> None:
         if entry.phase is Phase.OPEN:
-            self._keys = _keys_of(entry, self.round.analyzer, "analyzer")
+            self._keys = _keys_of(entry, self.round, self.round.analyzer, "analyzer")
             return
         self._keys, self._batch = None, b""
 
 
-def _keys_of(entry: Entry, public: bytes, who: str) -> ServerKeys:
-    keys = ServerKeys.from_private_bytes(entry.content[CONTEXT_SIZE:])
+def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
+    """A party's keys for one round, from the one secret in its record."""
+    return ServerKeys.new(sealing, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
+
+
+def _keys_of(entry: Entry, announced: MixingRound, public: bytes, who: str) -> ServerKeys:
+    keys = _keys(entry.content[CONTEXT_SIZE:], announced.identity, announced.sealing)
     if keys.public() != public:
         raise TacitError(f"the round names other keys of the {who} than those that were prepared")
     return keys

@@ -142,33 +142,6 @@ class ServerKeys:
         """Fresh keys; `source` is for test vectors only."""
         return cls(PrivateKey.new(sealing, source), new_key(source))
 
-    def private_bytes(self) -> bytes:
-        """Everything secret, unprotected: for a round's record, never for a backup."""
-        lattice = self.sealing.lattice
-        return (
-            bytes((self.sealing.sealing,))
-            + self.line.private_bytes_raw()
-            + self.sealing.classical.private_bytes_raw()
-            + (lattice.private_bytes_raw() if lattice else b"")
-        )
-
-    @classmethod
-    def from_private_bytes(cls, private: bytes) -> ServerKeys:
-        """The keys that these bytes are."""
-        sealing = suite(private[0]) if private else DEFAULT
-        size = 1 + 2 * KEY_SIZE + (_MLKEM_SEED_SIZE if sealing is Sealing.HYBRID else 0)
-        if len(private) != size:
-            raise Refusal(
-                f"private keys have {len(private)} bytes; the suite {sealing.name} has {size}"
-            )
-        line, classical = (
-            X25519PrivateKey.from_private_bytes(private[start : start + KEY_SIZE])
-            for start in (1, 1 + KEY_SIZE)
-        )
-        seed = private[1 + 2 * KEY_SIZE :]
-        lattice = MLKEM768PrivateKey.from_seed_bytes(seed) if seed else None
-        return cls(PrivateKey(sealing, classical, lattice), line)
-
     def public(self) -> bytes:
         """What everyone may know: the line's public key, then the key that people seal to."""
         return public_bytes(self.line) + self.sealing.public()

@@ -138,7 +138,7 @@ class Releases(Mechanism):
                 f"synchronisation {len(self.released) + 1} was never opened, and prefix sums need "
                 "all of them: end this experiment and begin another"
             )
-        return PrefixRound(self.sums, round_.number, self.released, self.held, self.guarantee)
+        return self.sums.open(round_.number, self.released, self.held, self.guarantee)
 
     def encoder(self) -> Encoder:
         """One silo's side, which draws exactly; it stays with the silo."""

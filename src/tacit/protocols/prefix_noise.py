@@ -79,9 +79,7 @@ def _trimmed(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
     """The same with the part of δ that turned out not to be needed turned into less noise, if that
     holds.
     """
-    loss = protocol.loss()
-    gaussian = GaussianLoss(protocol.sigma * protocol.scale, loss.sensitivity).delta(target.epsilon)
-    spent = protocol.slack(target.epsilon) + max(0.0, loss.delta(target.epsilon) - gaussian)
+    spent = protocol.slack(target.epsilon) + protocol.excess(target.epsilon)
     unit = _unit_sigma(target.epsilon, target.delta - 1.2 * spent)
     sigma = unit * protocol.movement
     trimmed = replace(protocol, sigma=sigma)

@@ -51,7 +51,7 @@ CLAIM = (
 )
 """What terms with two servers and noise of their own say, word for word."""
 
-_FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,19})(/[1-9][0-9]{0,19})?")
+_FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,39})(/[1-9][0-9]{0,39})?")
 _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
