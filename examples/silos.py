@@ -6,5 +6,5 @@ world = tacit.OwnSilos(
     features=lambda rng: rng.random((4, 5, 3)) / 2,  # 4 silos, 5 actions, 3 features
     reward=lambda silo, x, rng: float(rng.random() < x[0]),
 )
-result = tacit.simulate("secagg-fedlinucb", world, horizon=200, lazy=True, runs=1)
+result = tacit.simulate("secagg-fedlinucb", world, horizon=200, runs=1)
 print(result.guarantee)

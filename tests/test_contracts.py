@@ -37,7 +37,7 @@ def test_every_protocol_keeps_its_contract(name: str) -> None:
     protocol = case.build()
     if isinstance(protocol, SumProtocol):
         check_protocol(protocol, rounds=500, exact_rounds=50)
-    elif name != "prefix-sums":  # whose steps build on one another: see test_continual
+    elif "prefix-sums" not in name:  # whose steps build on one another: see test_continual
         check_protocol(protocol, case.reports, case.load, rounds=300, exact_rounds=40)
     assert protocol.coordinates >= 1
 

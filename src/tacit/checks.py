@@ -17,6 +17,12 @@ class TacitError(ValueError):
     """Something was asked for that cannot be done as asked; the message says what to do instead."""
 
 
+class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
+    """A message, a round or terms that are not accepted; nothing was opened, sent or spent because
+    of it.
+    """
+
+
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
     """`value` as an exact fraction; a float stands for the dyadic number that it is, not for its
     decimal shorthand.

@@ -92,7 +92,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "DistributedElimination": of_actions(
         {"client_std": 0.0}, {"client_std": 0.05, "fixed_clients": 300, "setting": "paper"}
     ),
-    "Doubling": of_arms(
+    "Restarts": of_arms(
         {"learner": FORGETTING, "start": 300},
         {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}},
     ),
@@ -101,6 +101,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "KLUCB": of_arms({}, exactly=True),
     "PrivateKLUCB": of_arms(
         {"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}
+    ),
+    "PrivateMED": of_arms(
+        {"first": 29, "least": 15, "seed": 3},
+        {"first": 64, "least": 64, "index": "chernoff", "rounds": 6},
+        {},
     ),
     "SingleElimination": of_actions({}, {"setting": "paper"}, {"per_person": True}),
     "SuccessiveElimination": of_arms({}, exactly=True),
@@ -215,7 +220,7 @@ def test_numbers_are_unique_and_only_a_cut_round_stays_closed(name: str, example
     assert all(round_.participants >= 1 for round_ in seen if round_.opened)
     assert sum(round_.time for round_ in seen) == learner.horizon
     closed = [round_.number for round_ in seen if not round_.opened]
-    assert name == "Doubling" or closed in ([], [len(seen) - 1])
+    assert name == "Restarts" or closed in ([], [len(seen) - 1])
 
 
 @EACH
@@ -434,8 +439,14 @@ def test_an_unknown_learner_is_refused() -> None:
         ("PrivateKLUCB", {"growth": 1.0}, "growth is 1.0"),
         ("PrivateKLUCB", {"noise_variance": -1.0}, "noise_variance is -1.0"),
         ("PrivateKLUCB", {"first_batch": 0}, "first_batch is 0"),
-        ("Doubling", {"learner": "Oracle"}, "not known here as Learner"),
-        ("Doubling", {"learner": "tacit.bandits.arms.references:UCB1", "start": 1}, "start is 1"),
+        ("PrivateMED", {"index": "gauss"}, "one of chernoff, variance"),
+        ("PrivateMED", {"growth": 1.0}, "growth is 1.0"),
+        ("PrivateMED", {"first": 0}, "first is 0"),
+        ("PrivateMED", {"least": 0}, "least is 0"),
+        ("PrivateMED", {"rounds": 0}, "rounds is 0"),
+        ("PrivateMED", {"seed": -1}, "seed is -1"),
+        ("Restarts", {"learner": "Oracle"}, "not known here as Learner"),
+        ("Restarts", {"learner": "tacit.bandits.arms.references:UCB1", "start": 1}, "start is 1"),
     ],
 )
 def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message: str) -> None:

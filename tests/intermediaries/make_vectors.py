@@ -11,29 +11,30 @@ import hashlib
 import io
 import json
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from tacit.intermediaries import (
     Analyzer,
-    Collector,
-    HalfServer,
     MaskingClient,
     MaskingServer,
     MixingRound,
     Neighbourhood,
+    OwnNoise,
     Sealing,
     ServerKeys,
     Shuffler,
-    TwoServerRound,
+    TwoServerSession,
     masks,
     shamir,
-    split,
     wrap,
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
+from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
 from tacit.intermediaries.interface import Source, new_identity
 from tacit.intermediaries.masking import mask_seed, route_key
+from tacit.intermediaries.two_servers import half_info
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -138,46 +139,70 @@ def masking() -> dict[str, Any]:
     }
 
 
-def two_servers(sealing: Sealing) -> dict[str, Any]:
-    """Three reports, one of which reaches only server 0."""
-    keys = tuple(ServerKeys.new(sealing, source(f"server {role}")) for role in (0, 1))
-    collecting = new_key(source("collector"))
-    publics = (keys[0].public(), keys[1].public())
-    identity = new_identity(source("splitting round"))
-    announced = TwoServerRound(
-        4, 2, 1000003, publics, public_bytes(collecting), 2, sealing, identity
-    )
-    servers = [HalfServer(announced, role, keys[role], source(f"nonces {role}")) for role in (0, 1)]
-    collector = Collector(announced, collecting)
-    values = [[1, 2], [30, 40], [500, 600]]
+def two_server_session(sealing: Sealing, length: int) -> TwoServerSession:
+    """A round of four places under terms with noise of scale 8 for every four levels."""
+    drawn = iter([3, -2] * length)
+    noise = OwnNoise(4, Fraction(8), lambda _: next(drawn))
+    fixed = source(f"two servers {sealing.name} {length}")
+    return TwoServerSession(4, 2, 1000003, length, noise, sealing, fixed)
+
+
+def two_servers(sealing: Sealing, length: int = 2) -> dict[str, Any]:
+    """Three reports, one of which reaches only server 0; each server draws 3, -2, 3, …"""
+    session = two_server_session(sealing, length)
+    announced, terms = session.round, session.pinned.terms
+    values = [[(place + number) % 5 for number in range(length)] for place in range(3)]
     halves = [
-        split(announced, value, source(f"report {place}")) for place, value in enumerate(values)
+        session.split(place, value, source(f"report {place}")) for place, value in enumerate(values)
     ]
+    servers = [session.server(role) for role in (0, 1)]
     for place, report in enumerate(halves):
-        servers[0].take(report[0])
-        if place != 2:
-            servers[1].take(report[1])
-    opened = [[server._halves[tag] for tag in server._halves] for server in servers]
-    lists = [dict(server.close()) for server in servers]
-    for server, incoming in zip(servers, reversed(lists), strict=True):
-        server.take(incoming[announced.line(server.role)])
-    partials = [server.close()[announced.collector] for server in servers]
+        for role in (0, 1) if place != 2 else (0,):
+            servers[role].take(report[role], session.now)
+    late = announced.binding.closes
+    listings = [servers[role].close(late)[servers[role].peer] for role in (0, 1)]
+    for server, listing in zip(servers, reversed(listings), strict=True):
+        server.take(listing, late)
+    places = [servers[0].place(number).encode().hex() for number in range(4)]
+    secrets = [_round_secret(session, role) for role in (0, 1)]
+    partials = [server.close(late)[announced.collector] for server in servers]
+    collector = session.collector()
     for partial in partials:
         collector.take(partial)
+    contents = [collector._content(role, partial) for role, partial in enumerate(partials)]
     collector.close()
     return {
-        "round": announced.encode().hex(),
+        "terms": terms.encode().decode(),
+        "terms_signatures": [signature.hex() for signature in session.pinned.signatures],
+        "long_term": [key.private_bytes_raw().hex() for key in session.rehearsal.keys],
+        "announcement": session.announcement.hex(),
         "context": announced.context.hex(),
-        "servers": [_private(key) for key in keys],
-        "collector": collecting.private_bytes_raw().hex(),
+        "servers": [_private(keys) for keys in secrets],
+        "places": places,
         "values": values,
         "halves": [[half.hex() for half in report] for report in halves],
-        "opened": opened,
-        "present": [lists[role][announced.line(1 - role)].hex() for role in (0, 1)],
+        "opened": [
+            [
+                keys.sealing.open(half[41:], half_info(announced.context, role, place)).hex()
+                for role, (keys, half) in enumerate(zip(secrets, report, strict=True))
+            ]
+            for place, report in enumerate(halves)
+        ],
+        "present": [listing.hex() for listing in listings],
         "partial": [partial.hex() for partial in partials],
+        "signed": [content.hex() for content in contents if content],
+        "outcome": [server.outcome().hex() for server in servers],
         "sum": list(collector.view().numbers),
         "reports": collector.view().reports,
     }
+
+
+def _round_secret(session: TwoServerSession, role: int) -> ServerKeys:
+    identity = session.round.identity
+    held = session.records[role].read(record_name(role, identity))
+    assert held is not None
+    record = RoundRecord.decode(held)
+    return RoundSecrets(record.secret, identity, record.sealing).keys
 
 
 def mixing(sealing: Sealing) -> dict[str, Any]:
@@ -219,6 +244,7 @@ def main() -> None:
         "primitives": primitives(),
         "masking": masking(),
         **{f"two-servers-{sealing.name.lower()}": two_servers(sealing) for sealing in Sealing},
+        "two-servers-seed": two_servers(Sealing.X25519_AES, 12),
         **{f"mixing-{sealing.name.lower()}": mixing(sealing) for sealing in Sealing},
     }
     for name, content in everything.items():

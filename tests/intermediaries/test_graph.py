@@ -15,12 +15,14 @@ from scipy import stats
 from tacit.checks import TacitError
 from tacit.intermediaries import Refusal
 from tacit.intermediaries.graph import (
+    Claim,
     Neighbourhood,
     connected,
     disconnection,
     neighbourhood,
     quantile,
     regular_graph,
+    security,
     tail,
 )
 
@@ -81,14 +83,67 @@ def test_disconnection_bounds_the_exact_probability(clients: int, degree: int) -
 
 
 @pytest.mark.parametrize("clients", [2, 3, 5, 10, 37, 64, 200, 1001])
-def test_neighbourhood_keeps_its_promises(clients: int) -> None:
-    chosen = neighbourhood(clients, dropout=0.1, corrupt=0.1)
+@pytest.mark.parametrize("claim", list(Claim))
+def test_neighbourhood_keeps_its_promises(clients: int, claim: Claim) -> None:
+    chosen = neighbourhood(clients, dropout=0.1, corrupt=0.1, claim=claim)
     gone = bad = clients // 10
     degree, threshold = chosen.degree, chosen.threshold
     missing = tail(clients - 1, gone, degree, degree - threshold + 1)
-    both = tail(max(clients - 1 - gone, degree), bad, degree, 2 * threshold - degree)
+    enough = threshold if claim is Claim.SEMI_HONEST else 2 * threshold - degree
+    both = tail(max(clients - 1 - gone, degree), bad, degree, enough)
+    failure = clients * both + disconnection(clients, degree, gone + bad)
     assert clients * missing <= Fraction(1, 2**30)
-    assert clients * both + disconnection(clients, degree, gone + bad) <= Fraction(1, 2**40)
+    assert failure <= Fraction(1, 2**40)
+    assert security(chosen, clients, clients - gone, bad, claim).failure == failure
+
+
+def test_the_defaults_are_those_of_the_claim_and_print_their_bits() -> None:
+    for claim, expected, shown in (
+        (Claim.SEMI_HONEST, (53, 29), "41.1 bits (semi-honest"),
+        (Claim.TWO_FATES, (115, 79), "41.5 bits (two-fates"),
+    ):
+        chosen = neighbourhood(1000, claim=claim)
+        assert (chosen.degree, chosen.threshold) == expected
+        assert shown in str(security(chosen, 1000, 900, claim=claim))
+    assert "certain (semi-honest, 1 of 5 corrupt" in str(security(neighbourhood(5), 5, 4))
+
+
+@pytest.mark.parametrize(("minimum", "bits"), [(900, 41), (800, 35), (600, 20), (400, 1)])
+def test_the_bits_of_a_neighbourhood_depend_on_the_minimum(minimum: int, bits: int) -> None:
+    """A threshold made for 900 of 1000 is worth little where a sum of 400 is opened."""
+    among = Neighbourhood(115, 79)
+    assert int(security(among, 1000, minimum, 100, Claim.TWO_FATES).bits) == bits
+    bound = neighbourhood(1000, minimum)
+    assert security(bound, 1000, minimum).bits >= 40
+
+
+def test_a_lower_minimum_needs_more_neighbours_and_one_of_nobody_else_is_refused() -> None:
+    degrees = [neighbourhood(1000, minimum).degree for minimum in (1000, 900, 800, 600, 400)]
+    assert degrees == sorted(degrees)
+    assert degrees[0] == degrees[1] < degrees[2]
+    with pytest.raises(TacitError, match="raise the minimum above 100"):
+        neighbourhood(1000, 100)
+
+
+@given(st.integers(2, 300), st.integers(0, 40))
+def test_shares_of_clients_are_counted_exactly(clients: int, hundredths: int) -> None:
+    """A float means the decimal that it prints as: 0.3 of 10 are 3, though 0.3 as a binary
+    fraction is less.
+    """
+    as_float, exact = hundredths / 100, Fraction(hundredths, 100)
+    try:
+        expected = neighbourhood(clients, dropout=exact, corrupt=0)
+    except TacitError:
+        with pytest.raises(TacitError):
+            neighbourhood(clients, dropout=as_float, corrupt=0)
+    else:
+        assert neighbourhood(clients, dropout=as_float, corrupt=0.0) == expected
+
+
+def test_three_tenths_of_ten_are_three() -> None:
+    three = neighbourhood(10, dropout=0.3, corrupt=0)
+    assert three == neighbourhood(10, dropout=Fraction(3, 10), corrupt=0)
+    assert three != neighbourhood(10, dropout=Fraction(2, 10), corrupt=0)
 
 
 def test_more_security_needs_more_neighbours() -> None:
@@ -97,8 +152,9 @@ def test_more_security_needs_more_neighbours() -> None:
 
 
 def test_too_much_dropout_and_corruption_is_refused() -> None:
-    with pytest.raises(TacitError, match="tolerate fewer"):
-        neighbourhood(100, dropout=0.4, corrupt=0.3)
+    for claim, dropout in ((Claim.TWO_FATES, 0.4), (Claim.SEMI_HONEST, 0.5)):
+        with pytest.raises(TacitError, match="tolerate fewer"):
+            neighbourhood(100, dropout=dropout, corrupt=0.3, claim=claim)
 
 
 @given(st.integers(1, 40), st.data())

@@ -130,6 +130,23 @@ def test_dropout_at_every_stage_is_survived_down_to_the_threshold(stage: str) ->
         run_masking(values, 1000, 2, among, Dropouts(**{stage: range(most + 1)}))
 
 
+@pytest.mark.parametrize("clients", range(4, 13))
+@pytest.mark.parametrize("stage", ["join", "share", "mask", "reveal"])
+def test_the_default_of_a_few_clients_spares_one_of_them(clients: int, stage: str) -> None:
+    values = list(range(1, clients + 1))
+    view = run_masking(values, 1000, clients - 1, dropouts=Dropouts(**{stage: [0]}))
+    assert view.numbers == (sum(values) - (0 if stage == "reveal" else 1),)
+
+
+def test_the_default_neighbourhood_is_made_for_the_minimum_and_sparse() -> None:
+    for minimum in (450, 300):
+        announced = MaskingServer.open(500, minimum, 1000).round
+        assert announced.security().bits >= 40
+        assert announced.neighbourhood.degree < 100
+    with pytest.raises(TacitError, match="raise the minimum"):
+        MaskingServer.open(500, 2, 1000)
+
+
 def test_numbers_that_were_sent_count_even_if_the_sender_leaves_before_revealing() -> None:
     view = run_masking([1, 2, 3, 4, 5], 100, 5, Neighbourhood(4, 3), Dropouts(reveal=[0]))
     assert view == SumView((15,), 5)

@@ -13,23 +13,22 @@ import pytest
 
 from tacit.intermediaries import (
     Analyzer,
-    Collector,
-    HalfServer,
     MaskingRound,
     MaskingServer,
     MaskingSession,
     MixingRound,
     Neighbourhood,
+    Outcome,
     Refusal,
     Sealing,
     ServerKeys,
     Shuffler,
     SumView,
     TwoServerRound,
+    TwoServerSession,
     split,
     wrap,
 )
-from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.masking import FRONT_SIZE
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.wire import Kind
@@ -92,25 +91,22 @@ def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutat
 def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
     mutate: Mutate,
 ) -> None:
-    keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.X25519)), new_key()
-    publics = (keys[0].public(), keys[1].public())
-    announced, other = (
-        TwoServerRound(5, 3, 1009, publics, public_bytes(collecting)) for _ in range(2)
-    )
-    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
-    collector = Collector(announced, collecting)
-    spoiler = Spoiler(mutate, 2, split(other, [5]))
+    """An honest half came first: whatever claims its place afterwards is refused."""
+    session, other = (TwoServerSession(5, 3, 1009) for _ in range(2))
+    servers = [session.server(role) for role in (0, 1)]
+    spoiler = Spoiler(mutate, 2, other.split(0, [5]))
     values = [500, 600, 700, 800]
-    for value in values:
-        for server, half in zip(servers, split(announced, [value]), strict=True):
-            spoiler.attack(server.take, half, 750)
-            server.take(half)
-    lists = [server.close() for server in servers]
+    for place, value in enumerate(values):
+        for server, half in zip(servers, session.split(place, [value]), strict=True):
+            server.take(half, session.now)
+            spoiler.attack(partial(server.take, now=session.now), half, 750)
+    late, collector = session.round.binding.closes, session.collector()
+    lists = [server.close(late)[server.peer] for server in servers]
     for server, incoming in zip(servers, reversed(lists), strict=True):
-        spoiler.attack(server.take, incoming[announced.line(server.role)], 1000)
-        server.take(incoming[announced.line(server.role)])
+        spoiler.attack(partial(server.take, now=late), incoming, 1000)
+        server.take(incoming, late)
     for server in servers:
-        part = server.close()[announced.collector]
+        part = server.close(late)[session.round.collector]
         spoiler.attack(collector.take, part, 1000)
         collector.take(part)
     collector.close()
@@ -141,16 +137,20 @@ def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
     assert spoiler.refused >= 10_000
 
 
-def test_hybrid_seals_that_were_spoilt_are_refused(mutate: Mutate) -> None:
-    keys, collecting = (ServerKeys.new(Sealing.HYBRID), ServerKeys.new(Sealing.HYBRID)), new_key()
-    publics = (keys[0].public(), keys[1].public())
-    announced = TwoServerRound(
-        5, 3, 1009, publics, public_bytes(collecting), sealing=Sealing.HYBRID
-    )
-    server = HalfServer(announced, 0, keys[0])
-    spoiler = Spoiler(mutate, 4)
-    spoiler.attack(server.take, split(announced, [5])[0], 500)
-    assert spoiler.refused == 500
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_seals_that_were_spoilt_count_nowhere(sealing: Sealing, mutate: Mutate) -> None:
+    session = TwoServerSession(40, 1, 1009, sealing=sealing)
+    server = session.server(0)
+    kept = 0
+    for place in range(40):
+        half = session.split(place, [5])[0]
+        (sealed,) = mutate(random.Random(place), half[41:], [], 1)
+        with contextlib.suppress(Refusal):
+            server.take(half[:41] + sealed, session.now)
+            kept += 1
+    assert kept > 10
+    assert list(server.close(session.round.binding.closes)) == [session.round.collector]
+    assert server.outcome()[21] == Outcome.REFUSED
 
 
 @pytest.mark.parametrize("kind", ["masking", "two servers", "mixing"])
@@ -160,11 +160,12 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
     keys = (ServerKeys.new(), ServerKeys.new())
     publics = (keys[0].public(), keys[1].public())
     server = MaskingServer.open(6, 4, 1009)
-    halves = TwoServerRound(5, 3, 1009, publics, public_bytes(new_key()))
+    session = TwoServerSession(5, 3, 1009)
+    place = session.server(0).place(0)
     mixing = MixingRound(5, 3, 2, *publics)
     message = {
         "masking": server.round.encode(),
-        "two servers": halves.encode(),
+        "two servers": session.announcement,
         "mixing": mixing.encode(),
     }[kind]
     accepted = 0
@@ -174,10 +175,8 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
                 case "masking":
                     reports = [(server.take, MaskingClient(MaskingRound.decode(spoilt)).join())]
                 case "two servers":
-                    takers = [HalfServer(halves, role, keys[role]).take for role in (0, 1)]
-                    reports = list(
-                        zip(takers, split(TwoServerRound.decode(spoilt), [1]), strict=True)
-                    )
+                    split(session.pinned, spoilt, place, [1])
+                    raise AssertionError("nobody signed this")
                 case _:
                     shuffler = Shuffler(mixing, ServerKeys(keys[0].sealing, keys[0].line))
                     reports = [(shuffler.take, wrap(MixingRound.decode(spoilt), [b"ab"]))]
@@ -188,7 +187,7 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
             with pytest.raises(Refusal):
                 take(report)
         accepted += 1
-    assert accepted > 0
+    assert (accepted > 0) == (kind != "two servers")
 
 
 @pytest.mark.parametrize("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])

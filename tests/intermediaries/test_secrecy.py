@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 
 from tacit.intermediaries import (
     Analyzer,
-    Collector,
-    HalfServer,
     MaskingClient,
     MaskingServer,
     MaskingSession,
@@ -27,15 +25,13 @@ from tacit.intermediaries import (
     Sealing,
     ServerKeys,
     Shuffler,
-    TwoServerRound,
+    TwoServerSession,
     masks,
     run_masking,
     run_mixing,
     run_two_servers,
-    split,
     wrap,
 )
-from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed
 from tacit.intermediaries.wire import Kind
@@ -98,33 +94,34 @@ def test_one_honest_neighbour_is_enough_to_hide_a_number(
     assert_not_uniform(with_none, MODULUS)
 
 
-KEYS = (ServerKeys.new(), ServerKeys.new())
+CELL = 101  # eight cells of it are a modulus with room for 800 reports
 
 
-@pytest.mark.parametrize("role", [0, 1])
-@pytest.mark.parametrize("value", [0, 5, 7])
+def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
+    """Everyone reports this value; what each server finds in its halves, by tag."""
+    session = TwoServerSession(people, 1, MODULUS * CELL)
+    servers = [session.server(role) for role in (0, 1)]
+    for number in range(people):
+        for server, half in zip(servers, session.split(number, [value]), strict=True):
+            server.take(half, session.now)
+    found = (server._halves(server._record()) for server in servers)
+    return [{tag: int.from_bytes(part, "big") for tag, part in one.items()} for one in found]
+
+
+@pytest.mark.parametrize("value", [0, 5, 807])
 def test_each_of_two_servers_sees_a_uniform_number_whatever_the_value(
-    role: int, value: int, assert_uniform: Uniform
+    value: int, assert_uniform: Uniform
 ) -> None:
-    publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound(800, 1, MODULUS, publics, public_bytes(new_key()))
-    server = HalfServer(announced, role, KEYS[role])
-    for _ in range(800):
-        server.take(split(announced, [value])[role])
-    assert_uniform([numbers[0] for numbers in server._halves.values()], MODULUS)
+    for seen in sent_by_all(value, 800):
+        assert len(seen) == 800
+        assert_uniform([number // CELL for number in seen.values()], MODULUS)
 
 
 def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> None:
-    publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound(200, 1, MODULUS, publics, public_bytes(new_key()))
-    servers = [HalfServer(announced, role, KEYS[role]) for role in (0, 1)]
-    for _ in range(200):
-        for server, half in zip(servers, split(announced, [5]), strict=True):
-            server.take(half)
-    first, second = (server._halves for server in servers)
-    whole = [(first[tag][0] + second[tag][0]) % MODULUS for tag in first]
+    first, second = sent_by_all(5, 200)
+    whole = [(first[tag] + second[tag]) % (MODULUS * CELL) for tag in first]
     assert set(whole) == {5}
-    assert_not_uniform(whole, MODULUS)
+    assert_not_uniform([number // CELL for number in whole], MODULUS)
 
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
@@ -156,15 +153,14 @@ def test_every_place_in_a_larger_batch_is_uniform(assert_uniform: Uniform) -> No
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.integers(2, 2**70), st.data())
+@given(st.integers(5, 2**70), st.data())
 def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.integers(0, modulus - 1), min_size=4, max_size=4))
     assert sizes_of_masking(values, modulus) == sizes_of_masking([0, 0, 0, 0], modulus)
-    publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound(4, 1, modulus, publics, public_bytes(new_key()))
-    assert {len(half) for value in values for half in split(announced, [value])} == {
-        announced.half_size
-    }
+    session = TwoServerSession(4, 1, modulus)
+    halves = [session.split(place, [value]) for place, value in enumerate(values)]
+    for role in (0, 1):
+        assert {len(half[role]) for half in halves} == {session.round.half_size(role)}
 
 
 def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
@@ -199,7 +195,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     session.share()
     session.mask()
     client, server = session.clients[0], session.server
-    keys, collecting = (ServerKeys.new(), ServerKeys.new(Sealing.HYBRID)), new_key()
+    keys = (ServerKeys.new(), ServerKeys.new(Sealing.HYBRID))
     mixing = ServerKeys.new()
     secrets = [
         client._seed,
@@ -211,9 +207,9 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
     ]
     numbers = [str(number) for known in server._clients for number in known.masked]
-    announced = TwoServerRound(
-        3, 3, 100, (keys[0].public(), ServerKeys.new().public()), public_bytes(collecting)
-    )
+    halves = TwoServerSession(3, 3, 100)
+    for record in (*halves.records[0]._records.values(), *halves.records[2]._records.values()):
+        secrets += [record[at : at + 32] for at in (2, 6)]
     mixed = MixingRound(3, 3, 1, mixing.public(), ServerKeys.new().public())
     shown = [
         client,
@@ -226,8 +222,10 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         keys[1].sealing,
     ]
     shown += [
-        HalfServer(announced, 0, keys[0]),
-        Collector(announced, collecting),
+        halves.server(0),
+        halves.server(0)._record(),
+        halves.collector(),
+        halves.rehearsal,
         Shuffler(mixed, mixing),
     ]
     text = "".join(f"{thing!r} {thing!s}" for thing in shown)

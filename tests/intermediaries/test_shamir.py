@@ -35,6 +35,17 @@ def test_any_threshold_of_the_shares_give_the_secret(
     assert combine(chosen, [shares[place - 1] for place in chosen]) == secret
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 150), min_size=1, max_size=80, unique=True))
+def test_weights_are_those_of_the_definition(positions: list[int]) -> None:
+    for own, weight in zip(positions, lagrange(tuple(positions)), strict=True):
+        expected = 1
+        for other in positions:
+            if other != own:
+                expected = expected * other * pow(other - own, -1, PRIME) % PRIME
+        assert weight == expected
+
+
 @settings(deadline=None, max_examples=20)
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.integers(2, 12))
 def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, threshold: int) -> None:

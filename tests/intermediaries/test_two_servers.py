@@ -1,11 +1,12 @@
-"""Two servers give the exact sum of the reports that both have, or refuse."""
+"""Two servers give the exact noisy sum of the reports that both have, once, or refuse."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import random
-from itertools import product
+import threading
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,49 +16,61 @@ from tacit.checks import TacitError
 from tacit.intermediaries import (
     Collector,
     HalfServer,
+    Outcome,
+    OwnNoise,
     Refusal,
-    Relay,
     Sealing,
-    ServerKeys,
     SumView,
     TwoServerRound,
+    TwoServerSession,
+    endorse_round,
+    prepare,
+    prepare_collector,
+    refused_by_both,
     run_two_servers,
-    split,
 )
-from tacit.intermediaries.agreement import Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import Channel
+from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
+from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.two_servers import half_info, read_outcome, word_digest
 from tacit.intermediaries.wire import Kind, header
-
-KEYS = (ServerKeys.new(), ServerKeys.new())
-COLLECTING = new_key()
+from tacit.records import MemoryRecords, RecordDirectory
 
 
-def parties(
-    reports: int = 5, minimum: int = 3, modulus: int = 100, length: int = 1
-) -> tuple[TwoServerRound, list[HalfServer], Collector]:
-    publics = (KEYS[0].public(), KEYS[1].public())
-    announced = TwoServerRound(reports, minimum, modulus, publics, public_bytes(COLLECTING), length)
-    servers = [HalfServer(announced, role, KEYS[role]) for role in (0, 1)]
-    return announced, servers, Collector(announced, COLLECTING)
+def nothing(_: Fraction) -> int:
+    return 0
 
 
-def finish(announced: TwoServerRound, servers: list[HalfServer], collector: Collector) -> SumView:
-    first, second = (server.close() for server in servers)
-    servers[0].take(second[announced.line(0)])
-    servers[1].take(first[announced.line(1)])
-    for server in servers:
-        collector.take(server.close()[announced.collector])
-    collector.close()
-    return collector.view()
+QUIET = OwnNoise(4, Fraction(4), nothing)
+LOUD = OwnNoise(4, Fraction(4), lambda _: random.randrange(1000))
 
 
-@settings(deadline=None, max_examples=40)
+def report(session: TwoServerSession, place: int, *values: int) -> tuple[bytes, bytes]:
+    """A report that reaches both servers."""
+    halves = session.split(place, values)
+    for role in (0, 1):
+        session.server(role).take(halves[role], session.now)
+    return halves
+
+
+def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
+    """What only the server has while the round is open."""
+    identity = session.round.identity
+    record = RoundRecord.decode(session.records[role].read(record_name(role, identity)) or b"")
+    return RoundSecrets(record.secret, identity, record.sealing)
+
+
+# The sum
+
+
+@settings(deadline=None, max_examples=30)
 @given(
-    st.integers(1, 200),
-    st.integers(2, 2**70) | st.sampled_from([2, 2**32 + 15, 2**64]),
+    st.integers(1, 60),
+    st.integers(61, 2**70) | st.sampled_from([2**32 + 15, 2**64]),
     st.sampled_from([1, 1, 4, 11]),
     st.integers(0, 2**32),
 )
-def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuses(
+def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuse(
     reports: int, modulus: int, length: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -75,209 +88,433 @@ def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuses(
         )
 
 
-def test_the_hybrid_suite_gives_the_same_sum() -> None:
-    assert run_two_servers([3, 5, 9], 10, 3, Sealing.HYBRID) == SumView((7,), 3)
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_every_suite_gives_the_same_sum(sealing: Sealing) -> None:
+    assert run_two_servers([3, 5, 9], 10, 3, sealing) == SumView((7,), 3)
 
 
-def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
-    with pytest.raises(
-        Refusal, match=r"3 reports at both servers: the minimum is 4; nothing was opened"
-    ):
-        run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
+@pytest.mark.parametrize("length", [1, 40])
+def test_each_server_adds_a_draw_of_its_own_to_every_number(length: int) -> None:
+    asked: list[Fraction] = []
+
+    def draw(scale: Fraction) -> int:
+        asked.append(scale)
+        return 1000 if len(asked) > length else 1
+
+    noise = OwnNoise(4, Fraction(9, 2), draw)
+    view = run_two_servers([[2] * length] * 3, 10**9, 3, noise=noise)
+    assert view == SumView((6 + 1001,) * length, 3)
+    assert asked == [Fraction(9, 2)] * 2 * length
+
+
+def test_a_server_without_a_way_to_draw_its_noise_is_not_made() -> None:
+    session = TwoServerSession(3, 1, 100, noise=QUIET)
+    session.noise = None
+    with pytest.raises(TacitError, match="say how it is drawn"):
+        session.server(0)
+
+
+def test_what_the_noise_does_not_hide_is_not_sent() -> None:
+    session = TwoServerSession(3, 1, 100, noise=QUIET)
+    for value in (-1, 5, 96):
+        with pytest.raises(TacitError, match="numbers from 0 to 4"):
+            session.split(0, [value])
+
+
+def test_the_first_half_of_a_long_report_is_a_seed() -> None:
+    """32 bytes and what every half has, however many numbers there are."""
+    session = TwoServerSession(3, 1, 1_000_003, length=500)
+    first, second = session.split(0, list(range(500)))
+    assert len(second) - len(first) == 500 * 3 - 32
+    short = TwoServerSession(3, 1, 1_000_003, length=2)
+    assert len({len(half) for half in short.split(0, [1, 2])}) == 1
+
+
+# Halves
 
 
 def test_halves_count_once_however_often_and_in_whatever_order_they_arrive() -> None:
-    announced, servers, collector = parties()
-    halves = [split(announced, [value]) for value in (10, 20, 30)]
-    for role, order in product((0, 1), (0, 2, 0, 1, 2, 1)):
-        half = halves[order if role else 2 - order][role]
-        with contextlib.suppress(Refusal):
-            servers[role].take(half)
-        with pytest.raises(Refusal, match="arrived before"):
-            servers[role].take(half)
-    assert finish(announced, servers, collector) == SumView((60,), 3)
+    session = TwoServerSession(5, 3, 100)
+    halves = [session.split(place, [value]) for place, value in enumerate((10, 20, 30))]
+    for role in (0, 1):
+        for order in (0, 2, 0, 1, 2, 1):
+            session.server(role).take(halves[order if role else 2 - order][role], session.now)
+    assert session.finish() == SumView((60,), 3)
 
 
 def test_a_half_that_arrived_alone_does_not_count() -> None:
-    announced, servers, collector = parties()
-    for value in (10, 20, 30):
-        for server, half in zip(servers, split(announced, [value]), strict=True):
-            server.take(half)
-    servers[0].take(split(announced, [99])[0])
-    servers[1].take(split(announced, [98])[1])
-    assert finish(announced, servers, collector) == SumView((60,), 3)
+    session = TwoServerSession(5, 3, 100)
+    for place, value in enumerate((10, 20, 30)):
+        report(session, place, value)
+    session.server(0).take(session.split(3, [99])[0], session.now)
+    session.server(1).take(session.split(4, [98])[1], session.now)
+    assert session.finish() == SumView((60,), 3)
+
+
+def test_a_place_holds_one_half_and_no_other() -> None:
+    session = TwoServerSession(5, 1, 100)
+    mine, another = session.split(0, [10]), session.split(0, [20])
+    for role in (0, 1):
+        session.server(role).take(mine[role], session.now)
+        with pytest.raises(Refusal, match="something else"):
+            session.server(role).take(another[role], session.now)
+    assert session.finish() == SumView((10,), 1)
 
 
 def test_nobody_can_put_another_half_in_place_of_one() -> None:
-    """An attacker who saw the id of a report and is faster than its second half changes nothing."""
-    announced, servers, collector = parties()
-    honest = [split(announced, [value]) for value in (10, 20, 30)]
-    seen = honest[0][1]
-    forged = _with_id(announced, seen[21:37])
-    servers[1].take(forged)
-    for server, half in [
-        (server, half) for report in honest for server, half in zip(servers, report, strict=True)
-    ]:
-        server.take(half)
-    assert finish(announced, servers, collector) == SumView((60,), 3)
-
-
-def _with_id(announced: TwoServerRound, name: bytes) -> bytes:
-    fixed = iter([name, bytes(32), bytes(16), bytes(16)])
-    return split(announced, [77], source=lambda _: next(fixed))[1]
+    """Who took the place at one server first, with another half, spoils that report alone."""
+    session = TwoServerSession(5, 2, 100)
+    for place, value in enumerate((10, 20)):
+        report(session, place, value)
+    honest = session.split(2, [30])
+    session.server(1).take(session.split(2, [77])[1], session.now)
+    session.server(0).take(honest[0], session.now)
+    with pytest.raises(Refusal, match="something else"):
+        session.server(1).take(honest[1], session.now)
+    assert session.finish() == SumView((30,), 2)
 
 
 def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None:
-    """It knows the id, its own word and the digest of the other's word, but not the other's
-    word.
-    """
-    announced, servers, _ = parties(reports=9)
-    for value in (10, 20, 30):
-        honest = split(announced, [value])
-        name = honest[1][21:37]
-        known = KEYS[1].sealing.open(
-            honest[1][37:], b"tacit splitting half v1" + announced.context + b"\x01" + name
-        )
-        own, other = (
-            known[:16],
-            hashlib.sha256(b"tacit splitting word v1" + known[:16]).digest()[:16],
-        )
-        info = b"tacit splitting half v1" + announced.context + b"\x00" + name
-        for guess in (own, known[16:32], bytes(16)):
-            forged = announced.recipients[0].seal(guess + other + b"\x05", info)
-            assert len(forged) == len(honest[0]) - 37
-            servers[0].take(announced_header(announced) + b"\x00" + name + forged)
-        servers[1].take(honest[1])
-    assert (len(servers[0]._halves), len(servers[1]._halves)) == (9, 3)
-    assert servers[0]._halves.keys().isdisjoint(servers[1]._halves)
+    """It knows its own word and the digest of the other's word, but not the other's word."""
+    session = TwoServerSession(9, 1, 100)
+    context = session.round.context
+    for number, guess in enumerate(("own", "other", "zero")):
+        honest = session.split(number, [10])
+        known = secrets(session, 1).keys.sealing.open(honest[1][41:], half_info(context, 1, number))
+        words = {"own": known[:16], "other": known[16:32], "zero": bytes(16)}
+        content = words[guess] + word_digest(known[:16]) + b"\x05"
+        sealed = session.round.recipients[0].seal(content, half_info(context, 0, number))
+        session.server(0).take(honest[0][:41] + sealed, session.now)
+        session.server(1).take(honest[1], session.now)
+    report(session, 5, 42)
+    assert session.finish() == SumView((42,), 1)
 
 
-def test_halves_for_the_other_server_round_or_key_are_refused() -> None:
-    announced, servers, _ = parties()
-    other, _, _ = parties()
-    half = split(announced, [1])[0]
+def test_halves_for_the_other_server_round_or_place_are_refused() -> None:
+    session, other = TwoServerSession(5, 3, 100), TwoServerSession(5, 3, 100)
+    half, foreign = session.split(0, [1])[0], other.split(0, [1])[0]
+    server, now = session.server(0), session.now
     with pytest.raises(Refusal, match="for server 0; this is server 1"):
-        servers[1].take(half)
-    with pytest.raises(Refusal, match="does not open"):
-        servers[1].take(half[:20] + b"\x01" + half[21:])
+        session.server(1).take(half, now)
     with pytest.raises(Refusal, match="another round"):
-        servers[0].take(split(other, [1])[0])
-    with pytest.raises(Refusal, match="does not open"):
-        servers[0].take(announced_header(announced) + split(other, [1])[0][20:])
-    with pytest.raises(Refusal, match="does not open"):
-        servers[0].take(half[:21] + bytes(16) + half[37:])
+        server.take(foreign, now)
+    with pytest.raises(Refusal, match="not given out"):
+        server.take(half[:20] + foreign[20:], now)
+    with pytest.raises(Refusal, match="not given out"):
+        server.take(half[:24] + b"\x01" + half[25:], now)
+    with pytest.raises(Refusal, match="not given out"):
+        server.take(half[:25] + bytes(16) + half[41:], now)
+    with pytest.raises(Refusal, match="bytes here"):
+        server.take(half + b"\x00", now)
 
 
-def announced_header(announced: TwoServerRound) -> bytes:
-    return header(Kind.HALF, announced.identity)
+def test_a_place_beyond_the_round_is_refused_also_with_its_token() -> None:
+    session = TwoServerSession(5, 3, 100)
+    with pytest.raises(Refusal, match="place 5 was not given out"):
+        session.server(0).take(session.split(5, [1])[0], session.now)
 
 
-def test_a_sealed_number_at_or_above_the_modulus_is_refused() -> None:
-    announced, servers, _ = parties(modulus=200)
-    recipient, name = announced.recipients[0], bytes(16)
-    info = b"tacit splitting half v1" + announced.context + b"\x00" + name
-    for number, fine in ((199, True), (200, False), (255, False)):
-        sealed = recipient.seal(number.to_bytes(32, "big") + bytes((number,)), info)
-        message = announced_header(announced) + b"\x00" + name + sealed
-        if fine:
-            servers[0].take(message)
-        else:
-            with pytest.raises(Refusal, match="not below the modulus"):
-                servers[0].take(message)
+def test_what_does_not_open_or_is_out_of_range_counts_nowhere() -> None:
+    session = TwoServerSession(9, 1, 200)
+    report(session, 0, 7)
+    context = session.round.context
+    for number, content in enumerate((bytes(32) + b"\xc8", bytes(32) + b"\xff"), start=1):
+        half = session.split(number, [1])[0]
+        sealed = session.round.recipients[0].seal(content, half_info(context, 0, number))
+        session.server(0).take(half[:41] + sealed, session.now)
+    half = session.split(4, [1])[0]
+    session.server(0).take(half[:41] + bytes(len(half) - 41), session.now)
+    assert session.finish() == SumView((7,), 1)
 
 
-def test_a_full_round_and_a_closed_one_take_nothing_more() -> None:
-    announced, servers, collector = parties(reports=3)
-    for value in range(3):
-        for server, half in zip(servers, split(announced, [value]), strict=True):
-            server.take(half)
-    late = split(announced, [9])
-    with pytest.raises(Refusal, match="full"):
-        servers[0].take(late[0])
-    finish(announced, servers, collector)
-    everyone: list[Relay] = [*servers, collector]
-    for party in everyone:
-        with pytest.raises(Refusal):
-            party.take(late[0])
-        with pytest.raises(Refusal):
-            party.close()
+# Time
 
 
-def test_a_server_opens_one_sum_and_then_holds_nothing() -> None:
-    announced, servers, collector = parties()
-    for value in (1, 2, 3):
-        for server, half in zip(servers, split(announced, [value]), strict=True):
-            server.take(half)
-    finish(announced, servers, collector)
-    assert all(not server._halves and server._common is None for server in servers)
+def test_an_early_close_changes_nothing() -> None:
+    session = TwoServerSession(5, 2, 100)
+    for place, value in enumerate((10, 20)):
+        report(session, place, value)
+        before = [dict(table) for table in session.tables]
+        for role in (0, 1):
+            with pytest.raises(Refusal, match="stays open"):
+                session.server(role).close(session.now)
+            with pytest.raises(Refusal, match="not closed yet"):
+                session.server(role).outcome()
+        with pytest.raises(Refusal, match="0 of 2 servers"):
+            session.collector().close()
+        assert session.tables == before
+    report(session, 2, 30)
+    assert session.finish() == SumView((60,), 3)
 
 
-def test_a_server_without_the_others_list_opens_nothing() -> None:
-    announced, servers, _ = parties()
-    for value in (1, 2, 3):
-        servers[0].take(split(announced, [value])[0])
-    servers[0].close()
-    with pytest.raises(Refusal, match="0 reports at both servers"):
-        servers[0].close()
-    assert not servers[0]._halves
+def test_a_round_closes_early_when_every_place_has_reported() -> None:
+    session = TwoServerSession(2, 2, 100)
+    report(session, 0, 1)
+    report(session, 1, 2)
+    assert session.server(0).close(session.now).keys() == {session.server(0).peer}
+
+
+def test_after_the_deadline_no_report_is_taken_though_nobody_closed() -> None:
+    session = TwoServerSession(5, 1, 100)
+    halves = session.split(0, [1])
+    with pytest.raises(Refusal, match="no more reports"):
+        session.server(0).take(halves[0], session.round.binding.closes)
+
+
+def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
+    session = TwoServerSession(5, 1, 100)
+    report(session, 0, 1)
+    server, late = session.server(0), session.round.binding.closes
+    listing = server.close(late)
+    assert listing.keys() == {server.peer}
+    assert server.close(late + session.round.grace - 1) == listing
+    out = server.close(late + session.round.grace)
+    assert out == {**listing, session.round.collector: server.outcome()}
+    assert read_outcome(session.pinned, session.round, server.outcome()) == (0, Outcome.REFUSED)
+
+
+def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
+    with pytest.raises(Refusal, match=r"refused the round, whose minimum is 4 reports"):
+        run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
+
+
+# Once
+
+
+def closed(session: TwoServerSession, *values: int) -> list[dict[bytes, bytes]]:
+    for place, value in enumerate(values):
+        report(session, place, value)
+    session.finish()
+    return [dict(session.server(role).close(session.now)) for role in (0, 1)]
+
+
+def test_after_the_close_every_question_gets_the_same_answer() -> None:
+    session = TwoServerSession(5, 1, 100, noise=LOUD)
+    answers = closed(session, 1, 2, 3)
+    for role in (0, 1):
+        for now in (0, session.now, session.now + 10**9):
+            assert session.server(role).close(now) == answers[role]
+            assert session.server(role).outcome()[21] == Outcome.OPENED
+        with pytest.raises(Refusal, match="closed"):
+            session.server(role).place(4)
+    view = session.collector().view()
+    for message in (answers[role][session.round.collector] for role in (1, 0, 1)):
+        session.collector().take(message)
+        session.collector().close()
+    assert session.collector().view() == view
+
+
+def test_a_closed_server_holds_nothing_of_anybody() -> None:
+    session = TwoServerSession(5, 1, 100)
+    closed(session, 1, 2, 3)
+    assert session.tables == [{}, {}]
+    for role in (0, 1):
+        record = RoundRecord.decode(
+            session.records[role].read(record_name(role, session.round.identity)) or b""
+        )
+        assert (record.secret, record.tags) == (b"", b"")
 
 
 def test_partial_sums_of_different_reports_are_not_added() -> None:
-    announced, servers, collector = parties()
-    for value in (1, 2, 3, 4):
-        for server, half in zip(servers, split(announced, [value]), strict=True):
-            server.take(half)
-    tags = sorted(servers[0]._halves)
-    first, second = (server.close() for server in servers)
-    peer = Channel(
-        KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True
-    )
-    lie = peer.seal(header(Kind.PRESENT, announced.identity) + b"\x00", b"".join(tags[:3]))
-    servers[1].take(lie)
-    servers[0].take(second[announced.line(0)])
-    assert first
+    session = TwoServerSession(5, 1, 100)
+    for place, value in enumerate((1, 2, 3, 4)):
+        report(session, place, value)
+    late, servers = session.round.binding.closes, [session.server(role) for role in (0, 1)]
+    listing = servers[1].close(late)[servers[1].peer]
+    lines = (session.round.line(0), session.round.line(1))
+    liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
+    tags = sorted(servers[0]._halves(servers[0]._record()))
+    front = header(Kind.PRESENT, session.round.identity) + b"\x00"
+    servers[1].take(liar.seal(front, b"".join(tags[:3])), late)
+    servers[0].take(listing, late)
     for server in servers:
-        collector.take(server.close()[announced.collector])
+        session.collector().take(server.close(late)[session.round.collector])
+    session.collector().close()
     with pytest.raises(Refusal, match="different reports"):
-        collector.close()
-    with pytest.raises(Refusal, match="not opened"):
-        collector.view()
+        session.collector().view()
 
 
-def test_lists_that_repeat_or_exceed_the_round_are_refused() -> None:
-    announced, servers, _ = parties()
-    for value in (1, 2, 3):
-        servers[1].take(split(announced, [value])[1])
-    servers[1].close()
-    tags = sorted(servers[1]._halves)
-    for content in (
-        tags[0] * 3,
-        b"".join(reversed(tags)),
-        b"".join(bytes((i,)) * 16 for i in range(6)),
-        b"odd",
-    ):
-        peer = Channel(
-            KEYS[0].line, announced.line(0), announced.line(1), announced.context, starts=True
-        )
+def test_lists_that_repeat_exceed_the_round_or_change_are_refused() -> None:
+    session = TwoServerSession(5, 1, 100)
+    for place, value in enumerate((1, 2, 3)):
+        report(session, place, value)
+    server, late = session.server(1), session.round.binding.closes
+    tags = sorted(server._halves(server._record()))
+    lines = (session.round.line(0), session.round.line(1))
+    liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
+    front = header(Kind.PRESENT, session.round.identity) + b"\x00"
+    six = b"".join(bytes((i,)) * 16 for i in range(6))
+    for content in (tags[0] * 3, b"".join(reversed(tags)), six, b"odd"):
         with pytest.raises(Refusal):
-            servers[1].take(peer.seal(header(Kind.PRESENT, announced.identity) + b"\x00", content))
+            server.take(liar.seal(front, content), late)
+    server.take(liar.seal(front, tags[0]), late)
+    server.take(liar.seal(front, tags[0]), late)
+    with pytest.raises(Refusal, match="another list before"):
+        server.take(liar.seal(front, tags[1]), late)
+    own = session.server(0).close(late)[session.server(0).peer]
+    with pytest.raises(Refusal, match="not the other server's"):
+        session.server(0).take(own, late)
 
 
-def test_one_partial_sum_opens_nothing() -> None:
-    _, _, collector = parties()
-    with pytest.raises(Refusal, match="0 of 2 partial sums"):
-        collector.close()
+def test_refunds_need_the_refusals_of_both_servers() -> None:
+    session = TwoServerSession(5, 3, 100)
+    report(session, 0, 1)
+    with pytest.raises(Refusal):
+        session.finish()
+    said = [session.server(role).outcome() for role in (0, 1)]
+    check = (session.pinned, session.announcement)
+    assert refused_by_both(*check, said)
+    for some in ([], said[:1], said[1:], said[:1] * 2):
+        assert not refused_by_both(*check, some)
+    forged = said[1][:-1] + bytes((said[1][-1] ^ 1,))
+    with pytest.raises(Refusal, match="did not sign"):
+        refused_by_both(*check, [said[0], forged])
+    opened = TwoServerSession(5, 1, 100)
+    closed(opened, 1)
+    outcomes = [opened.server(role).outcome() for role in (0, 1)]
+    assert not refused_by_both(opened.pinned, opened.announcement, outcomes)
+    with pytest.raises(Refusal, match="another round"):
+        refused_by_both(opened.pinned, opened.announcement, said)
+
+
+# Opening a round
+
+
+def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
+    records, identity = MemoryRecords(), new_identity()
+    public = prepare(records, 0, identity, Sealing.X25519)
+    assert prepare(records, 0, identity, Sealing.X25519) == public
+    assert records.read(record_name(0, identity)) is not None
+    with pytest.raises(Refusal, match="another suite"):
+        prepare(records, 0, identity, Sealing.HYBRID)
+    key = prepare_collector(records, identity, Sealing.X25519)
+    assert prepare_collector(records, identity, Sealing.X25519) == key
+    with pytest.raises(Refusal, match="another suite"):
+        prepare_collector(records, identity, Sealing.HYBRID)
+
+
+def test_a_server_signs_one_description_per_round_ever() -> None:
+    session = TwoServerSession(5, 3, 100)
+    again = session.endorse(0, session.round.encode())
+    assert again == session.announcement[-128:-64]
+    other = replace(session.round, minimum=4)
+    for _ in range(2):
+        with pytest.raises(Refusal, match="one description per round"):
+            session.endorse(0, other.encode())
+        closed_session = TwoServerSession(5, 1, 100)
+        closed(closed_session, 1)
+        session, other = closed_session, replace(closed_session.round, minimum=2)
+    with pytest.raises(Refusal, match="this round is over"):
+        prepare(session.records[0], 0, session.round.identity, session.round.sealing)
+
+
+def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
+    session = TwoServerSession(5, 3, 100)
+    fresh, identity = MemoryRecords(), new_identity()
+    named = replace(session.round, identity=identity)
+    with pytest.raises(Refusal, match="keys were not made"):
+        endorse_round(session.pinned, named.encode(), 0, session.rehearsal.keys[0], fresh)
+    prepare(fresh, 0, identity, named.sealing)
+    with pytest.raises(Refusal, match="other keys"):
+        endorse_round(session.pinned, named.encode(), 0, session.rehearsal.keys[0], fresh)
+
+
+def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
+    session = TwoServerSession(5, 1, 100)
+    halves = report(session, 0, 1)
+    session.records = (MemoryRecords(), *session.records[1:])
+    server = session.server(0)
+    assert read_outcome(session.pinned, session.round, server.outcome()) == (0, Outcome.UNKNOWN)
+    for wrong in (
+        lambda: server.take(halves[0], session.now),
+        lambda: server.close(session.now + 1),
+        lambda: server.place(0),
+    ):
+        with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
+            wrong()
 
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
-    announced, _, _ = parties()
+    session = TwoServerSession(5, 3, 10)
+    keys = session.rehearsal.keys
     for wrong in (
-        lambda: HalfServer(announced, 1, KEYS[0]),
-        lambda: Collector(announced, new_key()),
+        lambda: HalfServer(
+            session.pinned, session.announcement, 1, keys[0], MemoryRecords(), {}, None
+        ),
+        lambda: Collector(session.pinned, session.announcement, MemoryRecords()),
     ):
-        with pytest.raises(TacitError, match="not"):
+        with pytest.raises(TacitError, match=r"not that of|no key"):
             wrong()
+    announced = session.round
+    same = (announced.servers[0], announced.servers[0])
     with pytest.raises(TacitError, match="same key"):
-        TwoServerRound(5, 3, 10, (KEYS[0].public(), KEYS[0].public()), public_bytes(COLLECTING))
+        replace(announced, servers=same)
+    with pytest.raises(TacitError, match="same key"):
+        replace(announced, collector=announced.servers[0][32:])
     with pytest.raises(TacitError, match="keys of its suite HYBRID"):
-        TwoServerRound(5, 3, 10, announced.servers, announced.collector, sealing=Sealing.HYBRID)
+        replace(announced, sealing=Sealing.HYBRID)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.integers(1, 2**32 - 1),
+    st.integers(2, 2**80),
+    st.none() | st.fractions(min_value=Fraction(1, 1000), max_value=10**9),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_description_is_read_back_as_it_was_written(
+    places: int, modulus: int, scale: Fraction | None, grace: int
+) -> None:
+    base = SESSION.round
+    made = replace(base, places=places, minimum=1, modulus=modulus, scale=scale, grace=grace)
+    assert TwoServerRound.decode(made.encode()) == made
+    for longer in (made.encode() + b"\x00", made.encode()[:-1]):
+        with pytest.raises(Refusal):
+            TwoServerRound.decode(longer)
+
+
+SESSION = TwoServerSession(5, 3, 100)
+
+
+def test_a_scale_has_one_spelling() -> None:
+    plain = replace(SESSION.round, scale=Fraction(3, 2)).encode()
+    at = plain.index(b"\x01\x03\x01\x02", len(plain) - 10)
+    for other in (b"\x01\x06\x01\x04", b"\x02\x00\x03\x01\x02", b"\x00\x01\x02", b"\x01\x03\x00"):
+        with pytest.raises(Refusal):
+            TwoServerRound.decode(plain[:at] + other + plain[at + 4 :])
+
+
+# Several at once
+
+
+def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
+    """Threads with a server object each, over the same key files and table."""
+    session = TwoServerSession(8, 1, 10_000, noise=LOUD)
+    files = RecordDirectory(tmp_path)
+    name = record_name(1, session.round.identity)
+    files.replace(name, None, session.records[1].read(name) or b"")
+    session.records = (session.records[0], files, session.records[2])  # type: ignore[assignment]
+    halves = [session.split(place, [1]) for place in range(8)]
+    for half in halves:
+        session.server(0).take(half[0], session.now)
+    late = session.round.binding.closes
+    listing = session.server(0).close(late)[session.server(0).peer]
+    found: list[bytes] = []
+
+    def work(seed: int) -> None:
+        server, order = session.server(1), random.Random(seed).sample(halves, 8)
+        for half in order:
+            server.take(half[1], session.now)
+        barrier.wait()
+        server.take(listing, late)
+        found.append(server.close(late)[session.round.collector])
+
+    barrier = threading.Barrier(8)
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert found[0][3] == Kind.PARTIAL

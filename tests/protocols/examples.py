@@ -25,7 +25,7 @@ from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
@@ -274,7 +274,21 @@ def prefix() -> Protocol:
     shape = factorize("tree", 2)
     sums = calibrated(shape, 4, 3, 1.5, "secagg", "skellam", target, people=4)
     before = HISTORY[:, 0].sum(axis=0)
-    return PrefixRound(sums, 1, {0: before}, {0: before}, sums.guarantee(0.05))
+    return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
+
+
+def shuffled_prefix() -> Protocol:
+    """The same in bits that a shuffler mixes, on a grid so coarse that there are few of them."""
+    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, "shuffle", "binomial", 3.0, scale=64)
+    before = HISTORY[:, 0].sum(axis=0)
+    return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
+
+
+def ones_of_noise(protocol: Any, opened: Opened, _: Any) -> int:
+    """How many of the first number's ones are not its data's."""
+    sums = protocol.sums
+    data = np.rint(HISTORY[:, :, 0].sum(axis=1) * sums.scale).sum()
+    return int(opened.values[0] - data - sums.silos * 2 * sums.scale)
 
 
 CASES: dict[str, Case] = {
@@ -312,5 +326,8 @@ CASES: dict[str, Case] = {
             int(np.uint64(opened.values[0]).astype(np.int64))
             - int(np.rint(HISTORY[:, :, 0].sum(axis=1) * p.sums.scale).sum())
         ),
+    ),
+    "shuffled-prefix-sums": Case(
+        shuffled_prefix, list(HISTORY), HISTORY[:, 1].sum(axis=0), 0, ones_of_noise
     ),
 }

@@ -7,22 +7,30 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 from tests.protocols.examples import by_hand
+from tests.samples import follows
 
+from tacit.algorithms import SilosProblem
+from tacit.algorithms.zc24_noise import sdp_fedlinucb_vec
 from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Floats, Round
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
-from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View
+from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
+from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.mechanism import Mechanism, Releases
+from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Trust
+from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence, Trust
+from tacit.protocols.split_and_mix import shares_needed
 
 TARGET = ApproximateDP(1.0, 1e-5)
 WAYS: list[tuple[Kind, Trust, Noise]] = [
@@ -30,6 +38,7 @@ WAYS: list[tuple[Kind, Trust, Noise]] = [
     ("prefix", "silo", "gaussian"),
     ("square-root", "silo", "gaussian"),
     ("tree", "silo", "discrete-gaussian"),
+    ("square-root", "silo", "discrete-gaussian"),
     ("tree", "secagg", "discrete-gaussian"),
     ("prefix", "secagg", "discrete-gaussian"),
     ("square-root", "secagg", "discrete-gaussian"),
@@ -67,8 +76,7 @@ def build(
 
 def step_of(releases: Releases, step: int) -> PrefixRound:
     """A step whether or not those before it were opened; `Releases.open` asks for that."""
-    about = (releases.released, releases.held, releases.guarantee)
-    return PrefixRound(releases.sums, step, *about)
+    return releases.sums.open(step, releases.released, releases.held, releases.guarantee)
 
 
 def released(releases: Releases, number: int, messages: list[Any]) -> Floats:
@@ -242,8 +250,8 @@ def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
         worst = max(
             worst, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(opened, 2))
         )
-    assert worst <= protocol.movement()
-    assert worst > 0.95 * protocol.movement()
+    assert worst <= protocol.movement
+    assert worst > 0.95 * protocol.movement
 
 
 def noiseless(protocol: PrefixSums, background: Floats, step: int, z: Floats) -> Floats:
@@ -266,18 +274,81 @@ def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_fo
                 for chosen in itertools.combinations(range(steps), visits)
             )
             assert shape.movement(visits) == pytest.approx(worst)
-        assert shape.movement(1, 3) == pytest.approx(3 * shape.movement())
 
 
-def test_the_same_user_in_two_silos_adds_up_in_one_sum_and_in_squares_in_two() -> None:
-    opened, apart = build("tree", "secagg", "discrete-gaussian"), build("tree", "silo", "gaussian")
-    assert opened.movement(silos=2) == pytest.approx(2 * opened.movement())
-    assert apart.movement(silos=2) == pytest.approx(math.sqrt(2) * apart.movement())
-    assert (
-        opened.guarantee(0.05, silos=2).epsilon
-        > opened.guarantee(0.05, batches=2).epsilon
-        > opened.guarantee(0.05).epsilon
-    )
+def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, ...]]:
+    """The records of each silo that may move in one batch, however the visits fall."""
+    places = list(itertools.product(range(silos), range(people)))
+    found = set()
+    for visited in itertools.combinations(places, min(presence.visits, len(places))):
+        moved = dict.fromkeys(range(silos), 0)
+        for silo in moved:
+            mine = [place for of, place in visited if of == silo]
+            if mine:
+                moved[silo] = people - min(mine) if presence.eager else len(mine)
+        found.add(tuple(moved.values()))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("visits", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("trust", "noise", "kind"),
+    [
+        ("silo", "gaussian", "tree"),
+        ("silo", "gaussian", "square-root"),
+        ("secagg", "discrete-gaussian", "square-root"),
+    ],
+)
+def test_a_persons_worst_case_is_that_of_all_ways_to_come(
+    trust: Trust, noise: Noise, kind: Kind, visits: int, eager: bool
+) -> None:
+    """Brute force: every choice of two of three batches, every place in every silo, every record
+    from a visit on (one visit, one record where silos are lazy), moved by 1.
+    """
+    presence, silos, people = Presence(2, visits, eager), 2, 3
+    shape = factorize(kind, 3)
+    about = (silos, 1, 1.0, trust, noise, 5.0, 1 if trust == "silo" else 1 << 30)
+    protocol = PrefixSums(shape, *about, people, presence=presence)
+    worst = 0.0
+    ways = placements(silos, people, presence)
+    for batches in itertools.combinations(range(3), presence.batches):
+        for chosen in itertools.product(ways, repeat=presence.batches):
+            counts = np.zeros((3, silos))
+            counts[list(batches)] = chosen
+            opened = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+            worst = max(worst, float(np.linalg.norm(opened)))
+    assert protocol.movement == pytest.approx(worst, rel=1e-7)
+    assert protocol.movement >= worst
+
+
+def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
+    """One record in each of two silos, at the edge of rounding, moves an opened number by two units
+    more than the records do.
+    """
+    shape, presence = factorize("tree", 1), Presence(visits=2)
+    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    protocol = PrefixSums(shape, 3, 1, 1.0, *how, 5.0, people=4, presence=presence)
+    assert protocol.movement == pytest.approx(2 * (1.0 + 1.0))
+    assert replace(protocol, presence=Presence()).movement == pytest.approx(1.0 + 1.0)
+    edge = np.array([0.49, 0.51 + 1.0])
+    assert 2 * (np.rint(edge[1]) - np.rint(edge[0])) == 4
+
+
+def test_more_visits_never_promise_more() -> None:
+    for trust, noise in (("secagg", "discrete-gaussian"), ("silo", "discrete-gaussian")):
+        protocol = build("tree", trust, noise)  # type: ignore[arg-type]
+        found = [
+            replace(protocol, presence=presence).guarantee(0.05).epsilon
+            for presence in (
+                Presence(),
+                Presence(batches=2),
+                Presence(batches=2, visits=2),
+                Presence(batches=2, visits=2, eager=True),
+                Presence(batches=2, visits=3, eager=True),
+            )
+        ]
+        assert found == sorted(set(found))
 
 
 def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits() -> None:
@@ -445,6 +516,97 @@ def test_combinations_without_a_guarantee_are_refused() -> None:
         _ = build("tree", "shuffle", "discrete-gaussian", silos=5).bits_per_silo
     with pytest.raises(TacitError, match="no guarantee without noise"):
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
+
+
+def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None:
+    """Every message has as many bits whatever it says; any permutation of all silos' bits of one
+    label opens the same.
+    """
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffle", "binomial", 3.0, 64, people=2)
+    rng, protocol = np.random.default_rng(0), step_of(Releases(sums), 0)
+    data = np.array([[2.0, -2.0], [0.0, 0.0], [-2.0, 0.3]])
+    messages = [sums.encoder().randomize(row) for row in data]
+    bits = sums.form(0).bits
+    assert {message.shape for message in messages} == {(2, bits)}
+    assert all(set(np.unique(message)) <= {0, 1} for message in messages)
+    pooled = np.concatenate(messages, axis=1)
+    mixed = np.stack([rng.permutation(row) for row in pooled]).reshape(2, 3, bits)
+    assert protocol.combine(list(mixed.transpose(1, 0, 2))) == protocol.combine(messages)
+    assert bits * 2 + sums.form(1).bits * 2 == sums.bits_per_silo
+
+
+def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
+    """δ from the law of the ones that silos send: one silo's ones counted from its own messages,
+    all honest silos' by adding up, a person's whole movement composed exactly over both steps.
+    """
+    target = ApproximateDP(2.0, 0.05)
+    about = (factorize("tree", 2), 4, 3, 1.5)
+    sums = calibrated(*about, "shuffle", "binomial", target, people=2, corrupt=1)
+    form = sums.form(0)
+    assert isinstance(form, Bits)
+    most = 2 * sums.scale
+    noise_bits = form.bits - 2 * most
+    sent = [int(sums.encoder().randomize(np.full(3, 2.0))[0].sum()) for _ in range(250)]
+    assert follows(np.array(sent) - 2 * most, Binomial(noise_bits)) > 1e-9
+    honest = Binomial(3 * noise_bits)  # the fourth silo's ones are known to whoever looks
+    guarantee = sums.guarantee(0.05)
+    for direction in ([1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [2.0, 1.0, 0.0]):
+        moved = 1.5 * np.array(direction) / np.linalg.norm(direction)
+        units = np.ceil(moved * sums.scale).astype(int)  # in both nodes that hold step 0
+        parts = tuple((privacy_loss(honest, int(unit)), 2) for unit in units if unit)
+        assert ComposedLoss(parts).delta(guarantee.epsilon) <= guarantee.delta
+        half = Binomial(3 * noise_bits // 4)
+        narrow = tuple((privacy_loss(half, int(unit)), 2) for unit in units if unit)
+        assert ComposedLoss(narrow).delta(guarantee.epsilon) > guarantee.delta
+
+
+def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
+    sums = build("square-root", "shuffle", "discrete-gaussian", steps=2)
+    form = sums.form(0)
+    assert isinstance(form, Shares)
+    assert form.count == shares_needed(20, 1 << 64)
+    encoder = sums.encoder()
+    message = encoder.randomize(np.full(3, 0.7))
+    assert message.shape == (3, form.count)
+    near = form.read(form.total([message]), 1) / sums.scale
+    assert np.all(np.abs(near - 0.7) < 12 * sums.share.std / sums.scale)
+    parts = np.concatenate([form.message(np.zeros(3, np.int64), None) for _ in range(200)])
+    assert len(np.unique(parts)) == parts.size
+    for column in parts.T:  # each part alone is uniform; false-alarm rate 1e-9
+        counts = np.bincount((column >> np.uint64(60)).astype(int), minlength=16)
+        assert chisquare(counts).pvalue > 1e-9
+    assert sums.bits_per_silo == 2 * 3 * 64 * form.count
+
+
+def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None:
+    sums = sdp_fedlinucb_vec(SilosProblem(silos=20, horizon=2000)).sums
+    with pytest.raises(TacitError, match="bits, which nobody can send: use secagg-fedlinucb"):
+        sums.encoder()
+
+
+def test_more_people_than_were_said_do_not_fit_the_bits() -> None:
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffle", "binomial", 3.0, 64)
+    with pytest.raises(TacitError, match="as many people as was said"):
+        sums.encoder().randomize(np.full(2, 1e4))
+
+
+def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
+    """Rounded node by node: what is sent is a function of what the tree would send."""
+    sums = build("prefix", "secagg", "discrete-gaussian")
+    tree = build("tree", "secagg", "discrete-gaussian")
+    assert (sums.sigma, sums.scale) == (tree.sigma, tree.scale)
+    data = np.random.default_rng(1).uniform(-1, 1, (6, 3))
+    one, other = (p.encoder(np.random.default_rng(2)) for p in (sums, tree))
+    sent, nodes = (
+        np.array([e.randomize(row).view(np.int64) for row in data]) for e in (one, other)
+    )
+    np.testing.assert_array_equal(sent, sums.shape.left.astype(np.int64) @ nodes)
+
+
+def test_a_step_is_opened_by_the_protocol_of_its_trust() -> None:
+    sums = build("tree", "shuffle", "discrete-gaussian")
+    with pytest.raises(TacitError, match="open the step with the sums' open"):
+        PrefixRound(sums, 0, {}, {}, None)
 
 
 def test_views_say_who_is_protected_against() -> None:

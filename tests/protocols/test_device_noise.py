@@ -1,258 +1,202 @@
-"""Every device's noise is there, is its own, and comes from the operating system: what a law of
-sums cannot show, because a broken device has it too.
+"""The noise that leaves devices in vectors and prefix sums, drawn exactly: a battery that every
+path passes, and that fails when noise is missing, halved, used twice or drawn from a seeded
+generator.
 
-Whether the amount is right is for `test_every_protocol`. Here the operating system is replaced by a
-stream that the test knows: a message must be a function of the part of the stream that was there
-for it, and of nothing else.
+Paths are discovered: every trust model and noise of prefix sums in every factorization, every
+vector protocol with a guarantee. One without an entry here fails a test.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
 import itertools
-import math
-import pkgutil
 import random
-import sys
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
-from tests.protocols.examples import CASES, sent
-from tests.protocols.test_every_protocol import rounds_of_devices
+from tests.protocols.test_every_protocol import concrete
 from tests.samples import follows
-from tests.source import stream, words
 
-import tacit.protocols
 from tacit.checks import TacitError
-from tacit.noise import DiscreteLaplace
-from tacit.privacy import PureDP
-from tacit.protocols import prefix_sums
-from tacit.protocols.factorization import factorize
-from tacit.protocols.prefix_sums import PrefixSums
-from tacit.protocols.pure_shuffle import PureShuffle
-from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.estimates import Integers
+from tacit.noise import Binomial, NoiseLaw
+from tacit.privacy import ApproximateDP
+from tacit.protocols import vectors
+from tacit.protocols.factorization import KINDS, factorize
+from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
+from tacit.protocols.prefix_sums import FITS, Encoder, PrefixSums
+from tacit.testing.statistics import check_source
 
-UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
-
-PRIVATE = [
-    name
-    for name, case in CASES.items()
-    if case.seen is not None and case.build().guarantee is not None
-]
-EACH = pytest.mark.parametrize("name", PRIVATE)
-DRAWS = {
-    *("draw", "flip", "below", "word", "random_bits", "flip_exp", "random_level"),
-    *("urandom", "SystemRandom", "randbelow", "randbits", "Chance"),
-}
+UNSEEDED = 1e-9  # false-alarm rate of a check of exact draws, which no seed repeats
+PEOPLE, STEPS, NUMBERS = 8, 3, 9
+TARGET = ApproximateDP(0.5, 1e-3)
 
 
-def everyone(name: str, protocol: Any, source: str) -> list[str]:
-    """What each participant sends, and what is opened, each with a stream of its own."""
-    said = []
-    messages = []
-    for place, report in enumerate(CASES[name].reports):
-        with stream(source, place):
-            messages.append(protocol.report(report, place))
-        said.append(repr(messages[-1]))
-    with stream(source, "server"):
-        said.append(repr(protocol.combine(messages)))
-    return said
+@dataclass(frozen=True)
+class Path:
+    """A device path: the noise of one sender in every step and number, its law less a centre."""
+
+    noise: Callable[[], Integers]  # steps × numbers
+    law: NoiseLaw
+    centre: int = 0
+
+    def sample(self) -> Integers:
+        """People × steps × numbers."""
+        return np.array([self.noise() for _ in range(PEOPLE)])
 
 
-@EACH
-def test_messages_are_made_of_the_operating_systems_randomness_alone(name: str) -> None:
-    """Whatever state seeded generators are in; and another stream makes other messages."""
-    said = []
-    for seed in (1, 2):
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 - the global state that a device must not use
-        said.append(everyone(name, CASES[name].build(), "one"))
-    assert said[0] == said[1]
-    assert said[0] != everyone(name, CASES[name].build(), "other")
+def of_encoder(sums: PrefixSums) -> Integers:
+    """What a silo with nothing but zeros sends, step by step; sums of nodes taken apart."""
+    encoder: Encoder = sums.encoder()
+    rows = []
+    for step in range(sums.shape.steps):
+        form = sums.form(step)
+        rows.append(form.read(form.total([encoder.randomize(np.zeros(sums.size))]), 1))
+    sent = np.array(rows)
+    nodes = np.linalg.solve(sums.shape.left, sent) if sums.shape.kind == "prefix" else sent
+    return np.rint(nodes).astype(np.int64)
 
 
-@EACH
-def test_a_message_owes_nothing_to_what_was_drawn_for_others(name: str) -> None:
-    """One protocol serves many people and arms: noise that it kept would be told twice."""
-    expected = everyone(name, CASES[name].build(), "mine")
-    for others in range(10):
-        protocol = CASES[name].build()
-        everyone(name, protocol, f"others {others}")
-        assert everyone(name, protocol, "mine") == expected
-
-
-@pytest.mark.parametrize("name", [name for name in PRIVATE if CASES[name].build().coordinates > 1])
-def test_coordinates_and_arms_do_not_share_noise(name: str) -> None:
-    """Correlation of every two coordinates' sums over 250 rounds of exact draws; false-alarm rate
-    below 1e-9 (7 standard errors).
-    """
-    drawn, _ = rounds_of_devices(name)
-    found = np.atleast_2d(np.corrcoef(drawn, rowvar=False))
-    for one, other in itertools.combinations(range(drawn.shape[1]), 2):
-        assert abs(found[one, other]) < 7 / math.sqrt(len(drawn))
-
-
-def functions_that_draw() -> dict[tuple[str, int], str]:
-    """Everything in `tacit.protocols` that calls a source of randomness for devices, by file and
-    first line.
-    """
-    found = {}
-    for path in Path(tacit.protocols.__path__[0]).glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
-                if DRAWS & {getattr(call, "attr", getattr(call, "id", "")) for call in calls}:
-                    line = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-                    found[path.name, line] = f"{path.name}: {node.name}"
-    return found
-
-
-SIMULATES = {"prefix_sums.py: sample_noise"}  # by a method that devices have, too
-
-
-def test_every_function_that_draws_is_run_by_a_device_of_the_examples() -> None:
-    run: set[tuple[str, int]] = set()
-
-    def enter(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            run.add((Path(frame.f_code.co_filename).name, frame.f_code.co_firstlineno))
-
-    sys.setprofile(enter)
-    try:
-        for name, case in CASES.items():
-            if name in PRIVATE:
-                protocol = case.build()
-                protocol.combine(sent(protocol, case.reports))
-    finally:
-        sys.setprofile(None)
-    missed = {name for place, name in functions_that_draw().items() if place not in run}
-    assert missed <= SIMULATES
-
-
-def test_every_class_with_a_device_path_is_known_here() -> None:
-    known = {type(CASES[name].build()) for name in CASES} | {prefix_sums.Encoder, PrefixSums}
-    for module in pkgutil.iter_modules(tacit.protocols.__path__):
-        loaded = importlib.import_module(f"tacit.protocols.{module.name}")
-        for _, kind in inspect.getmembers(loaded, inspect.isclass):
-            paths = [kind.__dict__.get(name) for name in ("randomize", "report", "draw")]
-            if kind.__module__ == loaded.__name__ and any(inspect.isfunction(p) for p in paths):
-                assert (
-                    inspect.isabstract(kind)
-                    or kind in known
-                    or any(issubclass(one, kind) for one in known)
-                ), f"{kind.__name__} has no example"
-
-
-# Pure shuffle: a flip of probability 1e-9 and less decides whether ε is finite.
-
-
-@pytest.mark.parametrize("users", [1, 21, 1024])
-def test_a_message_is_spoilt_with_exactly_the_certified_probability(users: int) -> None:
-    """At the last coin that spoils it the message is any number of ones, whatever the reward; at
-    the next it is the reward and a share.
-    """
-    protocol = PureShuffle(users, 1.0)
-    parameters = protocol._seat(0)[1].certificate.parameters
-    width, edge = parameters.bits.bit_length(), parameters.mixture * 2**64
-    assert edge.denominator == 1  # so that one word of 64 bits tells
-
-    def ones(x: float, coin: int, then: list[int]) -> int:
-        with stream("rest"), words([coin, *then]):
-            return sum(protocol.report(x, 0).bits)
-
-    first, last = int(edge), int(edge) - 1
-    for drawn in range(parameters.bits + 1):
-        number = [drawn << 64 - width]
-        assert ones(0.0, last, number) == ones(1.0, last, number) == drawn
-    assert ones(1.0, first, []) - ones(0.0, first, []) == 1
-
-
-# Split and mix: the sum does not show that the shares say nothing.
-
-
-def test_shares_on_the_device_are_uniform() -> None:
-    """All but one share of 2,000 messages, each share and their sum by chi-square; false-alarm
-    rate 1e-9 each.
-    """
-    protocol = SplitAndMix(19, 1, DiscreteLaplace(1), PureDP(1.0))
-    rows = np.array([protocol.randomize(1.0) for _ in range(2000)])
-    assert rows.shape == (2000, protocol.shares)
-    for missing in range(protocol.shares):
-        kept = np.delete(rows, missing, axis=1)
-        for numbers in (kept[:, 0], kept.sum(axis=1) % protocol.modulus):
-            counts = np.bincount(numbers, minlength=protocol.modulus)
-            assert len(counts) == protocol.modulus
-            assert stats.chisquare(counts).pvalue > UNSEEDED
-    found = np.corrcoef(rows[:, :-1], rowvar=False) - np.eye(protocol.shares - 1)
-    assert np.abs(found).max() < 7 / math.sqrt(2000)
-
-
-# Encoders of silos: one message with many numbers is many draws.
-
-NUMBERS = 600
-
-
-def encoders() -> dict[str, PrefixSums]:
-    found = {}
-    for trust, kinds in prefix_sums.FITS.items():
-        for noise, shape in itertools.product(kinds, ("tree", "square-root", "prefix")):
-            factors = factorize(shape, 4)
+def prefix_paths() -> Iterator[tuple[str, Path]]:
+    for (trust, noises), kind in itertools.product(FITS.items(), KINDS):
+        for noise in noises:
             try:
-                sums = PrefixSums(factors, 20, NUMBERS, 1.0, trust, noise, 8.0, scale=8)
+                shape = factorize(kind, STEPS)
+                sums = PrefixSums(shape, 20, NUMBERS, 1.5, trust, noise, 3.0, 64)
             except TacitError:
-                continue  # not made, with a reason
+                continue
             if sums.integral:
-                found[f"{trust}-{noise}-{shape}"] = sums
+                path = Path(partial(of_encoder, sums), sums.share, round(sums.share.mean))
+                yield f"{kind}, {trust}, {noise}", path
+
+
+def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
+    """Everybody holds the upper end of the range, which rounding leaves alone."""
+    top = np.ones(NUMBERS)
+
+    def rows(one: Callable[[], Any]) -> Callable[[], Integers]:
+        return lambda: np.array([one() for _ in range(STEPS)])
+
+    central = vectors.Central(4, NUMBERS, 1.0, TARGET)
+    opened = rows(
+        lambda: np.rint(np.array(central.combine([top] * 4).values) / central.unit) - 2048
+    )
+    yield "central", vectors.Central, Path(opened, central.law)  # type: ignore[arg-type]
+    local = vectors.Local(4, NUMBERS, 1.0, TARGET)
+    assert local.device is not None
+    sent = rows(lambda: np.rint(local.randomize(top) / local.unit) - 512)
+    yield "local", vectors.Local, Path(sent, local.device)
+    bits = ShuffledVector(4, NUMBERS, 1.0, TARGET, precision=4)
+    law = Binomial(bits.noise_bits, bits.bias)
+    ones = rows(lambda: np.array([sum(row) for row in bits.randomize(top)]) - 4)
+    yield "shuffled bits", ShuffledVector, Path(ones, law)
+    for kind in ("skellam", "discrete-gaussian"):
+        secure = SecureVector(4, NUMBERS, 1.0, TARGET, precision=4, noise_kind=kind)
+        shares = rows(partial(shares_of, secure, top))
+        yield f"secagg, {kind}", SecureVector, Path(shares, secure.share)
+
+
+def shares_of(protocol: SecureVector, top: Any) -> Integers:
+    sent = (np.array(protocol.randomize(top)) - protocol.precision) % protocol.modulus
+    return np.where(sent > protocol.modulus // 2, sent - protocol.modulus, sent)
+
+
+PATHS = {
+    **dict(prefix_paths()),
+    **{f"vector, {name}": path for name, _, path in vector_paths()},
+}
+EACH = pytest.mark.parametrize("name", PATHS)
+
+
+def test_every_vector_protocol_with_a_guarantee_has_a_path_here() -> None:
+    promising = concrete(vectors.VectorProtocol) - {vectors.Plain}
+    assert {kind for _, kind, _ in vector_paths()} == promising
+    assert concrete(LevelProtocol) <= promising
+
+
+def test_every_way_of_prefix_sums_with_integers_has_a_path_here() -> None:
+    ways = {tuple(name.split(", ")[1:]) for name in PATHS if not name.startswith("vector")}
+    integral = {"discrete-gaussian", "skellam", "binomial"}
+    assert ways == {(t, n) for t, noises in FITS.items() for n in noises if n in integral}
+
+
+def problems(path: Path) -> set[str]:
+    """What is wrong with the noise of a path; nothing, but for a chance of 1e-9.
+
+    Noise that is used twice is equal in more than half of the places where it should be
+    independent; by chance that happens with probability below 1e-12, since no law here gives a
+    value more than a tenth.
+    """
+    drawn = path.sample()
+    found = set()
+    if not follows(np.ravel(drawn) + path.centre, path.law) > UNSEEDED:
+        found.add("another law")
+    for axis, between in enumerate(("people", "steps", "numbers")):
+        others = np.roll(drawn, 1, axis=axis)
+        if (drawn == others).mean() > 0.5:
+            found.add(f"used twice between {between}")
+    try:
+        check_source(lambda: path.noise().tolist(), "noise")
+    except AssertionError:
+        found.add("seeded")
     return found
 
 
-ENCODERS = encoders()
+@EACH
+def test_the_noise_of_every_device_path_is_sound(name: str) -> None:
+    assert PATHS[name].law.pmf(np.arange(-20000, 20000)).max() < 0.1
+    assert not problems(PATHS[name])
 
 
-def residuals(protocol: PrefixSums, steps: int) -> list[Any]:
-    """The noise in a silo's messages, in integers: what it sends of nothing."""
-    encoder = protocol.encoder()
-    sent = [encoder.randomize(np.zeros(NUMBERS)).view(np.int64) for _ in range(steps)]
-    return [np.asarray(message) for message in sent]
+DRAW = NoiseLaw.draw
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_a_silos_messages_have_the_share_of_noise_that_is_stated(name: str) -> None:
-    """600 numbers of a first message by chi-square, false-alarm rate 1e-9; half the noise would
-    fail.
-    """
-    protocol = ENCODERS[name]
-    share, (first,) = protocol.share, residuals(protocol, 1)
-    middle = round(share.mean)
-    assert follows(first + middle, share) > UNSEEDED
-    assert follows(np.fix(first / 2).astype(int) + middle, share) < UNSEEDED
+def missing(law: NoiseLaw, size: Any = None) -> Any:
+    return np.full(size, round(law.mean))
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_silos_and_steps_do_not_share_noise(name: str) -> None:
-    """Correlations over 600 numbers within 7 standard errors; where a silo adds up prefix sums
-    itself, its noise is meant to be kept.
-    """
-    protocol = ENCODERS[name]
-    one, other = residuals(protocol, 3), residuals(protocol, 3)
-    pairs = [*itertools.product(one, other)]
-    if protocol.shape.kind != "prefix":
-        pairs += [*itertools.combinations(one, 2)]
-    for first, second in pairs:
-        assert abs(np.corrcoef(first, second)[0, 1]) < 7 / math.sqrt(NUMBERS)
+def halved(law: NoiseLaw, size: Any = None) -> Any:
+    middle = round(law.mean)
+    return middle + np.fix((np.asarray(DRAW(law, size)) - middle) / 2).astype(np.int64)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_silos_draw_from_the_operating_system(name: str) -> None:
-    made = []
-    for source in ("one", "one", "other"):
-        with stream(source):
-            made.append(residuals(ENCODERS[name], 2))
-    np.testing.assert_array_equal(made[0], made[1])
-    assert not np.array_equal(made[0], made[2])
+def one_for_all(law: NoiseLaw, size: Any = None) -> Any:
+    return np.full(size, DRAW(law))
+
+
+def seeded(law: NoiseLaw, size: Any = None) -> Any:
+    return np.asarray(law.sample(np.random.default_rng(random.getrandbits(60)), size))
+
+
+class Reused:
+    """The first draw again and again."""
+
+    def __init__(self) -> None:
+        self.first: Any = None
+
+    def __call__(self, law: NoiseLaw, size: Any = None) -> Any:
+        self.first = DRAW(law, size) if self.first is None else self.first
+        return self.first
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("broken", "seen"),
+    [
+        (lambda: missing, "another law"),
+        (lambda: halved, "another law"),
+        (lambda: one_for_all, "used twice between numbers"),
+        (lambda: seeded, "seeded"),
+        (Reused, "used twice between people"),
+    ],
+    ids=["missing", "halved", "one for all", "seeded", "reused"],
+)
+def test_broken_noise_is_noticed_on_every_device_path(
+    name: str, broken: Callable[[], Any], seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = broken()
+    monkeypatch.setattr(NoiseLaw, "draw", lambda law, size=None: mutant(law, size))
+    assert seen in problems(PATHS[name])

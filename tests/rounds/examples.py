@@ -17,11 +17,11 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Local, SecureSum, paper_modulus
+from tacit.protocols.sums import Local, SecureSum, TwoServers, paper_modulus
 
 TARGET = ApproximateDP(3.0, 1e-2)
 
@@ -43,7 +43,13 @@ def bits() -> Protocol:
 def prefix() -> Protocol:
     """The second step; the first opened nothing but zeros."""
     sums = calibrated(factorize("tree", 2), 5, 3, 1.5, "secagg", "skellam", TARGET, people=4)
-    return PrefixRound(sums, 1, {0: np.zeros(3)}, {}, sums.guarantee(1e-2))
+    return sums.open(1, {0: np.zeros(3)}, {}, sums.guarantee(1e-2))
+
+
+def shuffled_prefix() -> Protocol:
+    """The same in bits, on a grid so coarse that there are few of them."""
+    sums = PrefixSums(factorize("tree", 2), 5, 3, 1.5, "shuffle", "binomial", 2.0, 2, people=1)
+    return sums.open(1, {0: np.zeros(3)}, {}, TARGET.at(view=View.SHUFFLED))
 
 
 def vector(place: int) -> list[float]:
@@ -54,6 +60,7 @@ EXAMPLES: dict[str, Example] = {
     "secure-sum": Example(
         lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
     ),
+    "two-servers": Example(lambda: TwoServers(8, 4, 4000.0), lambda i: i / 8),  # noise is nil
     "local-sum": Example(
         lambda: Local(
             8,
@@ -68,6 +75,7 @@ EXAMPLES: dict[str, Example] = {
         lambda: SecureVector(8, 3, 1.0, TARGET, precision=5, dropout=0.25), vector
     ),
     "prefix-sums": Example(prefix, lambda i: [vector(i), vector(i + 1)]),
+    "shuffled-prefix-sums": Example(shuffled_prefix, lambda i: [vector(i), vector(i + 1)]),
     "split-and-mix": Example(
         lambda: SplitAndMix(26, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.2, security=5),
         lambda i: i / 26,

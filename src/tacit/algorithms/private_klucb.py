@@ -35,7 +35,7 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     """The protocol of the trust model asked for; a pure guarantee unless the shuffler is given
     a δ.
     """
-    make, guarantee, how = _protocols(problem)
+    make, guarantee, how = protocols(problem)
     error = make(TYPICAL, **how).error(TYPICAL)
     local = problem.trust == "local"
     learner = bandits.PrivateKLUCB(
@@ -49,7 +49,8 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, make, guarantee, **how)
 
 
-def _protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, Any]]:
+def protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, Any]]:
+    """The recipe of a round under the trust model asked for, its promise, and its arguments."""
     e, bits = problem.epsilon, {"binary": problem.binary}
     how: dict[str, Any]
     view = privacy.View

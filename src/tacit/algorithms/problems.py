@@ -115,6 +115,9 @@ class ArmsProblem(Problem):
     setting: str = option("tight", "Exact constants (tight), or those of the paper.")
     index: str = option("chernoff", "Rigorous index, or a normal approximation.", panel=ARMS)
     growth: float = option(4.0, "Factor between the sizes of rounds.", panel=ARMS)
+    rounds: int | None = option(
+        None, "Largest number of rounds, where the horizon is known.", panel=ARMS
+    )
     confidence: float = option(0.1, "Probability with which the best option may be dropped.")
     scale: int = option(10, "Scale s of the paper's Skellam and Gaussian noise.", panel=ARMS)
     dropout: float = option(
@@ -122,7 +125,7 @@ class ArmsProblem(Problem):
     )
     anytime: bool = option(False, "Do not tell the learner the horizon.", panel=ARMS)
     rewards: str = option("bernoulli", f"Rewards: {', '.join(REWARDS)}.", panel=ARMS, world=True)
-    instance: str = option("easy", "Random means: easy or hard.", panel=ARMS, world=True)
+    instance: str = option("easy", "Random means: easy, hard or rare.", panel=ARMS, world=True)
     means: tuple[float, ...] | None = option(
         None, "Mean rewards, comma-separated, instead of random ones.", panel=ARMS, world=True
     )
@@ -157,6 +160,8 @@ class ArmsProblem(Problem):
             raise TacitError(
                 f"growth is {self.growth:g}; rounds must grow: use more than 1, such as 4"
             )
+        if self.rounds is not None:
+            check_counts(self, rounds=1)
         remedy = "the probability with which the best option may be dropped, such as 0.1"
         probability("confidence", self.confidence, remedy)
         remedy = "the part of a round that may fail to report, such as 0.1"
@@ -377,7 +382,9 @@ class SilosProblem(Problem):
     delta: float = option(DEFAULT_DELTA, "Delta of the guarantee.")
     horizon: int = option(10_000, "Number of rounds.")
     setting: str = option("tight", "Exact constants (tight), or those of the paper.")
-    lazy: bool = option(False, "Decide from private statistics only.", panel=SILOS)
+    lazy: bool = option(
+        True, "Silos decide from private sums only, or also from raw data.", panel=SILOS
+    )
     confidence: float = option(0.01, "Probability with which a confidence set may fail.")
     visits: int = option(1, "Batches that one person may be in.", panel=SILOS)
     visits_per_batch: int = option(1, "How often in each of them.", panel=SILOS)

@@ -106,23 +106,21 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
 
 
 def note(problem: SilosProblem, private: PrivateSums) -> str:
-    """What is to be read with the guarantee, and between whom it holds.
+    """What is to be read with the guarantee.
 
     When actions react to raw data within a batch (not lazy), replacing somebody changes what later
-    people of the same silo and batch are given, so up to `sync` pairs (x, y) move at once. ZC24
-    counts one. Both are stated.
+    people of the same silo and batch are given, so up to `sync` pairs (x, y) of every silo visited
+    move at once. ZC24 counts the pairs that are a person's own. Both are stated, the person's
+    first.
     """
     if private.guarantee is None:
         return "none: silos send sums as they are"
     every = f"In all {problem.steps} releases together; {private.derivation}."
-    if problem.visits * problem.visits_per_batch > 1:
-        often = f"{problem.visits_per_batch} time(s) in each"
-        every += f" For a user in up to {problem.visits} batches, {often}."
     if problem.lazy:
         return every
-    person = private.sums.loss(problem.visits, problem.sync).epsilon(problem.delta)
+    own = zc24_noise.own_records(problem, private)
     return (
-        f"{every} Between streams that differ in one recorded (x, y); a user whose silo acts on "
-        f"raw data within a batch may move up to {problem.sync} of them: ({person:.3g}, "
-        f"{problem.delta:g})-DP. The lazy form has no such gap."
+        f"{every} Silos act on raw data within a batch, so one visit may move up to {problem.sync} "
+        f"recorded pairs (x, y); between streams that differ in the person's own pairs only it is "
+        f"{own.short}. Lazy silos promise that to the person."
     )

@@ -16,15 +16,16 @@ from functools import lru_cache
 from tacit.algorithms.problems import SilosProblem
 from tacit.bandits.contextual import moments
 from tacit.checks import TacitError
-from tacit.privacy import ApproximateDP, GaussianLoss, View, advanced_composition
+from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
 from tacit.privacy.search import least
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Trust
+from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence, Trust
 
 # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term
 # by term
 BIT_WIDTH = 2e5
+FINE = 1e-3  # by what part a grid may add to the sensitivity, or to δ
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +56,35 @@ def sensitivity(problem: SilosProblem) -> float:
     return moments.joint_sensitivity(problem.dimension)
 
 
+def coming(problem: SilosProblem, *, eager: bool) -> Presence:
+    """How often one person may come; to silos that act on raw data within a batch, or do not."""
+    return Presence(problem.visits, problem.visits_per_batch, eager)
+
+
 def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
-    """What prefix sums give to somebody who returns as often as is allowed for; the target itself
+    """What prefix sums give to a person who returns as often as is allowed for; the target itself
     where that was checked to hold.
     """
-    often = (problem.visits, problem.visits_per_batch)
-    found = sums.guarantee(problem.delta, batches=often[0], times=often[1])
-    met = sums.loss(*often).delta(problem.epsilon) <= problem.delta
+    found = sums.guarantee(problem.delta)
+    met = sums.loss().delta(problem.epsilon) <= problem.delta
     return replace(found, epsilon=min(found.epsilon, problem.epsilon)) if met else found
+
+
+def finished(
+    problem: SilosProblem, sums: PrefixSums, derivation: str, sigma: float | None = None
+) -> PrivateSums:
+    """Prefix sums as these silos use them, with what a person is promised.
+
+    ZC24 counts one recorded (x, y) whether or not silos are lazy; where they are not, a person may
+    move more, and that is what is stated first.
+    """
+    used = replace(sums, presence=coming(problem, eager=not problem.lazy))
+    return PrivateSums(used, guarantee_of(problem, used), derivation, sigma)
+
+
+def own_records(problem: SilosProblem, private: PrivateSums) -> ApproximateDP:
+    """What ZC24 states: as if a visit moved nothing but its own record."""
+    return guarantee_of(problem, replace(private.sums, presence=coming(problem, eager=False)))
 
 
 def _tree(
@@ -70,8 +92,17 @@ def _tree(
 ) -> PrefixSums:
     """The binary tree with this noise in every node."""
     shape = factorize("tree", problem.steps)
-    about = (problem.silos, size(problem), sensitivity(problem))
-    return PrefixSums(shape, *about, trust, noise, sigma, scale, problem.sync)
+    about = (problem.silos, size(problem), sensitivity(problem), trust, noise, sigma, scale)
+    return PrefixSums(shape, *about, problem.sync, presence=coming(problem, eager=False))
+
+
+def _fine_enough(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
+    """The same noise on the coarsest grid on which neither rounding nor being discrete counts."""
+    while (
+        protocol.rounding_overhead > FINE or protocol.excess(target.epsilon) > FINE * target.delta
+    ):
+        protocol = replace(protocol, scale=2 * protocol.scale)
+    return protocol
 
 
 EXACT = "exact joint accounting of all releases"
@@ -90,18 +121,18 @@ def fedlinucb(problem: SilosProblem) -> PrivateSums:
 
 @lru_cache(maxsize=32)
 def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
-    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²)."""
+    """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²), discrete where the
+    paper has real numbers, so that silos can draw it exactly.
+    """
     if problem.setting == "tight":
-        return _tight(problem, "square-root", "silo", "gaussian")
+        return _tight(problem, "square-root", "silo", "discrete-gaussian")
     e, d = problem.epsilon, problem.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
-    protocol = _tree(problem, math.sqrt(variance), "silo", "gaussian")
-    return PrivateSums(
-        protocol,
-        guarantee_of(problem, protocol),
-        EXACT,
-        math.sqrt(problem.silos * nodes(problem) * variance),
+    protocol = _fine_enough(
+        _tree(problem, math.sqrt(variance), "silo", "discrete-gaussian"), problem.target
     )
+    printed = math.sqrt(problem.silos * nodes(problem) * variance)
+    return finished(problem, protocol, EXACT, printed)
 
 
 @lru_cache(maxsize=32)
@@ -124,18 +155,10 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
                 "amplification is worked out for users who come once: use secagg-fedlinucb for "
                 "returning users"
             )
-        alone = calibrated(
-            factorize("tree", problem.steps),
-            silos,
-            size(problem),
-            sensitivity(problem),
-            "silo",
-            "gaussian",
-            problem.target,
-        )
+        about = (factorize("tree", problem.steps), silos, size(problem), sensitivity(problem))
+        alone = calibrated(*about, "silo", "gaussian", problem.target, people=problem.sync)
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
-        protocol = _tree(problem, sigma, "shuffle", "gaussian")
-        return PrivateSums(protocol, *_best_argument(problem, protocol))
+        return _shuffled(problem, _tree(problem, sigma, "shuffle", "gaussian"))
     if d >= nodes(problem) / problem.horizon:
         raise TacitError(
             f"delta is {d:g}; the noise of ZC24 Theorem 5.3 is defined below κ/T = "
@@ -149,11 +172,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     )
     variance = 2 * nodes(problem) * logs / (e**2 * silos)
     protocol = _tree(problem, math.sqrt(variance), "shuffle", "gaussian")
-    return PrivateSums(
-        protocol,
-        *_best_argument(problem, protocol),
-        sigma=math.sqrt(silos * nodes(problem) * variance),
-    )
+    return _shuffled(problem, protocol, math.sqrt(silos * nodes(problem) * variance))
 
 
 @lru_cache(maxsize=32)
@@ -182,19 +201,21 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
         1 << max(0, min(6, math.floor(math.log2(BIT_WIDTH / sigma)))) if sigma < BIT_WIDTH else 1
     )
     protocol = _tree(problem, sigma, "shuffle", "binomial", scale)
-    return PrivateSums(
-        protocol, guarantee_of(problem, protocol), EXACT, math.sqrt(nodes(problem)) * sigma
-    )
+    return finished(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
 
 
 @lru_cache(maxsize=32)
 def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Discrete Gaussian (or Skellam) shares; only their sum over silos is opened. Ours; there is no
-    printed form.
+    printed form, so the paper's setting is refused.
 
     Shares are made for all silos but one, so the guarantee also holds against a curious silo that
     takes its own share off.
     """
+    if problem.setting == "paper":
+        raise TacitError(
+            "secagg-fedlinucb is not in the paper: use the tight setting, or ldp-fedlinucb"
+        )
     return _tight(problem, "square-root", "secagg", problem.noise)  # type: ignore[arg-type]
 
 
@@ -216,22 +237,21 @@ def _tight(
         problem.target,
         people=problem.sync,
         corrupt=curious,
-        batches=problem.visits,
-        times=problem.visits_per_batch,
+        presence=coming(problem, eager=False),
     )
-    return PrivateSums(protocol, guarantee_of(problem, protocol), EXACT)
+    return finished(problem, protocol, EXACT)
 
 
 def amplified(
-    epsilon0: float, delta0: float, silos: int, points: int, delta: float
+    epsilon0: float, delta0: float, group: float, silos: int, delta: float
 ) -> ApproximateDP | None:
-    """Lemma F.2 for one node: (ε, δ) of the shuffled messages of silos that each hold `points`
-    people and are (ε₀, δ₀)-DP.
+    """Lemma F.2 for one node: (ε, δ) of the shuffled messages of silos that are (ε₀, δ₀)-DP when
+    one person changes and (group, δ₀)-DP when everything does that a silo holds.
 
     None where the lemma says nothing. Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1)
-    (CORRECTIONS 6).
+    (CORRECTIONS 6), and takes ε₀ times the number of records for `group`, which at the same δ₀ is
+    less than the truth for the exact ε₀ of Gaussian noise (CORRECTIONS 25).
     """
-    group = points * epsilon0
     if not 0 < delta <= 1 or group > math.log(silos / (16 * math.log(2 / delta))):
         return None
     bias = math.tanh(epsilon0 / 2)
@@ -245,22 +265,20 @@ def amplified(
     return ApproximateDP(epsilon, failure) if failure < 1 else None
 
 
-def _amplified_guarantee(problem: SilosProblem, sigma: float) -> ApproximateDP | None:
-    """Lemma F.2 at every node and advanced composition over the nodes of one person, δ split
-    evenly.
+def _amplified_guarantee(
+    problem: SilosProblem, sigma: float, records: int = 1
+) -> ApproximateDP | None:
+    """Lemma F.2 at every node and advanced composition over the nodes of one person, who moves so
+    many records of one silo and batch; δ split evenly.
     """
     level = problem.delta / (2 * nodes(problem))
     delta0 = level / (8 * problem.silos)
-    epsilon0 = GaussianLoss(sigma, sensitivity(problem)).epsilon(delta0)
+    epsilon0 = GaussianLoss(sigma, records * sensitivity(problem)).epsilon(delta0)
     if epsilon0 == 0:
         return None
-    node = amplified(
-        epsilon0,
-        delta0,
-        problem.silos,
-        problem.horizon,
-        min(1.0, level / (2 * math.tanh(epsilon0 / 2))),
-    )
+    group = GaussianLoss(sigma, problem.horizon * sensitivity(problem)).epsilon(delta0)
+    failing = min(1.0, level / (2 * math.tanh(epsilon0 / 2)))
+    node = amplified(epsilon0, delta0, group, problem.silos, failing)
     if node is None or node.epsilon <= 0 or node.delta > level:
         return None
     return advanced_composition(node, nodes(problem), problem.delta / 2)
@@ -280,22 +298,21 @@ def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
     return least(holds, enough) if holds(enough) else math.inf
 
 
-def _best_argument(problem: SilosProblem, protocol: PrefixSums) -> tuple[ApproximateDP, str]:
+def _shuffled(
+    problem: SilosProblem, protocol: PrefixSums, sigma: float | None = None
+) -> PrivateSums:
     """What is proven about shuffled Gaussian nodes: each silo's own noise, accounted for exactly,
     or Lemma F.2, whichever says more.
     """
-    alone = guarantee_of(problem, protocol).at(view=View.SHUFFLED)
+    why = "each silo's own noise, accounted for exactly; amplification proves nothing more here"
+    alone = finished(problem, protocol, why, sigma)
+    assert alone.guarantee is not None
     once = problem.visits * problem.visits_per_batch == 1
-    shuffled = _amplified_guarantee(problem, protocol.sigma) if once else None
-    if (
-        shuffled is not None
-        and shuffled.delta <= problem.delta
-        and shuffled.epsilon < alone.epsilon
-    ):
-        return shuffled.at(
-            view=View.SHUFFLED
-        ), "amplification by shuffling (ZC24 Lemma F.2), advanced composition"
-    return (
-        alone,
-        "each silo's own noise, accounted for exactly; amplification proves nothing more here",
-    )
+    records = 1 if problem.lazy else problem.sync
+    shuffled = _amplified_guarantee(problem, protocol.sigma, records) if once else None
+    proven = shuffled is not None and shuffled.delta <= problem.delta
+    if shuffled is None or not proven or shuffled.epsilon >= alone.guarantee.epsilon:
+        return alone
+    said = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta)
+    why = "amplification by shuffling (ZC24 Lemma F.2), advanced composition"
+    return replace(alone, guarantee=said, derivation=why)

@@ -1,11 +1,12 @@
 """Learners: which option to try next, given what private estimates have shown."""
 
 from tacit.bandits.arms.chernoff import Evidence
-from tacit.bandits.arms.doubling import Doubling
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
+from tacit.bandits.arms.med import PrivateMED
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
+from tacit.bandits.arms.restarts import Restarts
 from tacit.bandits.contract import Learner
 
 __all__ = [
@@ -13,11 +14,12 @@ __all__ = [
     "KLUCB",
     "UCB1",
     "CumulativeElimination",
-    "Doubling",
     "Evidence",
     "ForgettingElimination",
     "Learner",
     "PrivateKLUCB",
+    "PrivateMED",
+    "Restarts",
     "SuccessiveElimination",
     "Thompson",
 ]

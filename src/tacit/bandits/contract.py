@@ -57,6 +57,13 @@ class Learner(ABC):
         return list(range(self.arms))
 
     @property
+    def needs_horizon(self) -> bool:
+        """Whether decisions depend on the horizon, beyond making the first rounds and the last fit;
+        a learner that says no can be stopped at any time, or go on.
+        """
+        return True
+
+    @property
     def finished(self) -> bool:
         """Whether the horizon is used up and nothing is outstanding."""
         return self.played >= self.horizon and not self._pending

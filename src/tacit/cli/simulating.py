@@ -62,7 +62,7 @@ def simulate(
 
     tacit simulate --algorithm cdp-dpe --dimension 20 --actions 1000 --epsilon 1
 
-    tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000 --lazy
+    tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000
     """
     entry, given = lookup(algorithm), said(options)
     if resume and out is None:
@@ -180,7 +180,8 @@ def labels(per: str) -> dict[str, str]:
         "time_average_regret": f"regret per {per}",
         "group_regret_per_round": "regret of all silos per round",
         "final_realised_regret": "regret as rewards fell out",
-        "rounds": "rounds opened",
+        "rounds": "rounds, one after another",
+        "batches": "sums opened",
         "active": "options left",
         "best_kept": "best option left (part of runs)",
         "wrapped": "rounds misread (sum too large)",
@@ -314,7 +315,7 @@ def comparison(compared: list[Result]) -> None:
     """The table of a comparison, the least regret first."""
     known = all(result.regret_known for result in compared)
     differ = len({len(result.runs) for result in compared}) > 1
-    headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds opened", "seconds", "promise"]
+    headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds", "seconds", "promise"]
     rows = [
         [
             result.algorithm,

@@ -169,12 +169,12 @@ def check_means(means: npt.ArrayLike) -> Floats:
     return array
 
 
-INSTANCES = {"easy": (0.25, 0.75), "hard": (0.45, 0.55)}
+INSTANCES = {"easy": (0.25, 0.75), "hard": (0.45, 0.55), "rare": (0.01, 0.05)}
 
 
 def instance_means(name: str, arms: int, seed: int) -> Floats:
     """Means of a named random instance: uniform in [0.25, 0.75] (easy) or [0.45, 0.55] (hard), CZ23
-    Section 7.
+    Section 7, or in [0.01, 0.05] (rare), as rates of clicks are.
 
     The legacy generator is used because the authors used it: seed r gives the r-th of their
     instances.
@@ -184,7 +184,7 @@ def instance_means(name: str, arms: int, seed: int) -> Floats:
     """
     if name not in INSTANCES:
         raise TacitError(
-            f"instance is {name!r}; it must be easy or hard, or give the means themselves"
+            f"instance is {name!r}; it must be easy, hard or rare, or give the means themselves"
         )
     low, high = INSTANCES[name]
     return low + (high - low) * np.random.RandomState(seed).random_sample(arms)

@@ -12,10 +12,15 @@ docs/wire-formats.md.
 (18,)
 """
 
-from tacit.intermediaries.graph import Neighbourhood, neighbourhood
+from tacit.intermediaries.announcements import Binding, accept, announce
+from tacit.intermediaries.collecting import Collector, prepare_collector
+from tacit.intermediaries.graph import Claim, Neighbourhood, Security, neighbourhood, security
+from tacit.intermediaries.half_server import HalfServer, endorse_round, prepare
 from tacit.intermediaries.in_process import (
     Dropouts,
     MaskingSession,
+    OwnNoise,
+    TwoServerSession,
     run_masking,
     run_mixing,
     run_two_servers,
@@ -26,15 +31,12 @@ from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
 from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
 from tacit.intermediaries.sealing import PrivateKey, Sealing, ServerKeys
-from tacit.intermediaries.two_servers import (
-    Collector,
-    HalfServer,
-    TwoServerRound,
-    split,
-)
+from tacit.intermediaries.two_servers import Outcome, Place, TwoServerRound, refused_by_both, split
 
 __all__ = [
     "Analyzer",
+    "Binding",
+    "Claim",
     "Collector",
     "Dropouts",
     "HalfServer",
@@ -46,18 +48,30 @@ __all__ = [
     "MixView",
     "MixingRound",
     "Neighbourhood",
+    "Outcome",
+    "OwnNoise",
+    "Place",
     "PrivateKey",
     "Refusal",
     "Relay",
     "Sealing",
+    "Security",
     "ServerKeys",
     "Shuffler",
     "SumView",
     "TwoServerRound",
+    "TwoServerSession",
+    "accept",
+    "announce",
+    "endorse_round",
     "neighbourhood",
+    "prepare",
+    "prepare_collector",
+    "refused_by_both",
     "run_masking",
     "run_mixing",
     "run_two_servers",
+    "security",
     "split",
     "wrap",
 ]

@@ -21,6 +21,16 @@ NONCE_SIZE = 12
 TAG_SIZE = 16
 
 _SHA256 = hashes.SHA256()
+_FIELD = 2**255 - 19
+
+_SMALL_ORDER = {
+    0,
+    1,
+    _FIELD - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+}
+"""The u-coordinates of order 8 or less, on the curve and on its twist."""
 
 
 def new_key(source: Source = SYSTEM) -> X25519PrivateKey:
@@ -33,16 +43,22 @@ def public_bytes(key: X25519PrivateKey) -> bytes:
     return key.public_key().public_bytes_raw()
 
 
-def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
-    """The secret that `own` and the holder of the public key `peer` both compute; a point of small
-    order is refused.
+def check_public(peer: bytes) -> bytes:
+    """A public key in its only spelling: 32 bytes, a number below 2^255 - 19 (RFC 7748 would take
+    others for the same key), and not of small order.
     """
-    try:
-        return own.exchange(X25519PublicKey.from_public_bytes(peer))
-    except ValueError:
+    number = int.from_bytes(peer, "little")
+    if len(peer) != KEY_SIZE or number >= _FIELD or number in _SMALL_ORDER:
         raise Refusal(
-            "a public key is malformed or of small order; the key exchange was not done"
-        ) from None
+            "a public key is malformed, not in its only spelling, or of small order; the key "
+            "exchange was not done"
+        )
+    return peer
+
+
+def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
+    """The secret that `own` and the holder of the public key `peer` both compute."""
+    return own.exchange(X25519PublicKey.from_public_bytes(check_public(peer)))
 
 
 def derive(secret: bytes, context: bytes, info: bytes, size: int = KEY_SIZE) -> bytes:

@@ -3,8 +3,8 @@ et al. 2020).
 
 The graph is a ring whose places are dealt at random; each client is joined to the k nearest on the
 ring. So the neighbours of a client are a uniformly random k-set of the others, and how many of them
-drop out or are corrupt has a hypergeometric law. `neighbourhood` sums that law's tails with exact
-integers; it uses no asymptotic constant.
+drop out or are corrupt has a hypergeometric law. `neighbourhood` and `security` sum that law's
+tails with exact integers; they use no asymptotic constant.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 
@@ -92,61 +93,165 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
     return neighbours
 
 
+class Claim(StrEnum):
+    """Against which server a neighbourhood is to hold, together with the corrupt clients.
+
+    `SEMI_HONEST`: it follows the protocol, so it gets t shares of a client's second secret only
+    if t neighbours are corrupt (Bell et al. 2020, Def. 3.2 and 3.3). `TWO_FATES`: it may tell some
+    neighbours that a client stayed and others that it left; both secrets stay apart if 2t exceeds
+    the degree by more than the corrupt neighbours. Neither holds against a server that lies about
+    many clients at once or invents them.
+    """
+
+    SEMI_HONEST = "semi-honest"
+    TWO_FATES = "two-fates"
+
+
+@dataclass(frozen=True)
+class Security:
+    """How sure it is that nothing but the sum of the honest ones is learnt, whoever of `clients`
+    come and stay, as long as `minimum` do and no more than `corrupt` are corrupt.
+
+    >>> print(security(Neighbourhood(21, 11), 1000, 950, corrupt=50))
+    21 neighbours, threshold 11: 20.5 bits (semi-honest, 50 of 1000 corrupt, 950 or more stay)
+    """
+
+    among: Neighbourhood
+    clients: int
+    minimum: int
+    corrupt: int
+    claim: Claim
+    failure: Fraction
+    """A bound on the probability over the graph that more than the sum is learnt."""
+
+    @property
+    def bits(self) -> float:
+        """-log2 of `failure`; infinite where it cannot happen."""
+        if not self.failure:
+            return math.inf
+        return math.log2(self.failure.denominator) - math.log2(self.failure.numerator)
+
+    def __str__(self) -> str:
+        bits = "certain" if not self.failure else f"{math.floor(10 * self.bits) / 10} bits"
+        return (
+            f"{self.among.degree} neighbours, threshold {self.among.threshold}: {bits} "
+            f"({self.claim}, {self.corrupt} of {self.clients} corrupt, {self.minimum} or more stay)"
+        )
+
+
+def security(
+    among: Neighbourhood,
+    clients: int,
+    minimum: int,
+    corrupt: int | None = None,
+    claim: Claim = Claim.SEMI_HONEST,
+) -> Security:
+    """The security that a neighbourhood has in a round of `clients` that opens for `minimum`."""
+    n = integer("clients", clients, at_least=2)
+    fewest = integer("minimum", minimum, at_least=1)
+    bad = _tenth(n) if corrupt is None else integer("corrupt", corrupt, at_least=0)
+    kept = Claim(claim)
+    failure = _failure(n, n - fewest, bad, (among.degree, among.threshold), kept)
+    return Security(among, n, fewest, bad, kept, failure)
+
+
 def neighbourhood(
     clients: int,
-    dropout: Number = 0.1,
-    corrupt: Number = 0.1,
+    minimum: int | None = None,
+    *,
+    dropout: Number | None = None,
+    corrupt: Number | None = None,
     security: int = 40,
     completion: int = 30,
+    claim: Claim = Claim.SEMI_HONEST,
 ) -> Neighbourhood:
     """The smallest neighbourhood that keeps its promises while floor(dropout·n) leave and
-    floor(corrupt·n) are corrupt.
+    floor(corrupt·n) are corrupt: each a tenth unless said, and from four clients on at least one.
 
-    Except with probability 2^-security over the graph: no client has so many corrupt neighbours
-    that they and a server which splits the honest ones could open both of its secrets (2t > k +
-    corrupt neighbours), and the honest clients that stay are connected, so that only their sum is
-    revealed. Except with probability 2^-completion: every client keeps t neighbours.
+    Except with probability 2^-security over the graph, what is claimed holds for every client and
+    the honest clients that stay are connected, so that only their sum is revealed; this with as few
+    staying as the round's `minimum` allows, if that is fewer than n - floor(dropout·n). Except with
+    probability 2^-completion, every client keeps t neighbours while no more than floor(dropout·n)
+    leave.
 
     >>> neighbourhood(1000)
+    Neighbourhood(degree=53, threshold=29)
+    >>> neighbourhood(1000, claim=Claim.TWO_FATES)
     Neighbourhood(degree=115, threshold=79)
+    >>> neighbourhood(1000, minimum=400)
+    Neighbourhood(degree=108, threshold=73)
     >>> neighbourhood(10)
     Neighbourhood(degree=4, threshold=3)
     """
     n = integer("clients", clients, at_least=2)
-    gone = math.floor(probability("dropout", dropout, zero=True) * n)
-    bad = math.floor(probability("corrupt", corrupt, zero=True) * n)
+    gone, bad = _part("dropout", dropout, n), _part("corrupt", corrupt, n)
+    fewest = n - gone if minimum is None else integer("minimum", minimum, at_least=1)
+    lost = max(gone, n - fewest)
+    if n - lost <= bad:
+        raise TacitError(
+            f"minimum is {n - lost} but {bad} of {n} clients may be corrupt: a sum of so few could "
+            f"be of nobody else; raise the minimum above {bad}"
+        )
     return _neighbourhood(
         n,
-        gone,
-        bad,
+        (gone, lost, bad),
         integer("security", security, at_least=1),
         integer("completion", completion, at_least=1),
+        Claim(claim),
     )
 
 
+def _part(name: str, share: Number | None, clients: int) -> int:
+    """floor(share·clients), where a float stands for the decimal number that it prints as: 0.3 of
+    10 is 3.
+    """
+    if share is None:
+        return _tenth(clients)
+    exact = Fraction(repr(float(share))) if isinstance(share, float) else share
+    return math.floor(probability(name, exact, zero=True) * clients)
+
+
+def _tenth(clients: int) -> int:
+    """Three clients cannot spare one: any two of them would be fewer than hide each other."""
+    return max(1, clients // 10) if clients > 3 else 0
+
+
 @lru_cache(maxsize=256)
-def _neighbourhood(n: int, gone: int, bad: int, security: int, completion: int) -> Neighbourhood:
+def _neighbourhood(
+    n: int, counts: tuple[int, int, int], security: int, completion: int, claim: Claim
+) -> Neighbourhood:
+    gone, lost, bad = counts
     leak, stall = Fraction(1, 2**security), Fraction(1, 2**completion)
     for degree in range(1, min(n, 1 << 16)):
         if degree % 2 and n % 2 and degree < n - 1:
             continue
-        split = disconnection(n, degree, gone + bad)
-        if split > leak:
+        if disconnection(n, degree, lost + bad) > leak:
             continue
-        missing = quantile(n - 1, gone, degree, stall / n)
-        threshold = degree - missing
+        threshold = degree - quantile(n - 1, gone, degree, stall / n)
         if 2 * threshold <= degree:
             continue
-        pool = max(
-            n - 1 - gone, degree
-        )  # the others, when all who leave do so before the graph is dealt
-        if n * tail(pool, min(bad, pool), degree, 2 * threshold - degree) + split <= leak:
+        if _failure(n, lost, bad, (degree, threshold), claim) <= leak:
             return Neighbourhood(degree, threshold)
     raise TacitError(
-        f"no neighbourhood among {n} clients tolerates {gone} dropouts and {bad} corrupt clients; "
-        "twice the dropouts plus the corrupt must stay well below the clients: tolerate fewer, or "
-        "take more clients"
+        f"no neighbourhood among {n} clients tolerates {gone} dropouts and {bad} corrupt clients "
+        f"for the claim {claim}; twice the dropouts plus the corrupt must stay well below the "
+        "clients: tolerate fewer, or take more clients"
     )
+
+
+@lru_cache(maxsize=256)
+def _failure(n: int, lost: int, bad: int, among: tuple[int, int], claim: Claim) -> Fraction:
+    """A bound on P[some client has too many corrupt neighbours, or the honest fall apart].
+
+    The first is likeliest when all `lost` leave before the graph is dealt, the second when they
+    leave after: both are counted. Where fewer come than a client should have neighbours, all are
+    neighbours, which the pool of `degree` covers.
+    """
+    degree, threshold = among
+    enough = threshold if claim is Claim.SEMI_HONEST else 2 * threshold - degree
+    pool = max(n - 1 - lost, degree)
+    both = n * tail(pool, min(bad, pool), degree, enough)
+    return min(Fraction(1), both + disconnection(n, degree, min(n, lost + bad)))
 
 
 def tail(population: int, marked: int, draws: int, least: int) -> Fraction:

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tacit.checks import TacitError
-from tacit.intermediaries.agreement import new_key, public_bytes
+from tacit.intermediaries.announcements import announce
+from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Neighbourhood
-from tacit.intermediaries.interface import Refusal, SumView
+from tacit.intermediaries.half_server import Draw, HalfServer, endorse_round, prepare
+from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new_identity
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
 from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
-from tacit.intermediaries.sealing import Sealing, ServerKeys
-from tacit.intermediaries.two_servers import (
-    Collector,
-    HalfServer,
-    TwoServerRound,
-    split,
-)
+from tacit.intermediaries.rehearsal import Rehearsal, rehearse
+from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys
+from tacit.intermediaries.two_servers import TwoServerRound, split
+from tacit.records import MemoryRecords
+from tacit.terms import Middle, Noise, Promise
 
 Report = int | Sequence[int]
+GRACE = 3600  # seconds, of rounds that are played here
 
 
 @dataclass(frozen=True)
@@ -109,48 +111,152 @@ def run_masking(
     return session.server.view()
 
 
+@dataclass(frozen=True)
+class OwnNoise:
+    """What each of two servers adds to every number of so many levels: discrete Laplace noise of
+    this scale, drawn exactly.
+    """
+
+    levels: int
+    scale: Fraction
+    draw: Draw
+
+
+class TwoServerSession:
+    """A round of two servers with its collector, every party over stores of its own.
+
+    `tables` are what a backup would hold, `records` what no backup may hold. A party is made anew
+    for every step, as if it had crashed before.
+    """
+
+    def __init__(
+        self,
+        places: int,
+        minimum: int,
+        modulus: int,
+        length: int = 1,
+        noise: OwnNoise | None = None,
+        sealing: Sealing = DEFAULT,
+        source: Source = SYSTEM,
+    ) -> None:
+        self.rehearsal = _two_server_terms(minimum, length, noise, source)
+        self.pinned = self.rehearsal.pinned
+        self.records = tuple(MemoryRecords() for _ in range(3))
+        self.tables: list[dict[bytes, bytes]] = [{}, {}]
+        self.noise = noise
+        self._source = source
+        identity = new_identity(source)
+        first, second = (
+            prepare(self.records[role], role, identity, sealing, source) for role in (0, 1)
+        )
+        self.round = TwoServerRound(
+            self.rehearsal.binding,
+            places,
+            minimum,
+            modulus,
+            (first, second),
+            prepare_collector(self.records[2], identity, sealing, source),
+            length,
+            None if noise is None else noise.scale,
+            self.rehearsal.binding.closes,
+            GRACE,
+            sealing,
+            identity,
+        )
+        description = self.round.encode()
+        self.announcement = announce(description, [self.endorse(n, description) for n in (0, 1)])
+        self.now = self.round.binding.closes - 1
+
+    def endorse(self, role: int, description: bytes) -> bytes:
+        """A server's signature under a description."""
+        key = self.rehearsal.keys[role]
+        return endorse_round(self.pinned, description, role, key, self.records[role])
+
+    def server(self, role: int) -> HalfServer:
+        """A server, as if it had just been started."""
+        return HalfServer(
+            self.pinned,
+            self.announcement,
+            role,
+            self.rehearsal.keys[role],
+            self.records[role],
+            self.tables[role],
+            self.noise.draw if self.noise else None,
+            self._source,
+        )
+
+    def collector(self) -> Collector:
+        """The collector, as if it had just been started."""
+        return Collector(self.pinned, self.announcement, self.records[2])
+
+    def split(
+        self, number: int, values: Sequence[int], source: Source = SYSTEM
+    ) -> tuple[bytes, bytes]:
+        """Both halves of the report of the place of this number."""
+        place = self.server(0).place(number)
+        return split(self.pinned, self.announcement, place, values, source)
+
+    def finish(self) -> SumView:
+        """The deadline passes, lists and partial sums go where they belong, the sum is opened."""
+        self.now = self.round.binding.closes
+        servers, collector = [self.server(role) for role in (0, 1)], self.collector()
+        for _ in range(2):
+            for server, other in (servers, servers[::-1]):
+                for address, message in server.close(self.now).items():
+                    if address == server.peer:
+                        other.take(message, self.now)
+                    else:
+                        collector.take(message)
+            self.now += GRACE
+        collector.close()
+        return collector.view()
+
+
+def _two_server_terms(
+    crowd: int, metrics: int, noise: OwnNoise | None, source: Source
+) -> Rehearsal:
+    middle = Middle("two-servers", crowd)
+    if noise is None:
+        brought = Noise(Fraction(1), "devices", "rehearsed")
+        return rehearse(middle, metrics=metrics, noise=brought, source=source)
+    promise = Promise(Fraction(noise.levels * metrics) / noise.scale)
+    levels = noise.levels
+    return rehearse(middle, levels=levels, metrics=metrics, promise=promise, source=source)
+
+
 def run_two_servers(
     reports: Sequence[Report],
     modulus: int,
     minimum: int,
-    sealing: Sealing = Sealing.X25519,
+    sealing: Sealing = DEFAULT,
     lost: tuple[Collection[int], Collection[int]] = ((), ()),
     participants: int | None = None,
+    noise: OwnNoise | None = None,
 ) -> SumView:
     """The sum of all reports of which both halves arrived; `lost` says whose half does not reach
-    server 0 and server 1, `participants` how many the round is opened for.
+    server 0 and server 1, `participants` how many the round is opened for, `noise` what each server
+    adds if devices do not.
 
     >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
     SumView(numbers=(4,), reports=2)
     """
     values = _lists(reports)
-    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    collecting = new_key()
-    publics = (keys[0].public(), keys[1].public())
     room, length = participants or len(values), len(values[0])
-    opened = TwoServerRound(
-        room, minimum, modulus, publics, public_bytes(collecting), length, sealing
-    )
-    announced = TwoServerRound.decode(opened.encode())
-    servers = [HalfServer(announced, role, keys[role]) for role in (0, 1)]
-    collector = Collector(announced, collecting)
+    session = TwoServerSession(room, minimum, modulus, length, noise, sealing)
+    servers = [session.server(role) for role in (0, 1)]
     for place, report in enumerate(values):
-        for server, half, gone in zip(servers, split(announced, report), lost, strict=True):
+        ticket = servers[0].place(place)
+        halves = split(session.pinned, session.announcement, ticket, report)
+        for server, half, gone in zip(servers, halves, lost, strict=True):
             if place not in gone:
-                server.take(half)
-    lists = [server.close() for server in servers]
-    for server, incoming in zip(servers, reversed(lists), strict=True):
-        server.take(incoming[announced.line(server.role)])
-    for server in servers:
-        collector.take(server.close()[announced.collector])
-    collector.close()
-    return collector.view()
+                server.take(half, session.now)
+    return session.finish()
 
 
 def run_mixing(
     reports: Sequence[Sequence[bytes]],
     minimum: int,
-    sealing: Sealing = Sealing.X25519,
+    sealing: Sealing = DEFAULT,
     lost: Collection[int] = (),
     participants: int | None = None,
 ) -> MixView:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from tacit.checks import Refusal as Refusal
 from tacit.checks import TacitError, integer
 
 Source = Callable[[int], bytes]
@@ -28,10 +29,6 @@ IDENTITY_SIZE = 16
 
 ViewT = TypeVar("ViewT")
 ViewT_co = TypeVar("ViewT_co", covariant=True)
-
-
-class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
-    """A message, or a whole round, that is not accepted; nothing was opened because of it."""
 
 
 class Relay(Protocol):
@@ -108,7 +105,7 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
 
     >>> check_minimum(40, 57)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.intermediaries.interface.Refusal: 40 reports: the minimum is 57; ... or a new round.
+    tacit.checks.Refusal: 40 reports: the minimum is 57; ... or a new round.
     """
     if arrived < minimum:
         raise Refusal(

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, agree, derive
-from tacit.intermediaries.graph import Neighbourhood
+from tacit.intermediaries.graph import Claim, Neighbourhood, Security, security
 from tacit.intermediaries.interface import IDENTITY_SIZE, check_counts
 from tacit.intermediaries.shamir import SHARE_SIZE
 from tacit.intermediaries.wire import (
@@ -113,6 +113,10 @@ class MaskingRound:
         with described():
             among = Neighbourhood(degree, threshold)
             return cls(identity_of(message), reports, minimum, modulus, length, among, server)
+
+    def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
+        """How sure it is that only the sum is learnt, with so many corrupt: a tenth unless said."""
+        return security(self.neighbourhood, self.reports, self.minimum, corrupt, claim)
 
     @cached_property
     def context(self) -> bytes:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.intermediaries import masking as layout
 from tacit.intermediaries import masks, shamir
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, agree, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel, check_public, new_key, public_bytes
 from tacit.intermediaries.graph import (
     Neighbourhood,
     Shuffle,
@@ -75,7 +75,7 @@ class MaskingServer:
 
     >>> server = MaskingServer.open(reports=64, minimum=57, modulus=1000)
     >>> server.stage.name, server.round.neighbourhood
-    ('JOINING', Neighbourhood(degree=19, threshold=13))
+    ('JOINING', Neighbourhood(degree=14, threshold=8))
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class MaskingServer:
         source: Source = SYSTEM,
         shuffle: Shuffle | None = None,
     ) -> MaskingServer:
-        """Open a round; without `among`, the neighbourhood is computed for a tenth dropping out and
-        a tenth corrupt.
+        """Open a round; without `among`, the neighbourhood is computed for the minimum, a tenth
+        dropping out and a tenth corrupt.
 
         `source` and `shuffle` are for test vectors only.
         """
-        chosen = among or neighbourhood(reports)
+        chosen = among or neighbourhood(reports, minimum)
         key = new_key(source)
         announced = MaskingRound(
             new_identity(source), reports, minimum, modulus, length, chosen, public_bytes(key)
@@ -188,7 +188,7 @@ class MaskingServer:
             raise Refusal(
                 "a key of this client is also another's, or used twice; every key must be fresh"
             )
-        agree(self._key, masking)  # a key of small order would make every neighbour leave
+        check_public(masking)  # a useless key would make every neighbour leave
         number = len(self._clients)
         client = _Client(
             number, address, masking, channel, layout.SETUP_ENTRY.pack(number, address, masking)

@@ -2,21 +2,20 @@
 
 The keystream of ChaCha20 (key: the seed, counter and nonce zero) is read as words of w bytes, w the
 least multiple of 8 with m <= 2^(8w). A word at or above the largest multiple of m is skipped, every
-other is reduced modulo m: exactly uniform.
+other is reduced modulo m: exactly uniform. Plain integers, so that a device needs no NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterable, Sequence
+from operator import add, sub
 
-import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from numpy.typing import NDArray
 
 SEED_SIZE = 32
 
 _NONCE = bytes(16)
-_BLOCK = bytes(64)
 
 
 def expand(seed: bytes, modulus: int, count: int) -> list[int]:
@@ -25,21 +24,7 @@ def expand(seed: bytes, modulus: int, count: int) -> list[int]:
     >>> expand(bytes(32), 10, 5)
     [0, 8, 7, 0, 2]
     """
-    size = word_size(modulus)
-    limit = (1 << 8 * size) - (1 << 8 * size) % modulus
-    stream = Cipher(algorithms.ChaCha20(seed, _NONCE), None).encryptor()
-    numbers: list[int] = []
-    left = b""
-    while True:
-        left += stream.update(_BLOCK * max(1, (count - len(numbers)) * size // 64))
-        end = len(left) - len(left) % size
-        for start in range(0, end, size):
-            word = int.from_bytes(left[start : start + size], "little")
-            if word < limit:
-                numbers.append(word % modulus)
-                if len(numbers) == count:
-                    return numbers
-        left = left[end:]
+    return [word % modulus for word in _words(seed, modulus, count)]
 
 
 def word_size(modulus: int) -> int:
@@ -53,35 +38,29 @@ def word_size(modulus: int) -> int:
 
 def total(added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: int) -> list[int]:
     """The masks of the `added` seeds minus those of the `taken` ones, modulo m."""
-    if count >= 8 and modulus <= 1 << 62:
-        return _total_of_arrays(added, taken, modulus, count)
     sums = [0] * count
-    for sign, seeds in ((1, added), (-1, taken)):
+    for sign, seeds in ((add, added), (sub, taken)):
         for seed in seeds:
-            for place, number in enumerate(expand(seed, modulus, count)):
-                sums[place] += sign * number
+            sums = list(map(sign, sums, _words(seed, modulus, count)))
     return [number % modulus for number in sums]
 
 
-def _total_of_arrays(
-    added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: int
-) -> list[int]:
-    sums = np.zeros(count, dtype=np.uint64)
-    m = np.uint64(modulus)
-    for mask in _arrays(added, modulus, count):
-        sums = (sums + mask) % m
-    for mask in _arrays(taken, modulus, count):
-        sums = (sums + (m - mask)) % m
-    return [int(number) for number in sums]
+def _words(seed: bytes, modulus: int, count: int) -> list[int]:
+    """The first `count` words of the keystream that are not skipped, before they are reduced."""
+    size = word_size(modulus)
+    limit = (1 << 8 * size) - (1 << 8 * size) % modulus
+    stream = Cipher(algorithms.ChaCha20(seed, _NONCE), None).encryptor()
+    words: list[int] = []
+    while len(words) < count:
+        drawn = _integers(stream.update(bytes(size * (count - len(words)))), size)
+        words += [word for word in drawn if word < limit]
+    return words
 
 
-def _arrays(seeds: Iterable[bytes], modulus: int, count: int) -> Iterator[NDArray[np.uint64]]:
-    """`expand` for many numbers at once, modulus below 2^63."""
-    highest = np.uint64((1 << 64) - (1 << 64) % modulus - 1)
-    for seed in seeds:
-        stream = Cipher(algorithms.ChaCha20(seed, _NONCE), None).encryptor()
-        words = np.empty(0, dtype=np.uint64)
-        while len(words) < count:
-            fresh = np.frombuffer(stream.update(bytes(8 * (count - len(words) + 8))), dtype="<u8")
-            words = np.concatenate((words, fresh[fresh <= highest]))
-        yield words[:count] % np.uint64(modulus)
+def _integers(data: bytes, size: int) -> Sequence[int]:
+    """`data` as little-endian integers of `size` bytes."""
+    if size == 8:
+        return struct.unpack(f"<{len(data) // 8}Q", data)
+    return [
+        int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)
+    ]

@@ -27,7 +27,7 @@ from tacit.intermediaries.interface import (
     new_identity,
     opened,
 )
-from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
+from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     SIZE_LIMIT,
@@ -59,7 +59,7 @@ class MixingRound:
     shuffler: bytes
     analyzer: bytes
     messages: int = 1
-    sealing: Sealing = Sealing.X25519
+    sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:

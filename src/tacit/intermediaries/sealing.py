@@ -1,8 +1,9 @@
 """Sealing a message to one recipient with HPKE (RFC 9180), and the recipients' keys.
 
-Two suites: X25519, and X25519 joined with ML-KEM-768, which stays closed to whoever records today
-and owns a quantum computer tomorrow. Both use HKDF-SHA256 and ChaCha20-Poly1305. HPKE says nothing
-about who sealed a message, only who can open it.
+Three suites, all with HKDF-SHA256: X25519 with AES-128-GCM, which browsers have and new rounds use;
+X25519 with ChaCha20-Poly1305; and X25519 joined with ML-KEM-768, which stays closed to whoever
+records today and owns a quantum computer tomorrow. HPKE says nothing about who sealed a message,
+only who can open it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
-from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, check_public, new_key, public_bytes
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
 
 _MLKEM_SEED_SIZE = 64
@@ -34,11 +35,12 @@ class Sealing(IntEnum):
 
     X25519 = 1
     HYBRID = 2
+    X25519_AES = 3
 
     @property
     def key_size(self) -> int:
         """Bytes of a public key."""
-        return KEY_SIZE if self is Sealing.X25519 else _MLKEM_PUBLIC_SIZE + KEY_SIZE
+        return (_MLKEM_PUBLIC_SIZE if self is Sealing.HYBRID else 0) + KEY_SIZE
 
     @property
     def public_size(self) -> int:
@@ -52,7 +54,11 @@ class Sealing(IntEnum):
         >>> Sealing.X25519.overhead, Sealing.HYBRID.overhead
         (48, 1136)
         """
-        return _KEMS[self].enc_length() + TAG_SIZE
+        return _PARTS[self][0].enc_length() + TAG_SIZE
+
+
+DEFAULT = Sealing.X25519_AES
+"""The suite of new keys and rounds."""
 
 
 def suite(number: int) -> Sealing:
@@ -65,10 +71,12 @@ def suite(number: int) -> Sealing:
     return Sealing(number)
 
 
-_KEMS = {Sealing.X25519: KEM.X25519, Sealing.HYBRID: KEM.MLKEM768_X25519}
-_SUITES = {
-    sealing: Suite(kem, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305) for sealing, kem in _KEMS.items()
+_PARTS = {
+    Sealing.X25519: (KEM.X25519, AEAD.CHACHA20_POLY1305),
+    Sealing.HYBRID: (KEM.MLKEM768_X25519, AEAD.CHACHA20_POLY1305),
+    Sealing.X25519_AES: (KEM.X25519, AEAD.AES_128_GCM),
 }
+_SUITES = {sealing: Suite(kem, KDF.HKDF_SHA256, aead) for sealing, (kem, aead) in _PARTS.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,14 +91,14 @@ class PrivateKey:
         return f"PrivateKey({self.sealing.name})"
 
     @classmethod
-    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> PrivateKey:
+    def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> PrivateKey:
         """A fresh key; `source` is for test vectors only.
 
         >>> PrivateKey.new(Sealing.HYBRID)
         PrivateKey(HYBRID)
         """
         classical = new_key(source)
-        if sealing is Sealing.X25519:
+        if sealing is not Sealing.HYBRID:
             return cls(sealing, classical)
         return cls(sealing, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
 
@@ -130,7 +138,7 @@ class ServerKeys:
         return f"ServerKeys({self.sealing.sealing.name})"
 
     @classmethod
-    def new(cls, sealing: Sealing = Sealing.X25519, source: Source = SYSTEM) -> ServerKeys:
+    def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> ServerKeys:
         """Fresh keys; `source` is for test vectors only."""
         return cls(PrivateKey.new(sealing, source), new_key(source))
 
@@ -154,8 +162,8 @@ class Recipient:
                 f"a public key has {len(public)} bytes; the suite {sealing.name} has "
                 f"{sealing.key_size}"
             )
-        classical = X25519PublicKey.from_public_bytes(public[-KEY_SIZE:])
-        if sealing is Sealing.X25519:
+        classical = X25519PublicKey.from_public_bytes(check_public(public[-KEY_SIZE:]))
+        if sealing is not Sealing.HYBRID:
             return cls(sealing, classical)
         try:
             return cls(
@@ -169,10 +177,7 @@ class Recipient:
 
     def seal(self, message: bytes, info: bytes) -> bytes:
         """The message, for the recipient's eyes only; `overhead` bytes longer."""
-        try:
-            return _SUITES[self.sealing].encrypt(message, self.key, info)
-        except ValueError:
-            raise Refusal("a public key is of small order; nothing was sealed") from None
+        return _SUITES[self.sealing].encrypt(message, self.key, info)
 
 
 def recipients(sealing: Sealing, publics: tuple[bytes, bytes]) -> tuple[Recipient, Recipient]:

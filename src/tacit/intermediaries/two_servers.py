@@ -1,38 +1,35 @@
-"""Two servers: each report in halves, for two that do not talk behind people's backs.
+"""Two servers, what a device does: it splits its numbers in two halves, one sealed to each server.
 
-A device splits its numbers into two parts that add up to them modulo m, each part alone uniformly
-random, and seals one to each server. One message per person and no second round: dropping out is
-simply not being there. The servers compare which reports both have, each adds up its halves of
-those, and a collector adds the two sums. A report counts only if both halves arrived, and nothing
-is added up for fewer than `minimum` of them.
+The two parts add up to the numbers modulo m, each alone uniformly random; the first is the mask of
+a 32-byte seed where that is shorter. One message per person and server, and no second: dropping out
+is simply not being there. The servers' side is `half_server`, the sum is put together in
+`collecting`. Where the servers add noise of their own, one honest server is enough; where devices
+bring the noise, both must be.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
-
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masks
-from tacit.intermediaries.agreement import KEY_SIZE, Channel, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE
+from tacit.intermediaries.announcements import Binding, accept
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
     Refusal,
     Source,
-    SumView,
     check_counts,
-    check_minimum,
     new_identity,
-    opened,
 )
-from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, recipients, suite
+from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, recipients, suite
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
@@ -41,85 +38,139 @@ from tacit.intermediaries.wire import (
     check_modulus,
     check_numbers,
     described,
+    first_integer,
     front,
     head,
     header,
     identity_of,
     last_modulus,
     number_size,
+    pack_integer,
     pack_modulus,
     pack_numbers,
     records,
-    unpack_numbers,
 )
+from tacit.signatures import Signed, verify
+from tacit.terms import Offer, Pinned
 
-ID_SIZE = 16
 WORD_SIZE = 16
 DIGEST_SIZE = 16
-TAG_SIZE = 16
+TOKEN_SIZE = 16
 
-_HEAD = struct.Struct(f">IIIB{KEY_SIZE}s")
-_LINK_SIZE = WORD_SIZE + DIGEST_SIZE
-_PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
+_HEAD = struct.Struct(">QIIIIB")
+PLACE = struct.Struct(f">I{TOKEN_SIZE}s")
+HALF_FRONT = 1 + PLACE.size  # role and place
+LINK_SIZE = WORD_SIZE + DIGEST_SIZE
 
 
 @dataclass(frozen=True)
 class TwoServerRound:
-    """What everyone knows about a round: the counts, the modulus, and who the two servers and the
-    collector are. A new round has a fresh random identity.
+    """What everyone knows about a round: the terms, the counts, the times, the noise, and the keys
+    that both servers and the collector made for this round and no other.
+
+    `scale` is that of the discrete Laplace noise that each server adds to each number, None where
+    devices bring the noise. Places are given out until `assigned_until`; reports are taken until
+    `binding.closes`, and what is not opened `grace` seconds later never will be.
     """
 
-    reports: int
+    binding: Binding
+    places: int
     minimum: int
     modulus: int
     servers: tuple[bytes, bytes]
     collector: bytes
     length: int = 1
-    sealing: Sealing = Sealing.X25519
+    scale: Fraction | None = None
+    assigned_until: int = 0
+    grace: int = 0
+    sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
 
     def __post_init__(self) -> None:
-        check_counts(self.reports, self.minimum)
+        check_counts(self.places, self.minimum)
         check_modulus(self.modulus)
         check_length(self.length, self.modulus)
+        if not 0 <= self.assigned_until <= self.binding.closes or not 0 <= self.grace < 1 << 32:
+            raise TacitError("places are given out until the deadline, and a grace is below 2^32")
+        if self.scale is not None and not 0 < self.scale < 1 << 1000:
+            raise TacitError(f"the scale of a server's noise is {self.scale}; it must be above 0")
+        self._check_keys()
+
+    def _check_keys(self) -> None:
         sizes = {len(public) for public in self.servers}
         if (
             len(self.identity) != IDENTITY_SIZE
-            or len(self.collector) != KEY_SIZE
+            or len(self.collector) != self.sealing.key_size
             or sizes != {self.sealing.public_size}
         ):
             raise TacitError(
                 "a round names two servers and a collector by keys of its suite "
                 f"{self.sealing.name}"
             )
-        lines = {*(public[:KEY_SIZE] for public in self.servers), self.collector}
-        if len(lines) != 3 or self.servers[0][KEY_SIZE:] == self.servers[1][KEY_SIZE:]:
+        lines = {self.line(0), self.line(1)}
+        keys = {self.servers[0][KEY_SIZE:], self.servers[1][KEY_SIZE:], self.collector}
+        if len(lines) != 2 or len(keys) != 3:
             raise TacitError("two of the three parties have the same key; each must have its own")
 
     def encode(self) -> bytes:
-        """The message that announces the round."""
-        fields = _HEAD.pack(self.reports, self.minimum, self.length, self.sealing, self.collector)
+        """The message that describes the round."""
+        counts = (self.places, self.minimum, self.length)
+        scale = self.scale or Fraction(0)
         return (
             header(Kind.TWO_SERVER_ROUND, self.identity)
-            + fields
+            + self.binding.encode()
+            + _HEAD.pack(self.assigned_until, self.grace, *counts, self.sealing)
+            + self.collector
             + b"".join(self.servers)
+            + (b"\x00" if self.scale is None else pack_integer(scale.numerator))
+            + pack_integer(scale.denominator)
             + pack_modulus(self.modulus)
         )
 
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
-        """The round that a message announces."""
-        fields, rest = head(_HEAD, body(message, Kind.TWO_SERVER_ROUND), "the description")
-        reports, minimum, length, number, collector = fields
-        sealing = suite(number)
-        size = sealing.public_size
-        first, second = records(
-            front(rest, 2 * size, "the list of servers"), size, 2, "the list of servers"
-        )
-        modulus = last_modulus(rest[2 * size :])
+        """The round that a message describes."""
         with described():
-            servers, identity = (first, second), identity_of(message)
-            return cls(reports, minimum, modulus, servers, collector, length, sealing, identity)
+            binding, rest = Binding.first(body(message, Kind.TWO_SERVER_ROUND))
+            fields, rest = head(_HEAD, rest, "the description")
+            assigned_until, grace, places, minimum, length, number = fields
+            sealing = suite(number)
+            sizes = (sealing.key_size, sealing.public_size, sealing.public_size)
+            keys, rest = front(rest, sum(sizes), "the list of keys"), rest[sum(sizes) :]
+            collector, both = keys[: sizes[0]], keys[sizes[0] :]
+            first, second = records(both, sizes[1], 2, "the list of servers")
+            scale, rest = _first_scale(rest)
+            return cls(
+                binding,
+                places,
+                minimum,
+                last_modulus(rest),
+                (first, second),
+                collector,
+                length,
+                scale,
+                assigned_until,
+                grace,
+                sealing,
+                identity_of(message),
+            )
+
+    def offer(self) -> Offer:
+        """What a device holds against its terms."""
+        about = self.binding
+        return Offer(
+            terms=about.terms,
+            kind="two-servers",
+            option=about.option,
+            places=self.places,
+            minimum=self.minimum,
+            levels=about.levels,
+            metrics=self.length,
+            window=about.window,
+            closes=about.closes,
+            modulus=self.modulus,
+            scale=self.scale,
+        )
 
     @cached_property
     def context(self) -> bytes:
@@ -132,232 +183,136 @@ class TwoServerRound:
         return recipients(self.sealing, self.servers)
 
     @property
-    def half_size(self) -> int:
+    def seeded(self) -> bool:
+        """Whether the first server's half is a seed, because that is shorter."""
+        return self.length * number_size(self.modulus) > masks.SEED_SIZE
+
+    def half_size(self, role: int) -> int:
         """Bytes of one half of a report on the wire."""
         numbers = self.length * number_size(self.modulus)
-        return HEADER_SIZE + 1 + ID_SIZE + self.sealing.overhead + WORD_SIZE + DIGEST_SIZE + numbers
+        part = masks.SEED_SIZE if role == 0 and self.seeded else numbers
+        return HEADER_SIZE + HALF_FRONT + self.sealing.overhead + LINK_SIZE + part
 
-    def line(self, number: int) -> bytes:
+    def line(self, role: int) -> bytes:
         """The public key of a server's line."""
-        return self.servers[number][:KEY_SIZE]
+        return self.servers[role][:KEY_SIZE]
+
+
+def _first_scale(data: bytes) -> tuple[Fraction | None, bytes]:
+    if data[:1] == b"\x00":
+        denominator, rest = first_integer(data[1:], "scale")
+        scale = None
+    else:
+        numerator, rest = first_integer(data, "scale")
+        denominator, rest = first_integer(rest, "scale")
+        scale = Fraction(numerator, denominator)
+    if denominator != (1 if scale is None else scale.denominator):
+        raise Refusal("the scale is not spelt in lowest terms")
+    return scale, rest
+
+
+class Outcome(IntEnum):
+    """What became of a round, as a server says to whoever asks."""
+
+    OPENED = 1
+    REFUSED = 2
+    UNKNOWN = 3
+
+
+def read_outcome(pinned: Pinned, announced: TwoServerRound, message: bytes) -> tuple[int, Outcome]:
+    """Which server says what became of a round; UNKNOWN is not signed and proves nothing."""
+    data = body(message, Kind.OUTCOME, announced.identity)
+    role, number = front(data, 2, "the outcome")
+    if role not in (0, 1) or number not in tuple(Outcome):
+        raise Refusal(f"an outcome {number} of server {role} is not known")
+    said = Outcome(number)
+    if said is not Outcome.UNKNOWN:
+        signed = announced.context + data[:2]
+        verify(Signed.OUTCOME, signed, data[2:], pinned.terms.keys[role], f"server {role}")
+    elif len(data) != 2:
+        raise Refusal("an outcome that is not known has nothing behind it")
+    return role, said
+
+
+def refused_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[bytes]) -> bool:
+    """Whether both servers have signed that the round was refused: what a refund needs."""
+    announced = accept(TwoServerRound, pinned, announcement)
+    said = {read_outcome(pinned, announced, message) for message in messages}
+    return {(0, Outcome.REFUSED), (1, Outcome.REFUSED)} <= said
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a round, as the coordinator gives it out: its number, and a token that both
+    servers recognize. One half is taken per place and server.
+    """
+
+    number: int
+    token: bytes
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        return PLACE.pack(self.number, self.token)
 
 
 def split(
-    announced: TwoServerRound, values: Sequence[int], source: Source = SYSTEM
+    pinned: Pinned,
+    announcement: bytes,
+    place: Place,
+    values: Sequence[int],
+    source: Source = SYSTEM,
 ) -> tuple[bytes, bytes]:
-    """One person's report: the half for server 0 and the half for server 1. `source` is for test
-    vectors only.
+    """One person's report: the half for server 0 and the half for server 1, if the round is signed
+    by the pinned parties and keeps to their terms. `source` is for test vectors only.
 
-    The halves carry the same random id in the clear. Inside, each carries a random word of its own
-    and the digest of the other's word: nobody who does not know a half's word, not even the other
-    server, can put another in its place.
+    Inside, each half carries a random word of its own and the digest of the other's word: nobody
+    who does not know a half's word, not even the other server, can put another in its place.
     """
-    numbers = check_numbers(values, announced.modulus, announced.length)
-    name, seed = source(ID_SIZE), source(masks.SEED_SIZE)
+    announced = accept(TwoServerRound, pinned, announcement)
+    numbers = _checked(announced, values)
+    seed = source(masks.SEED_SIZE)
     words = (source(WORD_SIZE), source(WORD_SIZE))
-    first = masks.total([seed], [], announced.modulus, announced.length)
-    second = [
-        (number - part) % announced.modulus for number, part in zip(numbers, first, strict=True)
-    ]
+    modulus = announced.modulus
+    first = masks.expand(seed, modulus, announced.length)
+    second = [(number - part) % modulus for number, part in zip(numbers, first, strict=True)]
+    parts = (
+        seed if announced.seeded else pack_numbers(first, modulus),
+        pack_numbers(second, modulus),
+    )
     halves = []
-    for role, (recipient, part) in enumerate(
-        zip(announced.recipients, (first, second), strict=True)
-    ):
-        content = words[role] + _digest(words[1 - role]) + pack_numbers(part, announced.modulus)
-        sealed = recipient.seal(content, _half_info(announced.context, role, name))
-        halves.append(header(Kind.HALF, announced.identity) + bytes((role,)) + name + sealed)
+    for role, recipient in enumerate(announced.recipients):
+        content = words[role] + word_digest(words[1 - role]) + parts[role]
+        sealed = recipient.seal(content, half_info(announced.context, role, place.number))
+        front_ = header(Kind.HALF, announced.identity) + bytes((role,)) + place.encode()
+        halves.append(front_ + sealed)
     return halves[0], halves[1]
 
 
-class HalfServer:
-    """One of the two servers in one round.
-
-    One object per round, never a second one for the same round: two sums over different reports
-    would tell them apart. It takes halves until `close`, which returns the list of what it has for
-    the other server; then it takes the other's list, and the second `close` returns its partial sum
-    for the collector and forgets everything. `source` is for test vectors only.
-    """
-
-    def __init__(
-        self, announced: TwoServerRound, role: int, keys: ServerKeys, source: Source = SYSTEM
-    ) -> None:
-        if role not in (0, 1) or announced.servers[role] != keys.public():
-            raise TacitError(f"these keys are not those of server {role} of the round")
-        self.round = announced
-        self.role = role
-        self._key = keys.sealing
-        ends = (announced.line(0), announced.line(1))
-        self._peer = Channel(keys.line, *ends, announced.context, starts=role == 0, source=source)
-        self._collector = Channel(
-            keys.line,
-            ends[role],
-            announced.collector,
-            announced.context,
-            starts=True,
-            source=source,
+def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
+    """What a person reports: levels where servers add the noise, else any residues."""
+    numbers = check_numbers(values, announced.modulus, announced.length)
+    levels = announced.binding.levels
+    if announced.scale is not None and any(not 0 <= value <= levels for value in values):
+        raise TacitError(
+            f"the report holds {list(values)}; the noise of this round hides numbers from 0 to "
+            f"{levels}: encode the answer to a level"
         )
-        self._halves: dict[bytes, list[int]] = {}
-        self._common: list[bytes] | None = None
-        self._stage: Kind | None = Kind.HALF
-
-    def __repr__(self) -> str:
-        where = f"round={self.round.identity.hex()}, role={self.role}"
-        return f"HalfServer({where}, halves={len(self._halves)})"
-
-    def take(self, message: bytes) -> None:
-        """Accept one half of a report or, after the first `close`, the other server's list."""
-        if self._stage is Kind.HALF:
-            self._take_half(message)
-        elif self._stage is Kind.PRESENT:
-            self._take_list(message)
-        else:
-            raise Refusal("this round is over; it takes no more messages")
-
-    def close(self) -> Mapping[bytes, bytes]:
-        """End the current stage; returns a message for the other server, then one for the
-        collector.
-        """
-        try:
-            if self._stage is Kind.HALF:
-                check_minimum(len(self._halves), self.round.minimum)
-                self._stage = Kind.PRESENT
-                return {
-                    self.round.line(1 - self.role): self._seal(
-                        self._peer, Kind.PRESENT, b"".join(sorted(self._halves))
-                    )
-                }
-            if self._stage is Kind.PRESENT:
-                common = self._common or []
-                check_minimum(len(common), self.round.minimum, "reports at both servers")
-                content = _PARTIAL_HEAD.pack(len(common), hashlib.sha256(b"".join(common)).digest())
-                sums = [
-                    sum(column) % self.round.modulus
-                    for column in zip(*map(self._halves.__getitem__, common), strict=True)
-                ]
-                content += pack_numbers(sums, self.round.modulus)
-                self._end()
-                return {self.round.collector: self._seal(self._collector, Kind.PARTIAL, content)}
-        except Refusal:
-            self._end()
-            raise
-        raise Refusal("this round is over; there is nothing to close")
-
-    def _take_half(self, message: bytes) -> None:
-        data = body(message, Kind.HALF, self.round.identity)
-        if len(data) + HEADER_SIZE != self.round.half_size:
-            raise Refusal(
-                f"a half of a report has {self.round.half_size} bytes here; this has "
-                f"{len(data) + HEADER_SIZE}"
-            )
-        if data[0] != self.role:
-            raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
-        name = data[1 : 1 + ID_SIZE]
-        content = self._key.open(
-            data[1 + ID_SIZE :], _half_info(self.round.context, self.role, name)
-        )
-        word, other, numbers = (
-            content[:WORD_SIZE],
-            content[WORD_SIZE:_LINK_SIZE],
-            content[_LINK_SIZE:],
-        )
-        digests = (_digest(word), other) if self.role == 0 else (other, _digest(word))
-        tag = _tag(self.round.context, name, digests)
-        if tag in self._halves:
-            raise Refusal("this half has arrived before; it counts once")
-        if len(self._halves) >= self.round.reports:
-            raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
-        self._halves[tag] = unpack_numbers(numbers, self.round.modulus, self.round.length, "a half")
-
-    def _take_list(self, message: bytes) -> None:
-        if self._common is not None:
-            raise Refusal("the other server's list has arrived before")
-        content = _open(self._peer, Kind.PRESENT, message, self.round.identity)
-        count = len(content) // TAG_SIZE
-        listed = records(content, TAG_SIZE, count, "the list of the other server")
-        if count > self.round.reports or any(a >= b for a, b in pairwise(listed)):
-            raise Refusal("the other server's list is too long, or not in ascending order")
-        self._common = [tag for tag in listed if tag in self._halves]
-
-    def _seal(self, channel: Channel, kind: Kind, content: bytes) -> bytes:
-        return channel.seal(header(kind, self.round.identity) + bytes((self.role,)), content)
-
-    def _end(self) -> None:
-        self._stage = None
-        self._halves = {}
-        self._common = None
+    return numbers
 
 
-class Collector:
-    """The party that learns the sum: it takes one partial sum from each server and adds the two."""
-
-    def __init__(self, announced: TwoServerRound, key: X25519PrivateKey) -> None:
-        if announced.collector != public_bytes(key):
-            raise TacitError("this key is not the collector's of the round")
-        self.round = announced
-        self._channels = [
-            Channel(key, announced.line(role), announced.collector, announced.context, starts=False)
-            for role in (0, 1)
-        ]
-        self._partials: dict[int, tuple[bytes, list[int]]] = {}
-        self._view: SumView | None = None
-        self._over = False
-
-    def __repr__(self) -> str:
-        return f"Collector(round={self.round.identity.hex()}, partials={sorted(self._partials)})"
-
-    def take(self, message: bytes) -> None:
-        """Accept a server's partial sum."""
-        role = front(body(message, Kind.PARTIAL, self.round.identity), 1, "the partial sum")[0]
-        if self._over or role not in (0, 1) or role in self._partials:
-            raise Refusal(
-                f"the partial sum of server {role} is not expected, or has arrived before"
-            )
-        content = _open(self._channels[role], Kind.PARTIAL, message, self.round.identity)
-        about = front(content, _PARTIAL_HEAD.size, "the partial sum")
-        sums = unpack_numbers(
-            content[_PARTIAL_HEAD.size :], self.round.modulus, self.round.length, "the partial sum"
-        )
-        self._partials[role] = (about, sums)
-
-    def close(self) -> Mapping[bytes, bytes]:
-        """Add the two partial sums, if they are about the same reports."""
-        partials, self._partials, self._over = self._partials, {}, True
-        if len(partials) != 2:
-            raise Refusal(f"{len(partials)} of 2 partial sums arrived; nothing was opened")
-        (about, first), (other, second) = partials[0], partials[1]
-        if about != other:
-            raise Refusal(
-                "the two servers added up different reports; nothing was opened. Open a new round."
-            )
-        reports, _ = _PARTIAL_HEAD.unpack(about)
-        check_minimum(reports, self.round.minimum, "reports at both servers")
-        sums = ((a + b) % self.round.modulus for a, b in zip(first, second, strict=True))
-        self._view = SumView(tuple(sums), reports)
-        return {}
-
-    def view(self) -> SumView:
-        """The sum of the reports that both servers had."""
-        return opened(self._view, "is no sum")
+def half_info(context: bytes, role: int, place: int) -> bytes:
+    """What a half is sealed under."""
+    return b"tacit half v2" + context + struct.pack(">BI", role, place)
 
 
-def _half_info(context: bytes, role: int, name: bytes) -> bytes:
-    return b"tacit splitting half v1" + context + bytes((role,)) + name
+def word_digest(word: bytes) -> bytes:
+    """What the other half knows of a half's word."""
+    return hashlib.sha256(b"tacit word v2" + word).digest()[:DIGEST_SIZE]
 
 
-def _digest(word: bytes) -> bytes:
-    return hashlib.sha256(b"tacit splitting word v1" + word).digest()[:DIGEST_SIZE]
-
-
-def _tag(context: bytes, name: bytes, digests: tuple[bytes, bytes]) -> bytes:
+def report_tag(context: bytes, place: int, digests: tuple[bytes, bytes]) -> bytes:
     """What both servers call the same report; only who knows a half's word can make a half with the
     same tag.
     """
-    return hashlib.sha256(b"tacit splitting tag v1" + context + name + b"".join(digests)).digest()[
-        :TAG_SIZE
-    ]
-
-
-def _open(channel: Channel, kind: Kind, message: bytes, identity: bytes) -> bytes:
-    data = body(message, kind, identity)
-    start = HEADER_SIZE + 1
-    return channel.open(bytes(message[:start]), data[1:])
+    whole = b"tacit tag v2" + context + struct.pack(">I", place) + b"".join(digests)
+    return hashlib.sha256(whole).digest()[:DIGEST_SIZE]

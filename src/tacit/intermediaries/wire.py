@@ -19,7 +19,7 @@ from tacit.checks import TacitError, integer
 from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal
 
 MAGIC = b"ta"
-VERSION = 1
+VERSION = 2
 HEADER_SIZE = len(MAGIC) + 2 + IDENTITY_SIZE
 
 MODULUS_LIMIT = 1 << 2040
@@ -44,6 +44,7 @@ class Kind(IntEnum):
     HALF = 0x21
     PRESENT = 0x22
     PARTIAL = 0x23
+    OUTCOME = 0x24
     MIXING_ROUND = 0x30
     WRAPPED = 0x31
     BATCH = 0x32
@@ -66,7 +67,7 @@ def header(kind: Kind, identity: bytes) -> bytes:
     """The first bytes of a message.
 
     >>> header(Kind.JOIN, bytes(16)).hex()
-    '7461011100000000000000000000000000000000'
+    '7461021100000000000000000000000000000000'
     """
     return MAGIC + bytes((VERSION, kind)) + identity
 
@@ -142,27 +143,36 @@ def check_length(length: object, modulus: int) -> int:
     return number
 
 
-def pack_modulus(modulus: int) -> bytes:
-    """One byte of length, then the modulus without leading zeros."""
-    size = (modulus.bit_length() + 7) // 8
-    return bytes((size,)) + modulus.to_bytes(size, "big")
+def pack_integer(number: int) -> bytes:
+    """One byte of length, then a positive integer without leading zeros."""
+    size = (number.bit_length() + 7) // 8
+    return bytes((size,)) + number.to_bytes(size, "big")
 
 
-def last_modulus(data: bytes) -> int:
-    """The modulus that a description ends with; only the shortest spelling is accepted."""
+def first_integer(data: bytes, what: str) -> tuple[int, bytes]:
+    """The integer that `data` begins with, and the rest; only the shortest spelling is accepted."""
     size = data[0] if data else 0
     digits = data[1 : 1 + size]
     if not size or len(digits) != size or digits[0] == 0:
         raise Refusal(
-            "the modulus is not spelt as one byte of length and that many bytes without a leading "
+            f"the {what} is not spelt as one byte of length and that many bytes without a leading "
             "zero"
         )
-    modulus = int.from_bytes(digits, "big")
+    return int.from_bytes(digits, "big"), data[1 + size :]
+
+
+def pack_modulus(modulus: int) -> bytes:
+    """One byte of length, then the modulus without leading zeros."""
+    return pack_integer(modulus)
+
+
+def last_modulus(data: bytes) -> int:
+    """The modulus that a description ends with; only the shortest spelling is accepted."""
+    modulus, rest = first_integer(data, "modulus")
     if modulus < 2:
         raise Refusal("the modulus is 1; it must be at least 2")
-    rest = len(data) - 1 - size
     if rest:
-        raise Refusal(f"the round's description has {rest} bytes too many")
+        raise Refusal(f"the round's description has {len(rest)} bytes too many")
     return modulus
 
 

@@ -65,9 +65,9 @@ class Factorization:
         """The most rows in which one batch appears."""
         return int((self.right != 0).sum(axis=0).max())
 
-    def movement(self, batches: int = 1, times: int = 1) -> float:
-        """The largest l2 movement of everything opened by someone in at most `batches` batches,
-        `times` times in each, by 1 each time.
+    def movement(self, batches: int = 1) -> float:
+        """The largest l2 movement of everything opened by someone in at most `batches` batches, who
+        moves each by 1.
 
         All entries of `right` are at least 0, so the worst case moves the same way every time. The
         worst batches are the first ones. Square root: the inner product of columns a < b falls with
@@ -75,14 +75,9 @@ class Factorization:
         later. Tree: at every level the squares of how often each node is met add up to most when
         nodes are filled one after the other.
         """
-        count = min(
-            integer("batches", batches, at_least=1, remedy="a person is in at least one batch"),
-            self.steps,
-        )
-        repeats = integer(
-            "times", times, at_least=1, remedy="a person is in their batch at least once"
-        )
-        return repeats * float(np.linalg.norm(self.right[:, :count].sum(axis=1)))
+        remedy = "a person is in at least one batch"
+        count = min(integer("batches", batches, at_least=1, remedy=remedy), self.steps)
+        return float(np.linalg.norm(self.right[:, :count].sum(axis=1)))
 
 
 @lru_cache(maxsize=16)

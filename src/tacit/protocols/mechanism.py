@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any, get_type_hints
 
@@ -21,7 +21,7 @@ from tacit.names import name_of, named
 from tacit.privacy import Guarantee, Neighbours, View
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
-from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums
+from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
 
 
 class Mechanism(ABC):
@@ -138,7 +138,7 @@ class Releases(Mechanism):
                 f"synchronisation {len(self.released) + 1} was never opened, and prefix sums need "
                 "all of them: end this experiment and begin another"
             )
-        return PrefixRound(self.sums, round_.number, self.released, self.held, self.guarantee)
+        return self.sums.open(round_.number, self.released, self.held, self.guarantee)
 
     def encoder(self) -> Encoder:
         """One silo's side, which draws exactly; it stays with the silo."""
@@ -148,6 +148,7 @@ class Releases(Mechanism):
         """What was opened, which is public, and what simulated silos hold."""
         shape = {"kind": self.sums.shape.kind, "steps": self.sums.shape.steps}
         numbers = {f.name: getattr(self.sums, f.name) for f in fields(self.sums)}
+        numbers["presence"] = asdict(self.sums.presence)
         lists = {
             name: {str(step): row.tolist() for step, row in getattr(self, name).items()}
             for name in ("released", "held")
@@ -163,8 +164,9 @@ class Releases(Mechanism):
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> Releases:
         """The reverse."""
-        shape = data["sums"]["shape"]
-        sums = PrefixSums(**{**data["sums"], "shape": factorize(shape["kind"], shape["steps"])})
+        shape = factorize(**data["sums"]["shape"])
+        presence = Presence(**data["sums"]["presence"])
+        sums = PrefixSums(**{**data["sums"], "shape": shape, "presence": presence})
         lists = (
             {int(step): np.array(row) for step, row in data[name].items()}
             for name in ("released", "held")
@@ -178,8 +180,8 @@ class Releases(Mechanism):
 
 
 def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
-    """Whether somebody who comes once has this guarantee; amplification by shuffling is beyond what
-    can be checked here.
+    """Whether somebody who comes as often as they may has this guarantee; amplification by
+    shuffling is beyond what can be checked here.
     """
     if sums.noise == "none":
         return False

@@ -10,7 +10,7 @@ from tacit.checks import positive
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.factorization import Factorization
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Trust
+from tacit.protocols.prefix_sums import ONCE, Noise, PrefixSums, Presence, Trust
 
 # the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite
 # Gaussian; bits are paid for one by one
@@ -29,14 +29,13 @@ def calibrated(
     *,
     people: int = 1,
     corrupt: int = 0,
-    batches: int = 1,
-    times: int = 1,
+    presence: Presence = ONCE,
 ) -> PrefixSums:
     """The protocol with the least noise for a target, checked against it.
 
     Integer noise: the coarsest power of two at which rounding adds less than its `ROUNDING` to the
-    sensitivity and the law is near enough to a Gaussian. The target holds for a person in at most
-    `batches` steps, `times` times in each.
+    sensitivity and the law is near enough to a Gaussian. The target holds for a person who comes as
+    often as `presence` allows.
     """
     positive(
         "epsilon", target.epsilon, "a guarantee needs epsilon > 0; for no privacy use fedlinucb"
@@ -50,43 +49,38 @@ def calibrated(
         sensitivity,
         trust,
         noise,
-        unit * sensitivity * shape.movement(batches, times),
+        unit * sensitivity,
         scale,
         people,
         corrupt,
+        presence,
     )
     if not draft.integral:
-        return draft
+        return replace(draft, sigma=unit * draft.movement)
     while True:
         draft = replace(draft, scale=draft.scale * 2)
         if draft.rounding_overhead > ROUNDING[noise]:
             continue
-        draft = replace(draft, sigma=unit * draft.movement(batches, times))
-        if _meets(draft, target, batches, times):
-            return _trimmed(draft, target, batches, times)
+        draft = replace(draft, sigma=unit * draft.movement)
+        if _meets(draft, target):
+            return _trimmed(draft, target)
 
 
 def _unit_sigma(epsilon: float, delta: float) -> float:
     return least(lambda s: GaussianLoss(s, 1.0).delta(epsilon) <= delta, 1.0)
 
 
-def _meets(protocol: PrefixSums, target: ApproximateDP, batches: int, times: int) -> bool:
-    return (
-        protocol.loss(batches, times).delta(target.epsilon) + protocol.slack(target.epsilon)
-        <= target.delta
-    )
+def _meets(protocol: PrefixSums, target: ApproximateDP) -> bool:
+    spent = protocol.loss().delta(target.epsilon) + protocol.slack(target.epsilon)
+    return spent <= target.delta
 
 
-def _trimmed(protocol: PrefixSums, target: ApproximateDP, batches: int, times: int) -> PrefixSums:
+def _trimmed(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
     """The same with the part of δ that turned out not to be needed turned into less noise, if that
     holds.
     """
-    loss = protocol.loss(batches, times)
-    gaussian = GaussianLoss(protocol.sigma * protocol.scale, loss.sensitivity).delta(target.epsilon)
-    spent = protocol.slack(target.epsilon) + max(0.0, loss.delta(target.epsilon) - gaussian)
+    spent = protocol.slack(target.epsilon) + protocol.excess(target.epsilon)
     unit = _unit_sigma(target.epsilon, target.delta - 1.2 * spent)
-    sigma = unit * protocol.movement(batches, times)
+    sigma = unit * protocol.movement
     trimmed = replace(protocol, sigma=sigma)
-    return (
-        trimmed if sigma < protocol.sigma and _meets(trimmed, target, batches, times) else protocol
-    )
+    return trimmed if sigma < protocol.sigma and _meets(trimmed, target) else protocol

@@ -4,7 +4,7 @@ published again and again.
 At every step each silo sends one message about its data so far and the server learns the noisy sum
 over all silos and steps. Who adds the noise tells the trust models apart: `silo` (ZC24 Algorithm 2:
 each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
-opened), `shuffle` (as secagg, but through a shuffler of additive shares, or of bits for binomial
+opened), `shuffle` (as secagg, but silos send shares that a shuffler mixes, or bits for binomial
 noise: ZC24 Algorithm 5). What is opened is chosen by a `Factorization`. The schedule is fixed, so
 that when a silo speaks says nothing.
 """
@@ -12,7 +12,7 @@ that when a silo speaks says nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,14 +26,14 @@ from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, View
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization
+from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import SECURITY, shares_needed
 
-Words = npt.NDArray[np.uint64]
 Trust = Literal["none", "silo", "secagg", "shuffle"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
-MODULUS_BITS = 64
 EXACT_IN_DOUBLES = 2.0**52
+IDEAL = "in ideal real arithmetic: floating-point noise is for simulation only"
 FITS: dict[Trust, tuple[Noise, ...]] = {
     "none": ("none",),
     "silo": ("gaussian", "discrete-gaussian"),
@@ -42,16 +42,68 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
 }
 
 
+@dataclass(frozen=True)
+class Presence:
+    """How often one person comes: in at most `batches` steps, `visits` times in each, to any silos.
+
+    Where silos are `eager`, they act on the raw data of their batch: what later people of the same
+    silo and batch are given depends on whoever came before, so one visit may move every record of
+    that silo's batch. Else a visit moves one record, its own.
+
+    >>> Presence(visits=2).records(silos=3, people=25), Presence(eager=True).records(3, 25)
+    ([(2,), (1, 1)], [(25,)])
+    """
+
+    batches: int = 1
+    visits: int = 1
+    eager: bool = False
+
+    def __post_init__(self) -> None:
+        integer("batches", self.batches, at_least=1, remedy="a person is in at least one batch")
+        integer("visits", self.visits, at_least=1, remedy="a person comes at least once")
+
+    def records(self, silos: int, people: int) -> list[tuple[int, ...]]:
+        """The worst ways in which the records that move in one batch lie in silos of so many
+        people: for each number of silos visited, as many as can be in as few as can be.
+
+        What is opened moves by a convex function of these counts, which is largest there.
+        """
+        coming = min(self.visits, silos * people)
+        most = min(coming, silos)
+        if self.eager:
+            return [(people,) * most]
+        found = []
+        for visited in range(-(-coming // people), most + 1):
+            counts, left = [1] * visited, coming - visited
+            for place in range(visited):
+                more = min(people - 1, left)
+                counts[place] += more
+                left -= more
+            found.append(tuple(counts))
+        return found
+
+    def __str__(self) -> str:
+        """As the end of "for a person who comes"."""
+        batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
+        if self.batches == self.visits == 1:
+            return "once"
+        return f"in {batches}, up to {self.visits} times in each, to any silos"
+
+
+ONCE = Presence()
+
+
 @dataclass(frozen=True, eq=False)
 class PrefixSums:
-    """A protocol for `silos` silos with vectors of `size` numbers per step; one person moves a
-    step's vector by at most `sensitivity`.
+    """A protocol for `silos` silos with vectors of `size` numbers per step; one record of one
+    person moves a step's vector by at most `sensitivity`.
 
     `sigma` is the standard deviation of the noise in each opened number (of each silo's message
     where the trust is `silo`, or `shuffle` with Gaussian noise). Integer noise works at `scale`
     units per 1. `people` per silo and step, each with numbers of at most 1, tell whether everything
-    fits 64 bits. Shares are made for `silos` - `corrupt` silos, so the guarantee holds against so
-    many silos that tell the server their shares, or are the ones who look.
+    fits 64 bits; `presence` says how often one of them comes. Shares are made for `silos` -
+    `corrupt` silos, so the guarantee holds against so many silos that tell the server their shares,
+    or are the ones who look.
     """
 
     shape: Factorization
@@ -64,6 +116,7 @@ class PrefixSums:
     scale: int = 1
     people: int = 1
     corrupt: int = 0
+    presence: Presence = ONCE
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
@@ -96,7 +149,7 @@ class PrefixSums:
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
-            largest = self.people * float(self.shape.right.sum(axis=1).max()) * self.scale
+            largest = self._largest(int(self.shape.right.sum(axis=1).argmax()))
             if (
                 not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1)
                 or not largest < EXACT_IN_DOUBLES
@@ -111,6 +164,19 @@ class PrefixSums:
     def integral(self) -> bool:
         """Whether messages are integers modulo 2^64."""
         return self.noise in ("discrete-gaussian", "skellam", "binomial")
+
+    def _largest(self, step: int) -> float:
+        """The most that a silo's people add up to in one number of a step, in units."""
+        return self.people * float(self.shape.right[step].sum()) * self.scale
+
+    def form(self, step: int) -> Form:
+        """How the integers of a step leave a silo."""
+        if self.trust != "shuffle":
+            return Words()
+        if self.noise != "binomial":
+            return Shares(count=shares_needed(self.honest, 1 << MODULUS_BITS))
+        most, noise = math.ceil(self._largest(step)), int(self.share.support[1])
+        return Bits(2 * most + noise, most + round(self.share.mean))
 
     @property
     def alone(self) -> bool:
@@ -161,38 +227,52 @@ class PrefixSums:
         """
         return self.row_variance * self.shape.covariance
 
-    def movement(self, batches: int = 1, times: int = 1, silos: int = 1) -> float:
+    @property
+    def movement(self) -> float:
         """The most that one person moves everything opened, in l2 norm and in units of 1, rounding
         included.
 
-        A person in at most `batches` steps, `times` times in each, at each of `silos` silos.
         Messages of silos whose noise is their own move apart, so squares add up; one opened sum
         moves by all of it at once. Rounding moves each affected number of a silo by less than one
         unit.
         """
-        exact = self.sensitivity * self.shape.movement(batches, times)
-        rows = min(self.shape.steps, batches * self.shape.rows_moved)
-        rounding = math.sqrt(self.size * rows) / self.scale if self.integral else 0.0
-        visited = integer("silos", silos, at_least=1)
-        return (exact + rounding) * (math.sqrt(visited) if self.alone else visited)
+        record = self.sensitivity * self.shape.movement(self.presence.batches)
+        rounding = math.sqrt(self.size * self._rows) / self.scale if self.integral else 0.0
+        spreads = self.presence.records(self.silos, self.people)
+        parts = ([count * record + rounding for count in counts] for counts in spreads)
+        return max(math.hypot(*moved) if self.alone else sum(moved) for moved in parts)
+
+    @property
+    def _rows(self) -> int:
+        """The most opened rows in which one person's records are."""
+        return min(self.shape.steps, self.presence.batches * self.shape.rows_moved)
 
     @property
     def rounding_overhead(self) -> float:
-        """By what part rounding enlarges the movement."""
-        return self.movement() / (self.sensitivity * self.shape.movement()) - 1
+        """By what part rounding enlarges the movement of one record."""
+        once = replace(self, presence=ONCE)
+        return once.movement / (self.sensitivity * self.shape.movement()) - 1
 
-    def loss(
-        self, batches: int = 1, times: int = 1, silos: int = 1
-    ) -> GaussianLoss | NearlyGaussianLoss:
-        """The loss of everything opened in all steps together, for such a person."""
+    def loss(self) -> GaussianLoss | NearlyGaussianLoss:
+        """The loss of everything opened in all steps together, for somebody who comes as often as
+        `presence` allows.
+        """
         if self.noise == "none":
             raise TacitError("nothing hides what is sent: there is no guarantee without noise")
-        moved = self.movement(batches, times, silos)
         if not self.integral:
-            return GaussianLoss(self.sigma, moved)
-        rows = min(self.shape.steps, batches * self.shape.rows_moved) * (silos if self.alone else 1)
+            return GaussianLoss(self.sigma, self.movement)
+        visited = len(self.presence.records(self.silos, self.people)[-1])
+        rows = self._rows * (visited if self.alone else 1)
         shares = 1 if self.alone else self.honest
-        return NearlyGaussianLoss(self.total, moved * self.scale, self.size * rows, shares)
+        return NearlyGaussianLoss(self.total, self.movement * self.scale, self.size * rows, shares)
+
+    def excess(self, epsilon: float) -> float:
+        """What being discrete adds to δ at ε, at most."""
+        loss = self.loss()
+        if isinstance(loss, GaussianLoss):
+            return 0.0
+        gaussian = GaussianLoss(loss.law.std, loss.sensitivity)
+        return max(0.0, loss.delta(epsilon) - gaussian.delta(epsilon))
 
     @property
     def view(self) -> View:
@@ -205,32 +285,50 @@ class PrefixSums:
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
 
-    def guarantee(
-        self, delta: float, *, batches: int = 1, times: int = 1, silos: int = 1
-    ) -> ApproximateDP:
-        """(ε, δ) of the whole transcript, for a person in so many batches and silos."""
-        epsilon = self.loss(batches, times, silos).epsilon(delta)
+    def guarantee(self, delta: float) -> ApproximateDP:
+        """(ε, δ) of the whole transcript, for somebody who comes as often as `presence` allows."""
+        epsilon = self.loss().epsilon(delta)
         if not math.isfinite(epsilon):
             raise TacitError(
-                f"this noise promises nothing at delta {delta:g}: use a finer scale than "
-                f"{self.scale}"
+                f"{self.noise} noise at scale {self.scale} promises nothing at delta {delta:g} to "
+                f"somebody who moves up to {self.movement:.3g}: let silos be lazy, or use "
+                "secagg-fedlinucb with discrete-gaussian noise"
             )
-        return ApproximateDP(epsilon, delta + self.slack(epsilon), view=self.view)
+        failure = delta + self.slack(epsilon)
+        return ApproximateDP(epsilon, failure, view=self.view, condition="; ".join(self.conditions))
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the guarantee rests on, besides its view."""
+        often = f"for a person who comes {self.presence}"
+        if not self.integral:
+            return often, IDEAL
+        if self.alone:
+            return (often,)
+        return often, f"at least {self.honest} of {self.silos} silos add their noise"
 
     @property
     def bits_per_silo(self) -> float:
         """How many bits one silo sends in all steps: 64 per number (and share), or levels and noise
         one by one for binomial noise.
         """
-        if self.noise == "binomial":
-            levels = 2 * self.people * self.scale * float(self.shape.right.sum())
-            return self.size * (levels + self.shape.steps * self.share.support[1])
-        split = (
-            shares_needed(self.silos, 1 << MODULUS_BITS)
-            if self.trust == "shuffle" and self.integral
-            else 1
+        if not self.integral:
+            return self.shape.steps * self.size * MODULUS_BITS
+        forms = [self.form(step) for step in range(self.shape.steps)]
+        return self.size * sum(
+            form.bits * (form.count if isinstance(form, Shares) else 1) for form in forms
         )
-        return self.shape.steps * self.size * MODULUS_BITS * split
+
+    def open(
+        self,
+        step: int,
+        released: dict[int, Floats],
+        held: dict[int, Floats],
+        guarantee: Guarantee | None,
+    ) -> PrefixRound:
+        """The protocol of one step; see there."""
+        kind = ShuffledPrefixRound if self.trust == "shuffle" else PrefixRound
+        return kind(self, step, released, held, guarantee)
 
     def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
         """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from
@@ -273,9 +371,16 @@ class Encoder:
     protocol: PrefixSums
     rng: np.random.Generator | None = None
     history: list[Floats] = field(default_factory=list)
-    kept: list[Floats] = field(
-        default_factory=list
-    )  # noise of earlier nodes, where prefix sums are sent
+    kept: list[Floats] = field(default_factory=list)  # noisy nodes, where prefix sums are sent
+
+    def __post_init__(self) -> None:
+        p = self.protocol
+        bits = p.bits_per_silo / p.shape.steps
+        if p.noise == "binomial" and bits > MOST_BITS:
+            raise TacitError(
+                f"a message would be {bits:.3g} bits, which nobody can send: use secagg-fedlinucb, "
+                "or a larger epsilon or delta"
+            )
 
     def randomize(self, vector: Floats) -> Any:
         """The message of the next step."""
@@ -297,15 +402,13 @@ class Encoder:
         )
         self.history.append(np.array(vector, dtype=float))
         step = len(self.history)
+        row = p.shape.right[step - 1, :step] @ np.array(self.history)
+        sent = (np.rint(row * p.scale) if p.integral else row) + noise
         if p.shape.kind == "prefix":
-            self.kept.append(noise)
-            data = np.sum(self.history, axis=0)
-            noise = p.shape.left[step - 1, :step] @ np.array(self.kept)
-        else:
-            data = p.shape.right[step - 1, :step] @ np.array(self.history)
-        if not p.integral:
-            return data + noise
-        return (np.rint(data * p.scale) + noise).astype(np.int64).view(np.uint64)
+            # sums of nodes as they would be sent, so that they say no more than the nodes
+            self.kept.append(sent)
+            sent = p.shape.left[step - 1, :step] @ np.array(self.kept)
+        return p.form(step - 1).message(sent.astype(np.int64), self.rng) if p.integral else sent
 
     def to_dict(self) -> dict[str, Any]:
         """What the silo must keep between steps."""
@@ -341,6 +444,8 @@ class PrefixRound(Protocol):
                 f"all {sums.shape.steps} synchronisations are used up: the noise was made for no "
                 "more"
             )
+        if (sums.trust == "shuffle") != isinstance(self, ShuffledPrefixRound):
+            raise TacitError(f"silos trust {sums.trust}: open the step with the sums' open()")
         self.sums, self.step, self.guarantee = sums, step, guarantee
         self._released, self._held = released, held
         self.participants = self.minimum = sums.silos
@@ -366,7 +471,7 @@ class PrefixRound(Protocol):
         return Encoder(self.sums, history=before).randomize(now)
 
     def combine(self, messages: Any) -> Opened:
-        """The sum over silos, modulo 2^64 where messages are integers."""
+        """The sum over silos: modulo 2^64 where messages are integers, ones where they are bits."""
         self._check_once()
         p = self.sums
         if len(messages) != p.silos:
@@ -374,14 +479,14 @@ class PrefixRound(Protocol):
                 f"{len(messages)} of {p.silos} silos reported; the noise was shared among all of "
                 "them, so nothing was opened"
             )
-        if any(np.shape(message) != (p.size,) for message in messages):
+        if any(len(message) != p.size for message in messages):
             raise TacitError(
-                f"silos sent {sorted({np.shape(m) for m in messages})} numbers; all send {p.size}: "
+                f"silos sent {sorted({len(m) for m in messages})} numbers; all send {p.size}: "
                 "do they have one dimension?"
             )
-        kind = np.uint64 if p.integral else np.float64
-        total = np.sum(np.array(messages, dtype=kind), axis=0, dtype=kind)
-        return Opened(tuple(np.asarray(total).tolist()), len(messages))
+        if p.integral:
+            return Opened(tuple(p.form(self.step).total(messages)), len(messages))
+        return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
 
     def analyze(self, opened: Opened) -> Estimate:
         """The private prefix sum: the left factor applied to all that was opened so far, as
@@ -390,7 +495,8 @@ class PrefixRound(Protocol):
         self.check_reports(opened.reports)
         row = np.array(opened.values, dtype=float)
         if self.sums.integral and isinstance(opened.values[0], int):
-            row = np.array(opened.values, dtype=np.uint64).view(np.int64) / self.sums.scale
+            form = self.sums.form(self.step)
+            row = form.read(opened.values, opened.reports) / self.sums.scale
         before = self._released.get(self.step)
         if before is not None and not np.array_equal(before, row):
             raise self._twice()
@@ -454,3 +560,7 @@ class PrefixRound(Protocol):
             self._held[self.step] = load
             noisy = shape.right[self.step, now] @ self._so_far(self._held) + noise
         return self._release(noisy, Opened(tuple(noisy.tolist()), self.participants))
+
+
+class ShuffledPrefixRound(PrefixRound):
+    """A step whose messages a shuffler mixes: shares or bits, each labelled by its number."""

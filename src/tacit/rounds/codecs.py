@@ -1,6 +1,7 @@
 """What a protocol's message is to an intermediary, and what is opened of the intermediary's view.
 
-Sums modulo m travel as residues, through masking or through two servers. What is shuffled travels
+Sums modulo m travel as residues, through masking or through two servers, which add noise of their
+own where the protocol says so. What is shuffled travels
 as numbers of one width, each by itself: shares as they are, bits with a label in front where there
 is more than one kind. A shuffler's view is dealt into messages in any way that fits and combined by
 the protocol itself: a permutation leaves nothing that depends on the way. `FITS` is the table of
@@ -11,21 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tacit.checks import TacitError
 from tacit.estimates import Opened
-from tacit.intermediaries import MixView, Refusal, SumView
+from tacit.intermediaries import MixView, OwnNoise, Refusal, SumView
+from tacit.noise import DiscreteLaplace
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
-from tacit.protocols.prefix_sums import MODULUS_BITS, PrefixRound
+from tacit.protocols.prefix_messages import MODULUS_BITS, Bits
+from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers
 from tacit.protocols.vectors import Central as CentralVector
 from tacit.protocols.vectors import Local as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
@@ -39,11 +43,13 @@ class Residues:
 
     protocol: Protocol
     modulus: int
+    noise: OwnNoise | None = None
 
     @property
-    def settings(self) -> Mapping[str, int]:
+    def settings(self) -> Mapping[str, Any]:
         """What the intermediary has to know besides who may come."""
-        return {"modulus": self.modulus}
+        own = {} if self.noise is None else {"noise": self.noise}
+        return {"modulus": self.modulus, **own}
 
     def payload(self, message: Any) -> list[int]:
         """The numbers of a report."""
@@ -75,7 +81,7 @@ class Mixed:
     gather: Callable[[list[int], int], Sequence[Any]]
 
     @property
-    def settings(self) -> Mapping[str, int]:
+    def settings(self) -> Mapping[str, Any]:
         """Nothing: a shuffler sees sizes only."""
         return {}
 
@@ -108,14 +114,50 @@ def _residues(protocol: SecureSum | Local | SecureVector) -> Residues:
     return Residues(protocol, protocol.modulus)
 
 
+def _split(protocol: TwoServers) -> Residues:
+    """Exact levels; the servers draw the noise."""
+    scale = Fraction(protocol.law.scale)
+    noise = OwnNoise(protocol.precision, scale, lambda wide: int(DiscreteLaplace(wide).draw()))
+    return Residues(protocol, protocol.modulus, noise)
+
+
 def _words(protocol: PrefixRound) -> Residues:
+    _check_integral(protocol)
+    return Residues(protocol, 1 << MODULUS_BITS)
+
+
+def _check_integral(protocol: PrefixRound) -> None:
     if not protocol.sums.integral:
         raise TacitError(
             f"PrefixRound with noise {protocol.sums.noise!r} sends real numbers, which no "
-            "intermediary adds up: use discrete-gaussian or skellam noise for masking or "
-            "two-servers"
+            "intermediary takes: use discrete-gaussian or skellam noise for masking or "
+            "two-servers, binomial noise for mixing"
         )
-    return Residues(protocol, 1 << MODULUS_BITS)
+
+
+def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
+    """The bits or shares of every number, each with the number's place before it."""
+    _check_integral(protocol)
+    form, labels = protocol.sums.form(protocol.step), protocol.coordinates
+    bits = isinstance(form, Bits)
+    each, base = (form.bits, 2) if bits else (form.count, 1 << MODULUS_BITS)  # type: ignore[union-attr]
+
+    def flatten(message: Any) -> list[int]:
+        return [base * label + int(part) for label, row in enumerate(message) for part in row]
+
+    def gather(numbers: list[int], reports: int) -> list[list[list[int]]]:
+        piles: list[list[int]] = [[] for _ in range(labels)]
+        for number in numbers:
+            piles[number // base].append(number % base)
+        if not bits and any(len(pile) != reports * each for pile in piles):
+            raise Refusal(
+                "shares are missing; without them a sum is any number, so nothing was opened: a "
+                "new round"
+            )
+        rows = [_rows(_filled(pile, reports * each), each) for pile in piles]
+        return [list(message) for message in zip(*rows, strict=True)]
+
+    return Mixed(protocol, labels * each, base * labels, flatten, gather)
 
 
 def _shares(protocol: SplitAndMix) -> Mixed:
@@ -196,9 +238,11 @@ def _filled(bits: list[int], expected: int) -> list[int]:
 
 FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureSum: (SUMS, _residues),
+    TwoServers: (("two-servers",), _split),
     Local: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
+    ShuffledPrefixRound: (SHUFFLE, _labelled_parts),
     SplitAndMix: (SHUFFLE, _shares),
     ShuffledBits: (SHUFFLE, _bits),
     ShuffledVector: (SHUFFLE, _bits_by_coordinate),

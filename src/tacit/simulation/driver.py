@@ -48,6 +48,7 @@ class Outcome:
     gaps: Floats | None
     checkpoints: tuple[int, ...]
     opened: int = 0
+    rounds: int = 0
     participants: int = 0
     reals: int = 0
     bits: float = 0.0
@@ -150,6 +151,7 @@ def run(
     outcome = Outcome(experiment, gaps, checkpoints or checkpoints_for(experiment.learner.horizon))
     with suppress(OutOfData):  # a log that is used up ends the run
         while rounds := experiment.propose():
+            outcome.rounds += any(round_.opened for round_ in rounds)
             for round_ in rounds:
                 protocol = experiment.open(round_) if round_.opened else None
                 estimate: Estimate | None = None
@@ -211,7 +213,7 @@ class Trial:
             "seed": seed,
             "checkpoints": list(outcome.checkpoints),
             **known,
-            "rounds": outcome.opened,
+            "rounds": outcome.rounds,
             **problem.record(outcome),
             "winner": experiment.best(),
             "estimates": outcome.estimates if seed == self.first else [],

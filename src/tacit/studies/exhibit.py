@@ -22,7 +22,6 @@ from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo
 from tacit.checks import integer
-from tacit.protocols.prefix_sums import PrefixRound
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
@@ -69,7 +68,7 @@ class AdaptiveSilos:
         packed = moments.pack(self._bias, self._gram)
         sent = [e.randomize(row) for e, row in zip(self._encoders, packed, strict=True)]
         step = len(self._released)
-        release = PrefixRound(self._private.sums, step, self._released, {}, self._private.guarantee)
+        release = self._private.sums.open(step, self._released, {}, self._private.guarantee)
         opened = release.analyze(release.combine(sent)).total
         self._base = self._regularizer + moments.unpack(opened, features.shape[1])[1]
         self._clear()
@@ -144,7 +143,8 @@ def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[b
     silo.start(FederatedLinUCB(2, len(x), 8, 1, lazy=True).propose()[0])
     silo.act(x[None])
     silo.learn(1.0)
-    return silo.actor.finished, silo.report()
+    spoke, sums = silo.actor.finished, private.sums
+    return spoke, sums.form(0).read(silo.report(), 1) / sums.scale
 
 
 if __name__ == "__main__":

@@ -112,6 +112,16 @@ class Evidence:
         """
         return self._sampling / self._capacity**2, self._noise / self._capacity**2
 
+    @property
+    def effective(self) -> float:
+        """How many exact rewards would be worth as much, by a normal approximation of the noise:
+        p(1-p) over the variance, p a little nearer to one half than the mean.
+        """
+        sampling, noise = self.spread
+        mean, pull = min(max(self.mean, 0.0), 1.0), sampling + 4 * noise
+        shrunk = (mean + 2 * pull) / (1 + 4 * pull)
+        return 1 / (sampling + noise / (shrunk * (1 - shrunk)))
+
     def upper(self, level: float, start: Bound | None = None) -> Bound:
         """The largest mean that is not refuted at `level`; `start` is an earlier bound from the
         same batches.
@@ -124,6 +134,34 @@ class Evidence:
         """
         mirrored = self._solve(level, 1.0, self._capacity - self._statistic, None)
         return Bound(1 - mirrored.value, -mirrored.slope, mirrored.tilt, level)
+
+    def exponent(self, mean: float) -> float:
+        """The highest level at which a mean above the estimate is refuted: sup of G over θ.
+
+        Newton in θ, between what is known to be too low and too high; any θ gives a level that
+        holds.
+        """
+        gap = mean - self.mean
+        if gap <= 0:
+            return 0.0
+        a, c = self.spread
+        low, high = 0.0, STEEPEST / max(group.weight for group in self._groups)
+        spread = (a * mean * (1 - mean) + c) * self._capacity
+        theta, best = min(gap / spread, high / 2), 0.0
+        for _ in range(60):
+            g, g1, g2, _, _ = self._exponent(theta, mean, -1.0, self._statistic)
+            if g == -math.inf:  # beyond the noise's moments
+                high, moved = theta, (low + theta) / 2
+            else:
+                best = max(best, g)
+                low, high = (theta, high) if g1 > 0 else (low, theta)
+                moved = theta - g1 / g2
+            if not low < moved < high:
+                moved = (low + high) / 2
+            if abs(moved - theta) < 1e-3 * theta:
+                break
+            theta = moved
+        return best
 
     def _solve(self, level: float, side: float, statistic: float, start: Bound | None) -> Bound:
         """The least root q of G(θ, q) = level over θ, G the exponent above: convex and rising in q,

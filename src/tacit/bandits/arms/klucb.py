@@ -25,6 +25,15 @@ from tacit.estimates import Arm, Estimate, Round
 INDICES = ("chernoff", "variance")
 
 
+def check_batches(learner: Learner, index: str, growth: Number) -> None:
+    """Refuses what no schedule of private batches can be made of."""
+    check_horizon(learner.arms, learner.horizon)
+    if index not in INDICES:
+        raise TacitError(f"index is {index!r}; it must be one of {', '.join(INDICES)}")
+    if positive("growth", growth) <= 1:
+        raise TacitError(f"growth is {growth}; batches must grow by a factor above 1, such as 1.4")
+
+
 class PrivateKLUCB(Learner):
     """KL-UCB on batches, with an index that knows the law of the privacy noise.
 
@@ -58,16 +67,10 @@ class PrivateKLUCB(Learner):
         growth: Number = 1.4,
     ) -> None:
         super().__init__(arms, horizon)
-        check_horizon(self.arms, self.horizon)
+        check_batches(self, index, growth)
         if as_fraction("noise_variance", noise_variance) < 0:
             raise TacitError(
                 f"noise_variance is {noise_variance}; it must be 0 (no privacy noise) or more"
-            )
-        if index not in INDICES:
-            raise TacitError(f"index is {index!r}; it must be one of {', '.join(INDICES)}")
-        if positive("growth", growth) <= 1:
-            raise TacitError(
-                f"growth is {growth}; an arm's users must grow by a factor above 1, such as 1.4"
             )
         self.noise_variance = noise_variance
         self.index = index
@@ -77,6 +80,11 @@ class PrivateKLUCB(Learner):
         self.growth = growth
         self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
         self._bounds = [NOTHING_KNOWN] * self.arms
+
+    @property
+    def needs_horizon(self) -> bool:
+        """The level is ln t."""
+        return False
 
     def best(self) -> int:
         """The arm that most users tried; of several the one with the largest estimate."""
@@ -110,10 +118,7 @@ class PrivateKLUCB(Learner):
         if self.index == "chernoff":
             return evidence.upper(level, self._bounds[arm])
         mean = min(max(evidence.mean, 0.0), 1.0)
-        sampling, noise = evidence.spread
-        shrunk = (mean + 2 * (sampling + 4 * noise)) / (1 + 4 * (sampling + 4 * noise))
-        effective = 1 / (sampling + noise / (shrunk * (1 - shrunk)))
-        value, slope = kl_upper(mean, level, effective)
+        value, slope = kl_upper(mean, level, evidence.effective)
         return Bound(value, slope, 0.0, level)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:

@@ -1,0 +1,160 @@
+"""Two servers, who learns the sum: one partial sum of each server, added up, once.
+
+The collector makes a key for the round, and keeps it on record until both servers have answered;
+then the sum, or the refusal, takes its place. What a server said first stays: an answer that comes
+again is the same, and another is refused.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+from tacit.checks import TacitError
+from tacit.intermediaries.agreement import derive
+from tacit.intermediaries.announcements import accept
+from tacit.intermediaries.half_server import PARTIAL_HEAD, SECRET_SIZE, partial_info
+from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView
+from tacit.intermediaries.sealing import PrivateKey, Sealing, suite
+from tacit.intermediaries.two_servers import Outcome, TwoServerRound, read_outcome
+from tacit.intermediaries.wire import Kind, body, front, pack_numbers, unpack_numbers
+from tacit.records import Records
+from tacit.signatures import SIGNATURE_SIZE, Signed, verify
+from tacit.terms import Pinned
+
+_MADE, _OPENED, _REFUSED = 1, 2, 3
+
+
+def prepare_collector(
+    records: Records, identity: bytes, sealing: Sealing, source: Source = SYSTEM
+) -> bytes:
+    """The collector's public key for a new round; its secret is on record before. Asked again, it
+    is the same. `source` is for test vectors only.
+    """
+    fresh = bytes((_MADE, sealing)) + source(SECRET_SIZE)
+    made = records.replace(_key_name(identity), None, fresh) or fresh
+    if made[0] != _MADE or made[1] != sealing:
+        raise Refusal("this round is over, or was prepared for another suite; open a new round")
+    return _key(made, identity).public()
+
+
+class Collector:
+    """The party that learns the sum: it takes what each server answers and adds the two.
+
+    Everything that it knows is in `records`, so that it can be thrown away and made anew at any
+    time, and several may share them.
+    """
+
+    def __init__(self, pinned: Pinned, announcement: bytes, records: Records) -> None:
+        self.round = accept(TwoServerRound, pinned, announcement)
+        self._pinned = pinned
+        self._records = records
+        held = records.read(_key_name(self.round.identity))
+        if held is None or (
+            held[0] == _MADE and _key(held, self.round.identity).public() != self.round.collector
+        ):
+            raise TacitError("there is no key on record that is the collector's of this round")
+
+    def __repr__(self) -> str:
+        return f"Collector(round={self.round.identity.hex()})"
+
+    def take(self, message: bytes) -> None:
+        """Accept a server's partial sum, or its refusal; the same again changes nothing."""
+        kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
+        known = Kind.OUTCOME if kind == Kind.OUTCOME else Kind.PARTIAL
+        role = front(body(message, known, self.round.identity), 1, "the answer")[0]
+        if role not in (0, 1):
+            raise Refusal(f"there is no server {role}")
+        name = _answer_name(role, self.round.identity)
+        kept = self._records.read(name)
+        if kept is None:
+            self._content(role, message)
+            kept = self._records.replace(name, None, message)
+        if kept != message:
+            raise Refusal(f"server {role} has answered before, and something else")
+
+    def close(self) -> Mapping[bytes, bytes]:
+        """Add the two partial sums, if they are about the same reports; nothing changes before both
+        servers have answered, nor afterwards.
+        """
+        name = _key_name(self.round.identity)
+        held = self._records.read(name)
+        if held is not None and held[0] == _MADE:
+            answers = [self._records.read(_answer_name(role, name[1:])) for role in (0, 1)]
+            if None in answers:
+                there = sum(answer is not None for answer in answers)
+                raise Refusal(f"{there} of 2 servers have answered; the round stays open")
+            first, second = (self._content(n, answer or b"") for n, answer in enumerate(answers))
+            self._records.replace(name, held, self._result(first, second))
+        return {}
+
+    def view(self) -> SumView:
+        """The sum of the reports that both servers had, with the noise of both."""
+        held = self._records.read(_key_name(self.round.identity))
+        if held is None or held[0] == _MADE:
+            raise Refusal("this round was not opened; there is no sum")
+        if held[0] == _REFUSED:
+            raise Refusal(held[1:].decode())
+        reports = int.from_bytes(held[1:5], "big")
+        numbers = unpack_numbers(held[5:], self.round.modulus, self.round.length, "the sum")
+        return SumView(tuple(numbers), reports)
+
+    def _result(self, first: bytes | None, second: bytes | None) -> bytes:
+        """What takes the key's place: the sum, or why there is none."""
+        if first is None or second is None:
+            who = " and ".join(str(n) for n, said in enumerate((first, second)) if said is None)
+            return _refusal(
+                f"server {who} refused the round, whose minimum is {self.round.minimum} reports at "
+                "both servers; nothing was opened: a new round"
+            )
+        about, other = (content[: PARTIAL_HEAD.size] for content in (first, second))
+        if about != other:
+            return _refusal("the two servers added up different reports; nothing was opened")
+        reports, _ = PARTIAL_HEAD.unpack(about)
+        if not self.round.minimum <= reports <= self.round.places:
+            return _refusal(f"{reports} reports: the minimum is {self.round.minimum}")
+        m, length = self.round.modulus, self.round.length
+        sums = (
+            unpack_numbers(content[PARTIAL_HEAD.size :], m, length, "the partial sum")
+            for content in (first, second)
+        )
+        numbers = [sum(pair) % m for pair in zip(*sums, strict=True)]
+        return bytes((_OPENED,)) + about[:4] + pack_numbers(numbers, m)
+
+    def _content(self, role: int, message: bytes) -> bytes | None:
+        """What a server signed: the partial sum, or None for a refusal."""
+        if message[3] == Kind.OUTCOME:
+            _, said = read_outcome(self._pinned, self.round, message)
+            if said is not Outcome.REFUSED:
+                raise Refusal(f"server {role} says {said.name}; awaited is its partial sum")
+            return None
+        held = self._records.read(_key_name(self.round.identity))
+        if held is None or held[0] != _MADE:
+            raise Refusal("this round is over; it takes no more answers")
+        about = self.round.context + bytes((role,))
+        sealed = body(message, Kind.PARTIAL, self.round.identity)[1:]
+        content = _key(held, self.round.identity).open(sealed, partial_info(about))
+        signed, signature = content[:-SIGNATURE_SIZE], content[-SIGNATURE_SIZE:]
+        key = self._pinned.terms.keys[role]
+        verify(Signed.PARTIAL, about + signed, signature, key, f"server {role}")
+        numbers = front(signed, PARTIAL_HEAD.size, "the partial sum")
+        rest = signed[len(numbers) :]
+        unpack_numbers(rest, self.round.modulus, self.round.length, "the partial sum")
+        return signed
+
+
+def _refusal(reason: str) -> bytes:
+    return bytes((_REFUSED,)) + reason.encode()
+
+
+def _key_name(identity: bytes) -> bytes:
+    return b"c" + identity
+
+
+def _answer_name(role: int, identity: bytes) -> bytes:
+    return b"a" + bytes((role,)) + identity
+
+
+def _key(made: bytes, identity: bytes) -> PrivateKey:
+    material = io.BytesIO(derive(made[2:], identity, b"tacit collector key v2", 128))
+    return PrivateKey.new(suite(made[1]), material.read)

@@ -1,0 +1,467 @@
+"""Two servers, what a server does: it keeps sealed halves, compares lists, and adds up once.
+
+A server has two stores. `table` holds the halves that wait, wrapped under a secret of the round,
+and may be lost, restored or rolled back at any time. `records` holds one record per round and
+never goes back: the round's secret, made before the description is signed, until the noisy partial
+sum or the refusal takes its place. Only what that record holds is ever handed on, so there is one
+list, one partial sum and one outcome per round, whatever is restored, repeated or run twice. Bare
+sums and noise are in neither store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import os
+import struct
+import threading
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from fractions import Fraction
+from itertools import pairwise
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from tacit.checks import TacitError
+from tacit.intermediaries import masks
+from tacit.intermediaries.agreement import KEY_SIZE, NONCE_SIZE, Channel, agree, derive
+from tacit.intermediaries.announcements import accept, endorse
+from tacit.intermediaries.interface import SYSTEM, Refusal, Source
+from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, suite
+from tacit.intermediaries.two_servers import (
+    DIGEST_SIZE,
+    HALF_FRONT,
+    LINK_SIZE,
+    PLACE,
+    TOKEN_SIZE,
+    WORD_SIZE,
+    Outcome,
+    Place,
+    TwoServerRound,
+    half_info,
+    report_tag,
+    word_digest,
+)
+from tacit.intermediaries.wire import (
+    HEADER_SIZE,
+    Kind,
+    body,
+    header,
+    pack_numbers,
+    unpack_numbers,
+)
+from tacit.intermediaries.wire import records as cut
+from tacit.records import Records
+from tacit.signatures import Signed, public_key, sign
+from tacit.terms import Pinned
+
+Draw = Callable[[Fraction], int]
+"""An exact draw of discrete Laplace noise of this scale."""
+
+SECRET_SIZE = 32
+PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
+_LISTED = b"list"  # the name of the other server's list in the table
+
+
+class Stage(IntEnum):
+    """How far a server is with a round."""
+
+    MADE = 1
+    OPEN = 2
+    LISTED = 3
+    CLOSED = 4
+
+
+@dataclass(frozen=True, repr=False)
+class RoundRecord:
+    """What a server's record of a round holds: its secret until the answer takes its place."""
+
+    stage: Stage
+    sealing: Sealing
+    secret: bytes = b""
+    context: bytes = b""
+    tags: bytes = b""
+    listing: bytes = b""
+    outcome: bytes = b""
+    partial: bytes = b""
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
+        sized = b"".join(struct.pack(">I", len(part)) + part for part in parts)
+        return bytes((self.stage, self.sealing)) + sized
+
+    @classmethod
+    def decode(cls, data: bytes) -> RoundRecord:
+        """What `encode` wrote."""
+        parts, at = [], 2
+        while at < len(data):
+            (size,) = struct.unpack_from(">I", data, at)
+            parts.append(data[at + 4 : at + 4 + size])
+            at += 4 + size
+        return cls(Stage(data[0]), suite(data[1]), *parts)
+
+
+class RoundSecrets:
+    """Every key that a server has for one round, from the one secret in its record."""
+
+    def __init__(self, secret: bytes, identity: bytes, sealing: Sealing) -> None:
+        material = io.BytesIO(derive(secret, identity, b"tacit round keys v2", 256))
+        self.keys = ServerKeys.new(sealing, material.read)
+        self.wrapping = ChaCha20Poly1305(material.read(KEY_SIZE))
+        self.naming = material.read(KEY_SIZE)
+
+
+def prepare(
+    records: Records, role: int, identity: bytes, sealing: Sealing, source: Source = SYSTEM
+) -> bytes:
+    """A server's public keys for a new round; their secret is in `records` before they are known to
+    anybody. Asked again, they are the same. `source` is for test vectors only.
+    """
+    name = record_name(role, identity)
+    fresh = RoundRecord(Stage.MADE, sealing, source(SECRET_SIZE)).encode()
+    made = RoundRecord.decode(records.replace(name, None, fresh) or fresh)
+    if made.stage is Stage.CLOSED or made.sealing is not sealing:
+        raise Refusal("this round is over, or was prepared for another suite; open a new round")
+    return RoundSecrets(made.secret, identity, sealing).keys.public()
+
+
+def endorse_round(
+    pinned: Pinned, description: bytes, role: int, key: Ed25519PrivateKey, records: Records
+) -> bytes:
+    """A server's signature under the description of a round that keeps to its terms and names the
+    keys that it has on record; one description per round, ever.
+    """
+    described = TwoServerRound.decode(description)
+    pinned.check(described.offer())
+    _check_key(pinned, role, key)
+    name = record_name(role, described.identity)
+    found = records.read(name)
+    record = None if found is None else RoundRecord.decode(found)
+    if record is not None and record.stage is Stage.MADE:
+        secrets = RoundSecrets(record.secret, described.identity, record.sealing)
+        if secrets.keys.public() != described.servers[role]:
+            raise Refusal("the description names other keys than this server made for the round")
+        opened = replace(record, stage=Stage.OPEN, context=described.context).encode()
+        found = records.replace(name, found, opened)
+        record = None if found is None else RoundRecord.decode(found)
+    if record is None or record.context != described.context:
+        raise Refusal(
+            "this server signs one description per round, after it made its keys for it; this is "
+            "another, or its keys were not made"
+        )
+    return endorse(description, key)
+
+
+def record_name(role: int, identity: bytes) -> bytes:
+    """What a server calls its record of a round."""
+    return bytes((role,)) + identity
+
+
+def _check_key(pinned: Pinned, role: int, key: Ed25519PrivateKey) -> None:
+    if role not in (0, 1) or pinned.terms.keys[role] != public_key(key):
+        raise TacitError(f"this key is not that of server {role} of the terms")
+
+
+class HalfServer:
+    """One of the two servers in one round: `take` what comes, `close` when it is time, hand on what
+    `close` returns, and again until nothing changes.
+
+    Every call may be repeated, and the object thrown away and made anew over the same stores at any
+    time. `now` is this server's own clock, in seconds since 1970: nobody else is believed about how
+    far a round is. One lock guards the object; several objects, in several processes, may share the
+    stores if both replace and `setdefault` atomically. `draw` makes the noise, None where devices
+    bring it; `source` is for test vectors only.
+    """
+
+    def __init__(
+        self,
+        pinned: Pinned,
+        announcement: bytes,
+        role: int,
+        key: Ed25519PrivateKey,
+        records: Records,
+        table: MutableMapping[bytes, bytes],
+        draw: Draw | None,
+        source: Source = SYSTEM,
+    ) -> None:
+        _check_key(pinned, role, key)
+        self.round = accept(TwoServerRound, pinned, announcement)
+        if self.round.scale is not None and draw is None:
+            raise TacitError("this server adds noise to its partial sum: say how it is drawn")
+        self.role = role
+        self.peer = pinned.terms.keys[1 - role]
+        self._key = key
+        self._records = records
+        self._table = table
+        self._draw = draw
+        self._source = source
+        self._name = record_name(role, self.round.identity)
+        self._secrets: _Working | None = None
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"HalfServer(round={self.round.identity.hex()}, role={self.role})"
+
+    def place(self, number: int) -> Place:
+        """The place of this number, with its token."""
+        return Place(number, self._working(self._record()).token(number))
+
+    def take(self, message: bytes, now: int) -> None:
+        """Accept one half of a report, or the other server's list; the same again changes
+        nothing, and another in its place is refused.
+        """
+        with self._lock:
+            kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
+            if kind == Kind.PRESENT:
+                self._take_list(body(message, Kind.PRESENT, self.round.identity))
+            else:
+                self._take_half(body(message, Kind.HALF, self.round.identity), now)
+
+    def close(self, now: int) -> Mapping[bytes, bytes]:
+        """Go as far as can be gone; returns a list for the other server and a partial sum for the
+        collector, by address, as far as there are any. Too early: `Refusal`, and nothing changes.
+        """
+        with self._lock:
+            record = self._record()
+            if record.stage is Stage.OPEN:
+                record = self._listed(record, now)
+            if record.stage is Stage.LISTED:
+                record = self._answered(record, now)
+            out = {self.peer: record.listing, self.round.collector: record.partial}
+            if record.stage is Stage.CLOSED:
+                self._forget()
+                out[self.round.collector] = record.partial or record.outcome
+            return {address: message for address, message in out.items() if message}
+
+    def outcome(self) -> bytes:
+        """What became of the round: one signed message once it is closed, for whoever asks. A
+        server that has no record of it says so and signs nothing.
+        """
+        with self._lock:
+            try:
+                record = self._record()
+            except _Unknown:
+                return self._front(Kind.OUTCOME) + bytes((Outcome.UNKNOWN,))
+            if record.stage is not Stage.CLOSED:
+                raise Refusal("this round is not closed yet; ask again after its deadline")
+            return record.outcome
+
+    # What comes in
+
+    def _take_half(self, data: bytes, now: int) -> None:
+        expected = self.round.half_size(self.role)
+        if len(data) + HEADER_SIZE != expected:
+            raise Refusal(
+                f"a half of a report has {expected} bytes here; this has {len(data) + HEADER_SIZE}"
+            )
+        if data[0] != self.role:
+            raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
+        number, token = PLACE.unpack_from(data, 1)
+        record = self._record()
+        if record.stage is not Stage.OPEN or now >= self.round.binding.closes:
+            raise Refusal("this round takes no more reports; its deadline is over or it is closed")
+        working = self._working(record)
+        if number >= self.round.places or not hmac.compare_digest(token, working.token(number)):
+            raise Refusal(f"place {number} was not given out in this round, or not to this report")
+        name = working.name(struct.pack(">I", number))
+        half = data[1 : 1 + 4] + data[HALF_FRONT:]
+        kept = working.unwrap(name, self._table.setdefault(name, working.wrap(name, half)))
+        if kept != half:
+            raise Refusal(f"place {number} has reported before, and something else")
+
+    def _take_list(self, data: bytes) -> None:
+        record = self._record()
+        if record.stage is Stage.CLOSED:
+            return
+        working = self._working(record)
+        if data[:1] != bytes((1 - self.role,)):
+            raise Refusal("this list is not the other server's")
+        content = working.peer_line.open(self._front(Kind.PRESENT, 1 - self.role), data[1:])
+        listed = cut(content, DIGEST_SIZE, len(content) // DIGEST_SIZE, "the other server's list")
+        if len(listed) > self.round.places or any(a >= b for a, b in pairwise(listed)):
+            raise Refusal("the other server's list is too long, or not in ascending order")
+        name = working.list_name
+        kept = working.unwrap(name, self._table.setdefault(name, working.wrap(name, content)))
+        if kept != content:
+            raise Refusal("the other server has sent another list before")
+
+    # What goes out
+
+    def _listed(self, record: RoundRecord, now: int) -> RoundRecord:
+        """The list of usable halves, or a refusal, in the place of the open round."""
+        working = self._working(record)
+        waiting = sum(name != working.list_name for name in list(self._table))
+        if now < self.round.binding.closes and waiting < self.round.places:
+            raise Refusal(
+                f"{waiting} of {self.round.places} places have reported and the deadline is not "
+                "over; the round stays open"
+            )
+        tags = sorted(self._halves(record))
+        if len(tags) < self.round.minimum:
+            return self._closed(record, None)
+        content = b"".join(tags)
+        listing = working.peer_line.seal(self._front(Kind.PRESENT), content)
+        return self._replaced(
+            record, replace(record, stage=Stage.LISTED, tags=content, listing=listing)
+        )
+
+    def _answered(self, record: RoundRecord, now: int) -> RoundRecord:
+        """The noisy partial sum of what both have, or a refusal, in the place of the secret."""
+        working = self._working(record)
+        name = working.list_name
+        wrapped = self._table.get(name)
+        if wrapped is None:
+            over = now >= self.round.binding.closes + self.round.grace
+            return self._closed(record, None) if over else record
+        own = set(_tags(record.tags))
+        common = [tag for tag in _tags(working.unwrap(name, wrapped)) if tag in own]
+        halves = self._halves(record)
+        if len(common) < self.round.minimum or any(tag not in halves for tag in common):
+            return self._closed(record, None)
+        digest = hashlib.sha256(b"".join(common)).digest()
+        sums = self._noisy([halves[tag] for tag in common])
+        about = PARTIAL_HEAD.pack(len(common), digest)
+        return self._closed(record, about + pack_numbers(sums, self.round.modulus))
+
+    def _noisy(self, parts: list[bytes]) -> list[int]:
+        """The sum of these halves, with noise of this server's own on every number."""
+        modulus, length = self.round.modulus, self.round.length
+        scale, draw = self.round.scale, self._draw
+        noise = [0 if scale is None or draw is None else draw(scale) for _ in range(length)]
+        if self.role == 0 and self.round.seeded:
+            sums = masks.total(parts, [], modulus, length)
+        else:
+            rows = (unpack_numbers(part, modulus, length, "a half") for part in parts)
+            sums = [sum(column) for column in zip(*rows, strict=True)]
+        return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
+
+    def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
+        """The end of a round: what is sent from now on, in the place of everything secret."""
+        about = self.round.context + bytes((self.role,))
+        said = bytes((Outcome.REFUSED if content is None else Outcome.OPENED,))
+        outcome = self._front(Kind.OUTCOME) + said + sign(Signed.OUTCOME, about + said, self._key)
+        partial = b""
+        if content is not None:
+            signed = content + sign(Signed.PARTIAL, about + content, self._key)
+            collector = Recipient.parse(self.round.sealing, self.round.collector)
+            partial = self._front(Kind.PARTIAL) + collector.seal(signed, partial_info(about))
+        last = replace(
+            record, stage=Stage.CLOSED, secret=b"", tags=b"", outcome=outcome, partial=partial
+        )
+        return self._replaced(record, last)
+
+    # What is kept
+
+    def _record(self) -> RoundRecord:
+        found = self._records.read(self._name)
+        record = None if found is None else RoundRecord.decode(found)
+        if record is None or record.context != self.round.context:
+            raise _Unknown(
+                "this server has neither key, partial sum nor refusal on record for this round: it "
+                "says nothing about it"
+            )
+        return record
+
+    def _replaced(self, old: RoundRecord, new: RoundRecord) -> RoundRecord:
+        """What is on record after the attempt to replace it: somebody else may have been
+        faster.
+        """
+        self._records.replace(self._name, old.encode(), new.encode())
+        return self._record()
+
+    def _working(self, record: RoundRecord) -> _Working:
+        if not record.secret:
+            raise Refusal("this round is closed; ask for its outcome")
+        if self._secrets is None:
+            self._secrets = _Working(self.round, self.role, record.secret, self._source)
+        return self._secrets
+
+    def _halves(self, record: RoundRecord) -> dict[bytes, bytes]:
+        """The usable halves on the table, by tag; each is opened once."""
+        working = self._working(record)
+        for name, wrapped in list(self._table.items()):
+            if name not in working.seen and name != working.list_name:
+                working.seen.add(name)
+                tag, part = working.opened(name, wrapped)
+                if tag:
+                    working.halves[tag] = part
+        return working.halves
+
+    def _forget(self) -> None:
+        self._secrets = None
+        self._table.clear()
+
+    def _front(self, kind: Kind, role: int | None = None) -> bytes:
+        who = self.role if role is None else role
+        return header(kind, self.round.identity) + bytes((who,))
+
+
+class _Unknown(Refusal):
+    """There is no record of a round."""
+
+
+class _Working:
+    """What a server works with while it has a round's secret; never saved."""
+
+    def __init__(self, announced: TwoServerRound, role: int, secret: bytes, source: Source) -> None:
+        self.round, self.role = announced, role
+        self.secrets = RoundSecrets(secret, announced.identity, announced.sealing)
+        ends = (announced.line(0), announced.line(1))
+        line = self.secrets.keys.line
+        self.peer_line = Channel(line, *ends, announced.context, starts=role == 0, source=source)
+        self._places = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
+        self.seen: set[bytes] = set()
+        self.halves: dict[bytes, bytes] = {}
+        self.list_name = self.name(_LISTED)
+
+    def token(self, number: int) -> bytes:
+        """What both servers recognize a place by."""
+        return hmac.digest(self._places, struct.pack(">I", number), "sha256")[:TOKEN_SIZE]
+
+    def name(self, what: bytes) -> bytes:
+        """What something is called in the table: says nothing to who has not the secret."""
+        return hmac.digest(self.secrets.naming, what, "sha256")[:16]
+
+    def wrap(self, name: bytes, content: bytes) -> bytes:
+        """What is kept in the table."""
+        nonce = os.urandom(NONCE_SIZE)
+        return nonce + self.secrets.wrapping.encrypt(nonce, content, name)
+
+    def unwrap(self, name: bytes, wrapped: bytes) -> bytes:
+        """What was kept in the table."""
+        try:
+            nonce, rest = wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:]
+            return self.secrets.wrapping.decrypt(nonce, rest, name)
+        except (InvalidTag, ValueError):
+            raise Refusal("what was kept of this round is damaged, or another round's") from None
+
+    def opened(self, name: bytes, wrapped: bytes) -> tuple[bytes, bytes]:
+        """Tag and content of a half; nothing of what does not open."""
+        announced, role = self.round, self.role
+        try:
+            half = self.unwrap(name, wrapped)
+            (number,) = struct.unpack_from(">I", half)
+            info = half_info(announced.context, role, number)
+            content = self.secrets.keys.sealing.open(half[4:], info)
+            part = content[LINK_SIZE:]
+            if not (role == 0 and announced.seeded):
+                unpack_numbers(part, announced.modulus, announced.length, "a half")
+        except (Refusal, struct.error):
+            return b"", b""
+        own, other = word_digest(content[:WORD_SIZE]), content[WORD_SIZE:LINK_SIZE]
+        digests = (own, other) if role == 0 else (other, own)
+        return report_tag(announced.context, number, digests), part
+
+
+def partial_info(about: bytes) -> bytes:
+    """What a partial sum is sealed under."""
+    return b"tacit partial v2" + about
+
+
+def _tags(content: bytes) -> list[bytes]:
+    return [content[at : at + DIGEST_SIZE] for at in range(0, len(content), DIGEST_SIZE)]

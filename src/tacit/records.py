@@ -1,0 +1,105 @@
+"""Small records that are replaced whole and never go back: what decides that nothing is said twice.
+
+A party keeps here what must survive a crash and must not come back with a backup: the key of a
+round until its answer takes the place, the one successor that it signed. `replace` is a
+compare-and-swap that returns what is there afterwards, and only that may be handed on. Keep these
+records out of backups and volume snapshots.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from tacit.checks import TacitError
+
+
+class Records(Protocol):
+    """Named records of bytes."""
+
+    def read(self, name: bytes) -> bytes | None:
+        """The record of this name; None if there is none."""
+
+    def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
+        """Puts `new` in the place of `old`, None for none, and keeps it there whatever happens; if
+        something else is there, that stays. Returns what is there afterwards.
+        """
+
+
+class MemoryRecords:
+    """Records of one process, for tests and simulations."""
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, bytes] = {}
+        self._lock = threading.Lock()
+
+    def read(self, name: bytes) -> bytes | None:
+        """The record of this name; None if there is none."""
+        return self._records.get(name)
+
+    def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
+        """Compare and swap."""
+        with self._lock:
+            if self._records.get(name) == old:
+                self._records[name] = new
+            return self._records.get(name)
+
+
+class RecordDirectory:
+    """A file per record in one directory, shared by the processes of a party.
+
+    A file is replaced under an exclusive lock: written aside, synced, renamed, the directory
+    synced. It holds keys, so nobody but its owner may read it.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise TacitError(
+                f"the directory for key files {self.directory} cannot be made ({problem.strerror}):"
+                " name one that this process may write to, outside of backups"
+            ) from None
+
+    def read(self, name: bytes) -> bytes | None:
+        """The record of this name; None if there is none."""
+        with suppress(FileNotFoundError):
+            return self._path(name).read_bytes()
+        return None
+
+    def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
+        """Compare and swap, across processes; on disk before it returns."""
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self.read(name)
+            if found == old:
+                self._write(self._path(name), new)
+                found = new
+            return found
+        finally:
+            os.close(lock)
+
+    def _path(self, name: bytes) -> Path:
+        return self.directory / f"{name.hex()}.record"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        aside = path.with_suffix(".new")
+        with suppress(FileNotFoundError):
+            aside.unlink()
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(path)
+        directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -1,0 +1,73 @@
+"""Signatures of the parties of an experiment: Ed25519, with a label for what is signed.
+
+What was signed as one kind of thing is never taken for another: the label and a zero byte stand in
+front of every signed message. Verified signatures are remembered, so that a device which reports
+often under the same terms checks them once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.checks import Refusal
+
+KEY_SIZE = 32
+SIGNATURE_SIZE = 64
+REMEMBERED = 1024
+
+
+class Signed(Enum):
+    """What a signature is about."""
+
+    TERMS = "tacit terms v2"
+    SUCCESSOR = "tacit successor terms v2"
+    ROUND = "tacit round v2"
+    PARTIAL = "tacit partial sum v2"
+    OUTCOME = "tacit outcome v2"
+
+
+def sign(kind: Signed, message: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The signature of a message as something of this kind: 64 bytes, always the same."""
+    return key.sign(_labelled(kind, message))
+
+
+def verify(kind: Signed, message: bytes, signature: bytes, public: bytes, who: str) -> None:
+    """Refuses what the holder of this public key did not sign as something of this kind."""
+    if not _verified(kind, message, signature, public):
+        raise Refusal(
+            f"{who} did not sign this {kind.value.removeprefix('tacit ').removesuffix(' v2')}: it "
+            f"was altered, or signed with another key than {fingerprint(public)}"
+        )
+
+
+def public_key(key: Ed25519PrivateKey) -> bytes:
+    """The 32 bytes that others pin."""
+    return key.public_key().public_bytes_raw()
+
+
+def fingerprint(public: bytes) -> str:
+    """A public key for people to compare: the first 16 bytes of its SHA-256, in groups.
+
+    >>> fingerprint(bytes(32))
+    '6668 7aad f862 bd77 6c8f c18b 8e9f 8e20'
+    """
+    digits = hashlib.sha256(public).hexdigest()[:32]
+    return " ".join(digits[start : start + 4] for start in range(0, 32, 4))
+
+
+def _labelled(kind: Signed, message: bytes) -> bytes:
+    return kind.value.encode() + b"\x00" + message
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _verified(kind: Signed, message: bytes, signature: bytes, public: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _labelled(kind, message))
+    except (InvalidSignature, ValueError):
+        return False
+    return True

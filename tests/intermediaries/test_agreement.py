@@ -1,0 +1,57 @@
+"""Public keys have one spelling; those with which an exchange would give nothing are refused."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from tacit.intermediaries import MaskingClient, MaskingServer, Refusal, Sealing
+from tacit.intermediaries.agreement import _SMALL_ORDER, agree, check_public, new_key, public_bytes
+from tacit.intermediaries.sealing import Recipient
+
+FIELD = 2**255 - 19
+
+
+def spelt(number: int) -> bytes:
+    return number.to_bytes(32, "little")
+
+
+@pytest.mark.parametrize("point", sorted(_SMALL_ORDER))
+def test_points_of_small_order_are_refused_and_really_are(point: int) -> None:
+    own = X25519PrivateKey.generate()
+    with pytest.raises(ValueError, match="computing shared key"):
+        own.exchange(X25519PublicKey.from_public_bytes(spelt(point)))
+    with pytest.raises(Refusal, match="small order"):
+        agree(own, spelt(point))
+
+
+def test_neighbours_of_small_order_points_are_ordinary_keys() -> None:
+    ordinary = {n + step for n in _SMALL_ORDER for step in (-1, 1)} - _SMALL_ORDER
+    for number in ordinary - {-1, FIELD}:
+        assert any(agree(new_key(), spelt(number)))
+
+
+def test_a_key_has_one_spelling() -> None:
+    own, peer = new_key(), public_bytes(new_key())
+    number = int.from_bytes(peer, "little")
+    assert own.exchange(
+        X25519PublicKey.from_public_bytes(spelt(number | 1 << 255))
+    ) == own.exchange(X25519PublicKey.from_public_bytes(peer))
+    assert check_public(peer) == peer
+    others = [spelt(number | 1 << 255), spelt(FIELD), spelt(FIELD + 9), b"\xff" * 32]
+    for other in [*others, peer[:31], peer + b"\x00", b""]:
+        with pytest.raises(Refusal, match="only spelling"):
+            agree(own, other)
+    with pytest.raises(Refusal, match="only spelling"):
+        Recipient.parse(Sealing.X25519_AES, others[0])
+
+
+def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
+    server = MaskingServer.open(4, 3, 100)
+    first, second = MaskingClient(server.round), MaskingClient(server.round)
+    server.take(first.join())
+    flipped = bytearray(first._masking_public)
+    flipped[31] ^= 0x80
+    second._masking_public = bytes(flipped)
+    with pytest.raises(Refusal, match="only spelling"):
+        server.take(second.join())

@@ -1,0 +1,59 @@
+"""Writes the test vectors of terms: run `python -m tests.terms.make_vectors` and look at the
+difference. Another implementation reads the file and must find the same.
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tests.terms.examples import KEYS, approvals, offer, parties, pinned, terms
+
+from tacit.checks import Refusal
+from tacit.signatures import Signed, public_key, sign
+from tacit.terms import Terms, cosign
+
+FILE = Path(__file__).parent / "vectors" / "terms.json"
+
+
+def vectors() -> dict[str, Any]:
+    """All of them, as plain data."""
+    first = terms()
+    second = terms(
+        options=("a note", "a bell", 'a "song"\\♪'),
+        parties=parties(KEYS[0], KEYS[2]),
+        predecessor=first.digest,
+    )
+    return {
+        "keys": [
+            {"private": key.private_bytes_raw().hex(), "public": public_key(key).hex()}
+            for key in KEYS[:3]
+        ],
+        "terms": [_entry(first, 0, 1), _entry(second, 0, 2)],
+        "approvals_of_the_second": [signature.hex() for signature in approvals(second)],
+        "labels": {kind.name: sign(kind, b"the same message", KEYS[0]).hex() for kind in Signed},
+        "offers": [_offer(scale) for scale in ("48", "4799/100", "4801/100", "1000/3")],
+    }
+
+
+def _entry(made: Terms, *who: int) -> dict[str, Any]:
+    return {
+        "canonical": made.encode().decode(),
+        "digest": made.digest.hex(),
+        "signatures": [cosign(made, KEYS[number]).hex() for number in who],
+    }
+
+
+def _offer(scale: str) -> dict[str, Any]:
+    asked = offer(scale=Fraction(scale))
+    try:
+        cost = str(pinned().check(asked))
+    except Refusal:
+        cost = "refused"
+    return {"scale": scale, "levels": asked.levels, "metrics": asked.metrics, "cost": cost}
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(vectors(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
