@@ -232,19 +232,32 @@ def standings(rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
     ordered = sorted(rows, key=lambda row: -row["best"])[:10]
-    headings = ["option", "asked", "mean", "95% interval", "best with probability"]
+    headings = ["option", "asked", "mean", "95% interval", "lift", "best (approx.)", "decision"]
     body = [
         [
             row["option"],
             row["participants"],
             row["mean"],
             f"{row['low']:.4f} – {row['high']:.4f}",
+            lift(row),
             f"{row['best']:.1%}",
+            row["decision"],
         ]
         for row in ordered
     ]
     first = "" if len(rows) == len(ordered) else f", the first {len(ordered)} of {len(rows)}"
-    table(f"what the first run found (normal approximation){first}", headings, body)
+    always = all(row["always"] for row in rows)
+    when = "valid at all rounds at once" if always else "normal approximation"
+    table(f"what the first run found ({when}){first}", headings, body)
+
+
+def lift(row: dict[str, Any]) -> str:
+    """An option's lift against the first, with its interval."""
+    if row["lift_low"] is None:
+        return "–"
+    high = "∞" if row["lift_high"] is None else f"{row['lift_high']:+.0%}"
+    middle = "–" if row["lift"] is None else f"{row['lift']:+.0%}"
+    return f"{middle} ({row['lift_low']:+.0%} – {high})"
 
 
 def stopped(interrupted: bool, done: int, asked: int) -> None:
