@@ -26,15 +26,17 @@ from tacit.intermediaries import (
     OwnNoise,
     PrivateKey,
     Sealing,
-    ServerKeys,
     Shuffler,
     run_masking,
     run_mixing,
     run_two_servers,
     wrap,
 )
+from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.sealing import DEFAULT, Recipient
 from tacit.noise import DiscreteLaplace
+from tacit.records import MemoryRecords
 
 MODULUS = 1_000_003
 DROPOUT = 0.05
@@ -127,12 +129,15 @@ def mixing(reports: int, messages: int) -> float:
 
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
-    keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound(reports, reports, 1, keys[0].public(), keys[1].public())
+    identity = new_identity()
+    stores = [MemoryRecords() for _ in range(1 + 4)]
+    shuffling = {prepare_party(store, Role.SHUFFLER, identity, source=bytes) for store in stores}
+    analyzing = prepare_party(stores[0], Role.ANALYZER, identity)
+    announced = MixingRound(reports, reports, 1, shuffling.pop(), analyzing, identity=identity)
     sealed = [wrap(announced, [b"1"]) for _ in range(reports)]
 
     def take_all() -> Shuffler:
-        shuffler = Shuffler(announced, keys[0])
+        shuffler = Shuffler(announced, stores.pop())
         for report in sealed:
             shuffler.take(report)
         return shuffler

@@ -184,7 +184,7 @@ class HalfServer:
     time. `now` is this server's own clock, in seconds since 1970: nobody else is believed about how
     far a round is. One lock guards the object; several objects, in several processes, may share the
     stores if both replace and `setdefault` atomically. `draw` makes the noise, None where devices
-    bring it; `source` is for test vectors only.
+    bring it.
     """
 
     def __init__(
@@ -196,7 +196,6 @@ class HalfServer:
         records: Records,
         table: MutableMapping[bytes, bytes],
         draw: Draw | None,
-        source: Source = SYSTEM,
     ) -> None:
         _check_key(pinned, role, key)
         self.round = accept(TwoServerRound, pinned, announcement)
@@ -208,7 +207,6 @@ class HalfServer:
         self._records = records
         self._table = table
         self._draw = draw
-        self._source = source
         self._name = record_name(role, self.round.identity)
         self._secrets: _Working | None = None
         self._read: tuple[bytes, RoundRecord | None] = (b"", None)
@@ -393,7 +391,7 @@ class HalfServer:
         if not record.secret:
             raise Refusal("this round is closed; ask for its outcome")
         if self._secrets is None:
-            self._secrets = _Working(self.round, self.role, record.secret, self._source)
+            self._secrets = _Working(self.round, self.role, record.secret)
         return self._secrets
 
     def _halves(self, record: RoundRecord) -> dict[bytes, Part]:
@@ -423,12 +421,12 @@ class _Unknown(Refusal):
 class _Working:
     """What a server works with while it has a round's secret; never saved."""
 
-    def __init__(self, announced: TwoServerRound, role: int, secret: bytes, source: Source) -> None:
+    def __init__(self, announced: TwoServerRound, role: int, secret: bytes) -> None:
         self.round, self.role = announced, role
         self.secrets = RoundSecrets(secret, announced.identity, announced.sealing)
         ends = (announced.line(0), announced.line(1))
         line = self.secrets.keys.line
-        self.peer_line = Channel(line, *ends, announced.context, starts=role == 0, source=source)
+        self.peer_line = Channel(line, *ends, announced.context, starts=role == 0)
         places = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
         self._places = hmac.new(places, digestmod="sha256")
         self.seen: set[bytes] = set()
