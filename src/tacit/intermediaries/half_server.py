@@ -100,13 +100,19 @@ class RoundRecord:
 
     @classmethod
     def decode(cls, data: bytes) -> RoundRecord:
-        """What `encode` wrote."""
-        parts, at = [], 2
-        while at < len(data):
-            (size,) = struct.unpack_from(">I", data, at)
-            parts.append(data[at + 4 : at + 4 + size])
-            at += 4 + size
-        return cls(Stage(data[0]), suite(data[1]), *parts)
+        """What `encode` wrote; a damaged record is refused, and nothing is said by it."""
+        try:
+            parts, at = [], 2
+            while at < len(data):
+                (size,) = struct.unpack_from(">I", data, at)
+                parts.append(data[at + 4 : at + 4 + size])
+                at += 4 + size
+            record = cls(Stage(data[0]), suite(data[1]), *parts)
+        except (struct.error, ValueError, IndexError, TypeError):
+            raise Refusal("the record of this round is damaged: it is not used") from None
+        if record.encode() != data:
+            raise Refusal("the record of this round is damaged: it is not used")
+        return record
 
 
 class RoundSecrets:
