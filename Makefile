@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all coverage check bench docs clean
+.PHONY: setup demo test test-all coverage check mutants bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -33,6 +33,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# broken copies of the package, each of which a test must notice; goes on where it was interrupted
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
 
 bench: $(READY)
 	$(BIN)/python benchmarks/collect.py

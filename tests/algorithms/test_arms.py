@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tests.samples import same_law
 
 from tacit.algorithms import ArmsProblem, algorithms
 from tacit.algorithms.problems import Setting, Trust
-from tacit.bandits import Thompson
+from tacit.bandits import Restarts, Thompson
 from tacit.checks import TacitError
 from tacit.environments import Bernoulli
 from tacit.estimates import Arm, Levels, Round
@@ -282,6 +283,38 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
     task = Trial("thompson", ArmsProblem(horizon=300, means=(0.5, 0.5)))
     assert task(1) != task(2)
     assert task(1) == task(1)
+
+
+# Any horizon
+
+
+@EACH
+def test_only_learners_that_need_the_horizon_are_started_anew(name: str, setting: Setting) -> None:
+    asked = {"arms": 3, "horizon": 10**5, "epsilon": 0.5, "setting": setting, "binary": True}
+    told = built(name, problem_for(name, **asked)).learner
+    free = built(name, problem_for(name, **asked, anytime=True)).learner
+    assert not free.needs_horizon
+    assert isinstance(free, Restarts) == (name in BINARY_ON_PAPER and setting == "paper")
+    if not told.needs_horizon:
+        assert free.to_dict() == told.to_dict()
+
+
+def test_not_knowing_the_horizon_costs_private_learners_nothing() -> None:
+    for name in ("private-klucb", "private-med", "dist-dp-se"):
+        asked: dict[str, Any] = {"arms": 4, "horizon": 10**6, "runs": 5}
+        told, free = (simulate(name, **asked, anytime=anytime) for anytime in (False, True))
+        assert free.regret_mean == told.regret_mean
+
+
+def test_periods_that_square_cost_at_most_four_times() -> None:
+    """Periods that double cost ever more; here the third period has just begun."""
+    promise = {"epsilon": 0.9, "delta": 1e-3, "setting": "paper"}
+    asked: dict[str, Any] = {"means": (0.3, 0.5, 0.7), "runs": 5, **promise}
+    told, free = (
+        simulate("vb-sdp-ae", **asked, horizon=4 * 10**6, anytime=anytime)
+        for anytime in (False, True)
+    )
+    assert told.regret_mean < free.regret_mean < 4 * told.regret_mean
 
 
 # Refusals

@@ -1,4 +1,4 @@
-"""The textbook learners, and the doubling trick."""
+"""The textbook learners, and fresh ones over periods that square."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.bandits.harness import Environment, exact, laplace, play
 from tacit.bandits import (
     KLUCB,
     UCB1,
-    Doubling,
     ForgettingElimination,
     Learner,
+    Restarts,
     SuccessiveElimination,
     Thompson,
 )
@@ -71,8 +71,8 @@ def test_references_know_better_than_chance_in_the_order_of_the_books() -> None:
     assert regret["Thompson"] < regret["KLUCB"] < regret["UCB1"] < 20_000 * 0.0375
 
 
-def test_doubling_starts_afresh_and_never_opens_what_a_period_cuts() -> None:
-    learner = Doubling(3, 5_000, FORGETTING, {"growth": 4}, start=100)
+def test_restarts_are_fresh_and_never_open_what_a_period_cuts() -> None:
+    learner = Restarts(3, 20_000, FORGETTING, {"growth": 4}, start=10)
     seen: list[tuple[int, Round]] = []
     while rounds := learner.propose():
         for round_ in rounds:
@@ -86,12 +86,12 @@ def test_doubling_starts_afresh_and_never_opens_what_a_period_cuts() -> None:
         sum(round_.participants for period, round_ in seen if period == p)
         for p in range(learner.period + 1)
     ]
-    assert played == [100, 200, 400, 800, 1600, 1900]
-    assert [p for p, round_ in seen if not round_.opened] == list(range(6))
+    assert played == [10, 100, 10_000, 9_890]
+    assert [p for p, round_ in seen if not round_.opened] == list(range(4))
 
 
-def test_doubling_recommends_what_the_last_period_found_until_it_knows_more() -> None:
-    learner = Doubling(3, 100_000, FORGETTING, start=2_000)
+def test_restarts_recommend_what_the_last_period_found_until_it_knows_more() -> None:
+    learner = Restarts(3, 10**9, FORGETTING, start=2_000)
     while learner.period < 1:
         for round_ in learner.propose():
             if round_.opened:

@@ -241,7 +241,12 @@ BAD: list[tuple[str, tuple[object, ...]]] = [
         "samples is 1e+15",
         ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--samples", 1e15),
     ),
-    ("seed is -1", ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--seed", -1)),
+    ("either --noise", ("audit", "--epsilon", 1)),
+    ("either --noise", ("audit", "--noise", "skellam", "--algorithm", "dist-dp-se")),
+    ("--samples is for --noise only", ("audit", "--algorithm", "cdp-se", "--samples", 1000)),
+    ("--through is for --algorithm only", ("audit", "--noise", "skellam", "--through", "mixing")),
+    ("needs the --epsilon", ("audit", "--noise", "skellam")),
+    ("promises nothing", ("audit", "--algorithm", "ucb1")),
     (
         "noise factor is 0",
         ("audit", "--noise", "discrete-laplace", "--epsilon", 1, "--noise-factor", 0),

@@ -74,6 +74,9 @@ CASES: dict[str, str] = {
         f"private-med {trust}": f"{ARMS} --trust {trust}"
         for trust in ("secagg", "central", "local", "shuffle")
     },
+    "vb-sdp-ae paper anytime": "--arms 3 --horizon 30000 --epsilon 0.9 --delta 1e-2 "
+    "--setting paper --anytime",
+    **dict.fromkeys(("adap-klucb", "lazy-dp-ts"), ARMS),
     "private-med chernoff": f"{ARMS} --index chernoff",
     "private-med gaussian": f"{ARMS} --rewards gaussian",
 }

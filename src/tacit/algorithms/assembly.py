@@ -27,16 +27,16 @@ def assemble(
 ) -> Experiment:
     """A learner, and `make(participants, **arguments)` as the protocol of every round.
 
-    With a dropout the guarantee says what it then rests on; an anytime learner is started anew over
-    periods that double.
+    With a dropout the guarantee says what it then rests on. A learner that needs a horizon and is
+    not to know it is started anew over periods that square.
     """
     if problem.dropout and guarantee is not None:
         condition = privacy.reporting_condition(problem.dropout)
         guarantee = replace(guarantee, condition=condition)
-    if problem.anytime:
+    if problem.anytime and learner.needs_horizon:
         options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
         inner = name_of(type(learner))
-        learner = bandits.Doubling(learner.arms, learner.horizon, inner, options)
+        learner = bandits.Restarts(learner.arms, learner.horizon, inner, options)
     note = "" if guarantee is not None else "none: the server sees every sum as it is"
     hidden = mechanism.PerRound(make, arguments, guarantee, note)
     return experiment.Experiment.of(learner, hidden, problem.names)

@@ -1,25 +1,28 @@
 """Learners: which option to try next, given what private estimates have shown."""
 
 from tacit.bandits.arms.chernoff import Evidence
-from tacit.bandits.arms.doubling import Doubling
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
 from tacit.bandits.arms.med import PrivateMED
+from tacit.bandits.arms.peers import AdaPKLUCB, LazyDPTS
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
+from tacit.bandits.arms.restarts import Restarts
 from tacit.bandits.contract import Learner
 
 __all__ = [
     "DPSE",
     "KLUCB",
     "UCB1",
+    "AdaPKLUCB",
     "CumulativeElimination",
-    "Doubling",
     "Evidence",
     "ForgettingElimination",
+    "LazyDPTS",
     "Learner",
     "PrivateKLUCB",
     "PrivateMED",
+    "Restarts",
     "SuccessiveElimination",
     "Thompson",
 ]

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.bandits.standings import Tally, standings
+from tacit.bandits.always import Tally
+from tacit.bandits.standings import Setting, answers
 from tacit.checks import TacitError, integer
 from tacit.estimates import Arm, Assignment, Estimate, Round, Standing
 from tacit.names import name_of, named
@@ -48,12 +49,19 @@ class Learner(ABC):
         self.played = 0
         self._number = 0
         self._pending: dict[int, Round] = {}
-        self._tallies = [Tally() for _ in range(self.arms)]
+        self._tallies = [Tally(self.horizon, self.horizon // self.arms) for _ in range(self.arms)]
 
     @property
     def active(self) -> list[int]:
         """The options that may still be tried."""
         return list(range(self.arms))
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Whether decisions depend on the horizon, beyond making the first rounds and the last fit;
+        a learner that says no can be stopped at any time, or go on.
+        """
+        return True
 
     @property
     def finished(self) -> bool:
@@ -159,10 +167,11 @@ class Learner(ABC):
             raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)
 
-    def standings(self, names: Sequence[str], level: float = 0.95) -> list[Standing]:
+    def standings(
+        self, names: Sequence[str], level: float = 0.95, control: int = 0
+    ) -> list[Standing]:
         """What is known of each option, by name; nothing where it depends on a context."""
-        known = [(tally.participants, tally.mean, tally.spread) for tally in self._tallies]
-        return standings(known, names, level)
+        return answers(self._tallies, names, Setting(level, self.arms, control))
 
     def check_open(self, round_: Round) -> None:
         """Refuses a round that was dealt with before."""
@@ -199,7 +208,7 @@ class Learner(ABC):
             "played": self.played,
             "number": self._number,
             "pending": [round_.to_dict() for round_ in self._pending.values()],
-            "tallies": [vars(tally).copy() for tally in self._tallies],
+            "tallies": [tally.to_dict() for tally in self._tallies],
             "state": self._state(),
         }
 
@@ -209,7 +218,7 @@ class Learner(ABC):
         learner: Learner = named(data.get("learner"), Learner)(**data["arguments"])
         learner.played, learner._number = data["played"], data["number"]
         learner._pending = {entry["number"]: Round.from_dict(entry) for entry in data["pending"]}
-        learner._tallies = [Tally(**entry) for entry in data["tallies"]]
+        learner._tallies = [Tally.from_dict(entry) for entry in data["tallies"]]
         learner._restore(data["state"])
         return learner
 

@@ -247,54 +247,148 @@ def amplify(
     show(record, "amplification by shuffling (clones bound)", as_json)
 
 
+class Through(StrEnum):
+    """Real intermediaries."""
+
+    masking = "masking"
+    two_servers = "two-servers"
+    mixing = "mixing"
+
+
 def audit(
-    noise: NoiseOption,
-    epsilon: Annotated[float, typer.Option(help="Epsilon that is claimed.")],
+    noise: Annotated[
+        Noise | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help="Named algorithm, to audit it from devices to what is opened."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon that is claimed.")] = None,
     sensitivity: SensitivityOption = 1,
     delta: Annotated[
-        float, typer.Option(help="Delta that is claimed; 0 for a pure guarantee.")
-    ] = 0.0,
+        float | None, typer.Option(help="Delta that is claimed; 0 for a pure guarantee.")
+    ] = None,
+    trust: Annotated[
+        str | None, typer.Option(help="Trust model, of algorithms that have a choice.")
+    ] = None,
     noise_factor: Annotated[
         float,
         typer.Option(
-            help="Multiply the calibrated noise by this; 0.5 shows that halved noise is caught."
+            help="Multiply the noise that is drawn, not what is stated, by this; 0.5 shows that "
+            "halved noise is caught."
         ),
     ] = 1.0,
+    reuse_noise: Annotated[
+        bool, typer.Option("--reuse-noise", help="Draw the noise once for all people and rounds.")
+    ] = False,
+    through: Annotated[
+        Through | None, typer.Option(help="Carry rounds through a real intermediary.")
+    ] = None,
     samples: Annotated[
-        float, typer.Option(help="Samples for each of two neighbouring inputs.")
-    ] = 200_000,
-    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+        float | None,
+        typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="About how long to look (with --algorithm).")
+    ] = None,
+    alarm: Annotated[
+        float | None, typer.Option(help="How often a sound device may be accused.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack calibrated noise: a lower confidence bound on its epsilon, from samples.
+    """Attack what devices draw: of calibrated noise, or of a whole algorithm.
 
-    Example: tacit audit --noise discrete-laplace --epsilon 1 --noise-factor 0.5
+    An audit refutes promises; it cannot prove them.
+
+    Examples: tacit audit --noise discrete-laplace --epsilon 1 --noise-factor 0.5;
+    tacit audit --algorithm dist-dp-se --noise-factor 0.5 --seconds 5
     """
+    if (noise is None) == (algorithm is None):
+        raise TacitError("give either --noise (and --epsilon) or --algorithm, not both")
+    if algorithm is not None:
+        moved = None if sensitivity == 1 else sensitivity
+        _refuse({"--samples": samples, "--sensitivity": moved}, "for --noise only")
+        given = {"epsilon": epsilon, "delta": delta, "trust": trust}
+        how: dict[str, Any] = {"noise_factor": noise_factor, "reuse": reuse_noise}
+        how["through"] = through.value if through else None
+        how |= {k: v for k, v in (("alarm", alarm), ("seconds", seconds)) if v is not None}
+        _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
+        return
+    vain: dict[str, Any] = {"--trust": trust, "--through": through, "--seconds": seconds}
+    vain |= {"--alarm": alarm, "--reuse-noise": reuse_noise or None}
+    _refuse(vain, "for --algorithm only")
+    if noise is None or epsilon is None:
+        raise TacitError("--noise needs the --epsilon that is claimed")
+    _audit_noise(noise, sensitivity, epsilon, delta or 0.0, noise_factor, samples, as_json)
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise TacitError(f"{name} is {why}: leave it out")
+
+
+def _audit_noise(
+    noise: Noise,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    factor: float,
+    samples: float | None,
+    as_json: bool,
+) -> None:
+    """Exact draws of calibrated noise; of continuous noise, which no device draws, samples."""
     import numpy as np
 
-    from tacit.checks import integer
     from tacit.privacy import audit as attack
     from tacit.privacy import calibrate as find
 
-    factor = _positive({"noise factor": noise_factor}, "noise factor")
-    generator_seed = integer("seed", seed, at_least=0)
-    law = find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law.scaled(factor)
-    rng = np.random.default_rng(generator_seed)
-    result = attack(
-        lambda x, count: x + law.sample(rng, count),
-        0,
-        sensitivity,
-        _count("samples", samples),
-        delta=delta,
-    )
+    scale = _positive({"noise factor": factor}, "noise factor")
+    law = find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law.scaled(scale)
+    rng = np.random.default_rng()
+
+    def outputs(x: Any, count: int) -> Any:
+        return x + (law.draw(count) if hasattr(law, "draw") else law.sample(rng, count))
+
+    count = _count("samples", 200_000 if samples is None else samples)
+    result = attack(outputs, 0, sensitivity, count, delta=delta)
     record = {
         **asdict(result),
         "claimed": epsilon,
         "refuted": result.refutes(epsilon),
         "std": law.std,
-        "seed": seed,
     }
     show(record, "audit", as_json)
+
+
+def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_json: bool) -> None:
+    from tacit.studies.audit import audit_algorithm
+
+    found = audit_algorithm(name, given, **how)
+    law, attack, promise = found.residuals, found.attack, found.claimed_epsilon
+    record = {
+        "algorithm": name,
+        "protocol": found.protocol,
+        "participants": found.participants,
+        "coordinates": found.coordinates,
+        "claimed": found.claimed,
+        "noise_factor": how["noise_factor"],
+        "reused": how["reuse"],
+        "through": how["through"] or "the ideal intermediary",
+        "verdict_on_the_noise": "NOT the stated law" if law.caught else "as the stated law",
+        "p_value": law.p_value,
+        "alarm": law.alarm,
+        "worst_test": law.worst,
+        "numbers": law.numbers,
+        "rounds": law.rounds,
+        "verdict_of_the_attack": "REFUTED" if attack.refutes(promise) else "not refuted",
+        "epsilon_at_least": attack.epsilon,
+        "confidence": attack.confidence,
+        "samples": attack.samples,
+        "samples_to_refute": found.samples_to_refute,
+        "caught": found.caught,
+    }
+    show(record, f"audit of {name}", as_json)
 
 
 def corrections(as_json: Json = False) -> None:

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv
+from scipy.special import betaincinv, erfcinv
 
 from tacit.checks import TacitError, integer, probability
 
 Floats = npt.NDArray[np.float64]
 MOST_SAMPLES = 50_000_000
+MOST_EVENTS = 1 << 16
+MOST_COUNTED = 1e15  # more samples than this are as good as none
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,20 @@ def audit(
         raise TacitError(
             f"samples is {count:.3g}; an audit keeps them in memory: use at most {MOST_SAMPLES:,}"
         )
-    error = 1 - float(probability("confidence", confidence))
-    failure = float(probability("delta", delta, zero=True))
+    probability("confidence", confidence)
+    probability("delta", delta, zero=True)
     one, other = (_outputs(mechanism, value, count) for value in (x, x_prime))
-    half = count // 2
-    threshold, above, swapped = _choose(one[:half], other[:half], failure)
+    return lower_bound(one, other, delta=delta, confidence=confidence)
+
+
+def lower_bound(
+    one: Floats, other: Floats, *, delta: float = 0.0, confidence: float = 0.999
+) -> Audit:
+    """The same from outputs that are there, as many on either input; of very few the bound is 0."""
+    error, half = 1 - confidence, len(one) // 2
+    if half == 0:
+        return Audit(0.0, confidence, len(one), 0.0, True, False)
+    threshold, above, swapped = _choose(one[:half], other[:half], delta)
     first, second = (other[half:], one[half:]) if swapped else (one[half:], other[half:])
     hits, misses = (
         int(np.count_nonzero(s >= threshold if above else s <= threshold)) for s in (first, second)
@@ -86,8 +97,46 @@ def audit(
         if misses < len(second)
         else 1.0
     )
-    epsilon = math.log((low - failure) / high) if low > failure else 0.0
-    return Audit(max(0.0, epsilon), 1 - error, count, float(threshold), above, swapped)
+    epsilon = math.log((low - delta) / high) if low > delta else 0.0
+    return Audit(max(0.0, epsilon), confidence, len(one), float(threshold), above, swapped)
+
+
+def samples_to_refute(
+    p: Floats, q: Floats, claimed: float, *, delta: float = 0.0, confidence: float = 0.999
+) -> int | None:
+    """About how many samples on each input an attacker needs to refute a claimed ε, where outputs
+    have probabilities p and q on one grid; None where no number does.
+
+    The events are half-lines, their Clopper-Pearson bounds taken by the normal approximation. Half
+    of the samples choose the event.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> points = np.arange(-60, 61)
+    >>> p, q = (DiscreteLaplace(0.5).pmf(points - shift) for shift in (0, 1))
+    >>> samples_to_refute(p, q, 1.0), samples_to_refute(p, q, 2.0)
+    (455, None)
+    """
+    z = math.sqrt(2) * float(erfcinv(1 - confidence))
+    places = np.unique(np.linspace(0, len(p) - 1, MOST_EVENTS).round().astype(int))
+    events = [
+        (np.cumsum(a)[places], np.cumsum(b)[places])
+        for a, b in ((p, q), (q, p), (p[::-1], q[::-1]), (q[::-1], p[::-1]))
+    ]
+
+    def refuted(count: float) -> bool:
+        for hit, missed in events:
+            low = hit - z * np.sqrt(hit / count) - delta
+            high = missed + z * np.sqrt(missed / count) + z * z / count
+            if np.any(low > math.exp(claimed) * high * (1 + 1e-9)):
+                return True
+        return False
+
+    count = 8.0
+    while not refuted(count):
+        count *= 1.25
+        if count > MOST_COUNTED:
+            return None
+    return math.ceil(2 * count)
 
 
 def _outputs(mechanism: Callable[[Any, int], npt.ArrayLike], value: Any, count: int) -> Floats:

@@ -73,6 +73,11 @@ class Elimination(Learner):
         """The arms that were not dropped."""
         return list(self._active)
 
+    @property
+    def needs_horizon(self) -> bool:
+        """Radii and batches count rounds, not participants."""
+        return False
+
     def best(self) -> int:
         """The active arm with the largest estimate."""
         return max(self._active, key=self._mean)
@@ -246,6 +251,11 @@ class CumulativeElimination(Elimination):
         self.batch = None if batch is None else integer("batch", batch, at_least=1)
         self.sigma = sigma
         self._compared = 0
+
+    @property
+    def needs_horizon(self) -> bool:
+        """The printed radius holds ln T."""
+        return self.radius == "paper"
 
     def _size(self) -> int:
         return 2**self.round if self.batch is None else self.batch

@@ -81,6 +81,11 @@ class PrivateKLUCB(Learner):
         self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
         self._bounds = [NOTHING_KNOWN] * self.arms
 
+    @property
+    def needs_horizon(self) -> bool:
+        """The level is ln t."""
+        return False
+
     def best(self) -> int:
         """The arm that most users tried; of several the one with the largest estimate."""
         return max(

@@ -79,6 +79,11 @@ class PrivateMED(Learner):
         self._round = 0
         self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
 
+    @property
+    def needs_horizon(self) -> bool:
+        """Only to keep to a number of rounds."""
+        return self.rounds is not None
+
     def best(self) -> int:
         """The arm with the largest estimate."""
         return max(self.active, key=self._mean)

@@ -51,6 +51,11 @@ class IndexLearner(Learner):
     def _choose(self) -> int:
         """The arm with the largest index, once all were tried."""
 
+    @property
+    def needs_horizon(self) -> bool:
+        """Indices are made of what was seen."""
+        return False
+
     def best(self) -> int:
         """The arm that most users tried."""
         return max(range(self.arms), key=self._pulls.__getitem__)

@@ -1,8 +1,9 @@
-"""Learners that need a horizon, made to do without: the doubling trick.
+"""Learners that need a horizon, made to do without: fresh ones over periods that square.
 
-A fresh learner is run for `start` users, then another for twice as many, and so on (TKMS21 footnote
-10; Besson & Kaufmann 2018). What one learned is not handed on to the next, so regret grows by a
-constant factor. PrivateKLUCB does not need it: its index never looks at the horizon.
+A learner is run for `start` users, then another for start², then for start⁴. What one learned is
+not handed on to the next; where regret grows with ln T all periods together cost at most four times
+the regret of knowing T, while periods that double would cost ever more (Besson & Kaufmann 2018).
+Most learners say that they do not need it: `Learner.needs_horizon`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tacit.estimates import Estimate, Round
 from tacit.names import named
 
 
-class Doubling(Learner):
-    """Runs fresh copies of a learner over periods that double, for as long as users come.
+class Restarts(Learner):
+    """Runs fresh copies of a learner over periods that square, for as long as users come.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ class Doubling(Learner):
     >>> from tacit.bandits import ForgettingElimination
     >>> from tacit.names import name_of
     >>> inner = name_of(ForgettingElimination)
-    >>> anytime = Doubling(2, 10**9, learner=inner, options={"growth": 4}, start=64)
+    >>> anytime = Restarts(2, 10**9, learner=inner, options={"growth": 4}, start=64)
     >>> [round_.participants for round_ in anytime.propose()]
     [4, 4]
     """
@@ -52,16 +53,24 @@ class Doubling(Learner):
         self.learner = learner
         self.options = dict(options or {})
         self.start = integer(
-            "start", start, at_least=self.arms, remedy="the first period must reach every arm"
+            "start",
+            start,
+            at_least=max(2, self.arms),
+            remedy="the first period must reach every arm, and its square be longer",
         )
         self.period = 0
         self._inner = self._fresh()
         self._offset = 0  # number of the period's first round
         self._best: int | None = 0
 
+    @property
+    def needs_horizon(self) -> bool:
+        """It is what does without."""
+        return False
+
     def _fresh(self) -> Learner:
         kind = named(self.learner, Learner)
-        inner: Learner = kind(self.arms, self.start << self.period, **self.options)
+        inner: Learner = kind(self.arms, self.start ** (2**self.period), **self.options)
         return inner
 
     @property

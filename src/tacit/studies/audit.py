@@ -1,0 +1,463 @@
+"""Auditing a named algorithm from its devices to what is opened, with two verdicts.
+
+Devices report what is known, so what was opened shows the noise. The first verdict compares it with
+the law that the protocol states, by tests of shape, spread, middle and independence: noise that is
+missing, halved or used twice shows within a few dozen numbers. The second attacks: it guesses a
+person's answer from what is seen and bounds ε from below, which needs far more samples. Neither
+proves a promise; `tests/verify` recomputes it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtr, chdtrc, ndtr, ndtri, stdtr
+
+from tacit.algorithms.registry import lookup
+from tacit.checks import TacitError, positive, probability
+from tacit.estimates import Floats, Opened
+from tacit.noise import NoiseLaw, Table
+from tacit.noise.table import convolution_power
+from tacit.privacy import View
+from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
+from tacit.protocols.continuous import CentralLaplace, Laplace
+from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.integer_vectors import LevelProtocol
+from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.vectors import SeparateSums, VectorProtocol
+from tacit.rounds import carry
+
+ALARM = 1e-3  # how often a sound device is accused
+CONFIDENCE = 0.999  # of the lower bound on ε
+ENOUGH, FEWEST = 400, 60  # numbers to compare with the law, and without which nothing is said
+CELLS = 12
+SECONDS = 40.0
+WIDE = 1 << 21  # laws that spread further are smooth: they are summed over a grid
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that somebody sees, and the law it should have."""
+
+    value: float
+    law: NoiseLaw | Laplace
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether what was opened has the stated law; `p_value` is corrected for several tests."""
+
+    numbers: int
+    rounds: int
+    p_value: float
+    worst: str
+    alarm: float
+
+    @property
+    def caught(self) -> bool:
+        """Whether the device is accused; a sound one is with probability `alarm`."""
+        return self.p_value < self.alarm
+
+
+@dataclass(frozen=True)
+class AlgorithmAudit:
+    """Both verdicts on one algorithm, and what they were about."""
+
+    algorithm: str
+    protocol: str
+    participants: int
+    coordinates: int
+    claimed: str
+    residuals: Verdict
+    attack: Audit
+    claimed_epsilon: float
+    claimed_delta: float
+    samples_to_refute: int | None  # were the noise half as wide, or as it was made
+
+    @property
+    def caught(self) -> bool:
+        """Whether one of the verdicts is against it."""
+        return self.residuals.caught or self.attack.refutes(self.claimed_epsilon)
+
+
+def audit_algorithm(
+    name: str,
+    options: dict[str, Any] | None = None,
+    *,
+    noise_factor: float = 1.0,
+    reuse: bool = False,
+    through: str | None = None,
+    alarm: float = ALARM,
+    seconds: float = SECONDS,
+) -> AlgorithmAudit:
+    """Audits the first round that a named algorithm opens, on devices that draw exactly.
+
+    `noise_factor` scales the noise of the devices (0: none) and `reuse` draws it once for all,
+    while the stated law stays: what an audit should catch. `through` carries the round through a
+    real intermediary.
+    """
+    probability("alarm", alarm)
+    positive("seconds", seconds)
+    if not 0 <= noise_factor <= 100:
+        raise TacitError(f"noise factor is {noise_factor:g}; it must lie between 0 and 100")
+    protocol = first_round(name, options or {})
+    if protocol.guarantee is None:
+        raise TacitError(f"{name} promises nothing, so there is nothing to audit")
+    used, sight = weakened(protocol, noise_factor, reuse), sight_of(protocol)
+    with tampered(noise_factor, reuse):
+        rows = observed(used, sight, through, seconds=seconds / 2)
+        pairs = [_sample(used, sight, through, seconds / 4, moved) for moved in (False, True)]
+    epsilon, delta = _claim(protocol)
+    count = min(map(len, pairs))
+    bound = lower_bound(pairs[0][:count], pairs[1][:count], delta=delta, confidence=CONFIDENCE)
+    factor = noise_factor if noise_factor != 1 else 0.5
+    needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
+    about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
+    claimed = protocol.guarantee.short
+    verdict = residuals(rows, alarm)
+    return AlgorithmAudit(name, *about, claimed, verdict, bound, epsilon, delta, needed)
+
+
+def first_round(name: str, options: dict[str, Any]) -> Protocol:
+    """The protocol of the first round that this algorithm opens, with these options."""
+    entry = lookup(name)
+    asked = entry.ask(options)
+    problem = asked.fitted(asked.start(0, None).world, 0)
+    experiment = entry.build(problem)
+    return experiment.open(next(round_ for round_ in experiment.propose() if round_.opened))
+
+
+def _claim(protocol: Protocol) -> tuple[float, float]:
+    promise = protocol.guarantee
+    if not hasattr(promise, "epsilon"):
+        promise = promise.to_approximate(1e-6)  # type: ignore[union-attr]
+    return float(promise.epsilon), float(getattr(promise, "delta", 0.0))  # type: ignore[union-attr]
+
+
+# What is seen of a round
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How to look at a protocol: what people report, what the same is when the first person's
+    answer is the opposite, and what numbers are seen of a round.
+
+    `law` is that of one number, `copies` of which the first person moves by `move` each.
+    """
+
+    reports: Sequence[Any]
+    moved: Any
+    read: Callable[[Opened, Sequence[Any]], list[Number]]
+    law: NoiseLaw | Laplace
+    move: float
+    copies: int = 1
+
+    def look(self, protocol: Protocol, reports: Sequence[Any], through: str | None) -> list[Number]:
+        """A whole round: every device, the intermediary, and what somebody sees."""
+        messages = [protocol.report(x, place) for place, x in enumerate(reports)]
+        opened = carry(protocol, messages, through) if through else protocol.combine(messages)
+        return self.read(opened, messages)
+
+
+def sight_of(protocol: Protocol) -> Sight:
+    """How to look at this protocol."""
+    if isinstance(protocol, SeparateSums):
+        return _separate(protocol)
+    if isinstance(protocol, PrefixRound):
+        return _prefix(protocol)
+    if isinstance(protocol, VectorProtocol):
+        return _vector(protocol)
+    if isinstance(protocol, SumProtocol):
+        return _sum(protocol)
+    raise TacitError(f"{type(protocol).__name__} is not known to audits: add how it is seen")
+
+
+def _sum(protocol: SumProtocol) -> Sight:
+    n, g = protocol.participants, protocol.precision
+    alone = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
+    ones = n if alone else (n + 1) // 2
+    reports = [1.0] * ones + [0.0] * (n - ones)
+    if isinstance(protocol, CentralLaplace):
+        noise, unit = protocol.noise, 1 << 20  # it opens real numbers in such parts of a level
+
+        def real(opened: Opened, _: Sequence[Any]) -> list[Number]:
+            return [Number(opened.value / unit - ones * g, noise)]
+
+        return Sight(reports, 0.0, real, noise, g)
+    stated = getattr(protocol, "opened_law", protocol.view_law)
+    law, place = _unwrapped(protocol, stated(g if alone else ones * g, n), g if alone else ones * g)
+
+    def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
+        return [Number(place(x), law) for x in (sent if alone else [opened.value])]
+
+    return Sight(reports, 0.0, read, law, g)
+
+
+def _unwrapped(
+    protocol: Protocol, law: NoiseLaw, truth: int
+) -> tuple[NoiseLaw, Callable[[Any], int]]:
+    """The law of a residue and the residue itself, turned so that the truth stands in the middle;
+    numbers that are not opened modulo anything as they are.
+    """
+    modulus = getattr(protocol, "modulus", None)
+    if modulus is None:
+        return law, int
+    turn = truth - modulus // 2
+    masses = np.roll(law.pmf(np.arange(modulus)), -turn)
+    return Table.of(0, masses), lambda x: (int(x) - turn) % modulus
+
+
+def _vector(protocol: VectorProtocol) -> Sight:
+    n, s, bound = protocol.participants, protocol.coordinates, protocol.bound
+    ups = n // 2
+    reports = [np.full(s, -bound)] * (n - ups) + [np.full(s, bound)] * ups
+    moved = np.full(s, bound)
+    if isinstance(protocol, LevelProtocol):
+        truth = ups * protocol.precision
+        whole, place = _unwrapped(protocol, protocol.view_law(truth, n), truth)
+
+        def levels(opened: Opened, _: Sequence[Any]) -> list[Number]:
+            return [Number(place(x), whole) for x in opened.values]
+
+        return Sight(reports, moved, levels, whole, protocol.precision, s)
+    law, unit = protocol.view_law(0, n), float(getattr(protocol, "unit"))  # noqa: B009
+    steps = round(2 * bound / unit)
+
+    def sums(opened: Opened, _: Sequence[Any]) -> list[Number]:
+        truth = (2 * ups - n) * bound
+        return [Number(round((x - truth) / unit), law) for x in opened.values]
+
+    def messages(_: Opened, sent: Sequence[Any]) -> list[Number]:
+        noise = [(row - report) / unit for row, report in zip(sent, reports, strict=True)]
+        return [Number(round(float(x)), law) for row in noise for x in row]
+
+    local = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
+    return Sight(reports, moved, messages if local else sums, law, steps, s)
+
+
+def _separate(protocol: SeparateSums) -> Sight:
+    parts = [sight_of(part) for part in protocol.parts]
+    places = [place for place, part in enumerate(protocol.parts) for _ in range(part.participants)]
+    flat = [report for part in parts for report in part.reports]
+    reports = [(place, float(x[0])) for place, x in zip(places, flat, strict=True)]
+
+    def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
+        shared = protocol.by_option(sent)
+        looks = zip(parts, opened.values, shared, strict=True)
+        return [number for part, one, mine in looks for number in part.read(one, mine)]
+
+    first = parts[0]
+    return Sight(reports, (0, float(first.moved[0])), read, first.law, first.move)
+
+
+def _prefix(protocol: PrefixRound) -> Sight:
+    n, size, sums = protocol.participants, protocol.coordinates, protocol.sums
+    law = protocol.view_law(0, n)
+    nothing = np.zeros((1, size))
+    moved = nothing.copy()
+    moved[0, 0] = sums.sensitivity
+
+    def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
+        rows = sent if sums.alone else [opened.values]
+        words = np.array([[int(x) for x in row] for row in rows], dtype=np.uint64)
+        return [Number(int(x) + round(law.mean), law) for x in words.view(np.int64).ravel()]
+
+    return Sight([nothing] * n, moved, read, law, sums.sensitivity * sums.scale)
+
+
+# Devices with less noise than is stated
+
+
+def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
+    """A copy of a protocol whose noise is no integer law's draw, with its noise scaled, or drawn
+    once for all; others are tampered with where they draw.
+    """
+    twin: Any = copy.copy(protocol)
+    if isinstance(protocol, CentralLaplace):
+        twin.noise = Laplace(protocol.noise.scale * max(factor, 1e-12))
+        if reuse:
+            twin.combine = lambda sent: twin.combine_batch(sent, np.random.default_rng(0))
+    elif isinstance(protocol, SeparateSums):
+        twin.parts = [weakened(part, factor, reuse) for part in protocol.parts]
+    return twin  # type: ignore[no-any-return]
+
+
+@contextmanager
+def tampered(factor: float, reuse: bool) -> Iterator[None]:
+    """Within, every exact draw of an integer law is scaled about its mean and, with `reuse`, made
+    once for all.
+    """
+    sound, chance, kept = NoiseLaw.draw, np.random.default_rng(), {}
+
+    def draw(law: NoiseLaw, size: int | None = None) -> Any:
+        key = (repr(law), size)
+        if not reuse or key not in kept:
+            kept[key] = sound(law) if size is None else sound(law, size)
+        if factor == 1:
+            return kept[key]
+        centre = round(law.mean)
+        scaled = np.floor((kept[key] - centre) * factor + chance.random(size))
+        return centre + (int(scaled) if size is None else scaled.astype(np.int64))
+
+    if factor == 1 and not reuse:
+        yield
+        return
+    NoiseLaw.draw = draw  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        NoiseLaw.draw = sound  # type: ignore[method-assign]
+
+
+# The first verdict
+
+
+def observed(
+    protocol: Protocol,
+    sight: Sight,
+    through: str | None = None,
+    *,
+    enough: int = ENOUGH,
+    seconds: float = SECONDS,
+) -> list[list[Number]]:
+    """Rounds until there are enough numbers, at least three of them, or until time is up."""
+    rows: list[list[Number]] = []
+    started = time.monotonic()
+    while len(rows) < 3 or sum(map(len, rows)) < enough:
+        rows.append(sight.look(protocol, sight.reports, through))
+        numbers, passed = sum(map(len, rows)), time.monotonic() - started
+        if passed > seconds and len(rows) > 1 and numbers >= FEWEST:
+            break
+        if passed > 4 * seconds:
+            raise TacitError(
+                f"{numbers} numbers were opened in {passed:.0f} s, too few to say anything: allow "
+                "more seconds, or leave out the intermediary"
+            )
+    return rows
+
+
+def residuals(rows: Sequence[Sequence[Number]], alarm: float = ALARM) -> Verdict:
+    """Whether numbers have their laws and are independent, by tests on what would then be standard
+    normal: each number's place in its law, spread evenly over what the law gives it.
+    """
+    scores = standard(rows)
+    found = _tests(scores)
+    worst = min(found, key=lambda name: found[name])
+    p_value = min(1.0, len(found) * found[worst])
+    return Verdict(scores.size, len(rows), p_value, worst, alarm)
+
+
+def standard(rows: Sequence[Sequence[Number]]) -> Floats:
+    """Standard normal scores, one row per round."""
+    chance = np.random.default_rng()
+    tables: dict[int, Callable[[float], tuple[float, float]]] = {}
+    scores = np.empty((len(rows), len(rows[0])))
+    for r, row in enumerate(rows):
+        for k, number in enumerate(row):
+            if id(number.law) not in tables:
+                tables[id(number.law)] = _places(number.law)
+            below, here = tables[id(number.law)](number.value)
+            scores[r, k] = below + chance.random() * here
+    return np.asarray(ndtri(scores.clip(1e-12, 1 - 1e-12)))
+
+
+def _places(law: NoiseLaw | Laplace) -> Callable[[float], tuple[float, float]]:
+    """P[X < x] and P[X = x] of a law."""
+    if isinstance(law, Laplace):
+        scale = law.scale
+        return lambda x: (0.5 - math.copysign(0.5, x) * math.expm1(-abs(x) / scale), 0.0)
+    low, high = law.window(-50.0)
+    if high - low > WIDE:
+        points = np.linspace(low, high, WIDE >> 3).round().astype(np.int64)
+        density = law.pmf(points)
+        steps = np.diff(points) * (density[1:] + density[:-1]) / 2
+        below = np.concatenate([[0.0], np.cumsum(steps)]) / steps.sum()
+        return lambda x: (float(np.interp(x, points, below)), 0.0)
+    masses = law.pmf(np.arange(low, high + 1))
+    before = np.concatenate([[0.0], np.cumsum(masses)])
+
+    def place(x: float) -> tuple[float, float]:
+        index = int(x) - low
+        if not 0 <= index < len(masses):
+            return (0.0 if index < 0 else 1.0), 0.0
+        return float(before[index]), float(masses[index])
+
+    return place
+
+
+def _tests(scores: Floats) -> dict[str, float]:
+    """The p-value of each test."""
+    flat = scores.ravel()
+    count = len(flat)
+    spread, middle = float(flat @ flat), abs(float(flat.sum())) / math.sqrt(count)
+    cells = np.bincount((ndtr(flat) * CELLS).astype(int).clip(0, CELLS - 1), minlength=CELLS)
+    expected = count / CELLS
+    off = float(((cells - expected) ** 2).sum()) / expected
+    found = {
+        "spread": 2 * min(float(chdtr(count, spread)), float(chdtrc(count, spread))),
+        "middle": 2 * float(ndtr(-middle)),
+        "shape": float(chdtrc(CELLS - 1, off)),
+    }
+    if len(scores) > 2 or scores.shape[1] >= FEWEST:
+        found["independence of rounds"] = _unrelated(scores[:-1], scores[1:])
+    if scores.shape[1] > 1:
+        found["independence of numbers"] = _unrelated(scores[:, :-1], scores[:, 1:])
+    return found
+
+
+def _unrelated(one: Floats, other: Floats) -> float:
+    """The p-value of a correlation between pairs of normal variables."""
+    x, y = one.ravel(), other.ravel()
+    size = math.sqrt(float(x @ x) * float(y @ y))
+    r = min(1.0, abs(float(x @ y)) / size) if size else 1.0
+    freedom = len(x) - 1
+    return float(2 * stdtr(freedom, -r * math.sqrt(freedom / max(1e-300, 1 - r * r))))
+
+
+# The second verdict
+
+
+def _sample(
+    protocol: Protocol, sight: Sight, through: str | None, seconds: float, moved: bool
+) -> Floats:
+    """What an attacker sees of the first person along the worst direction, round by round."""
+    reports = [sight.moved if moved else sight.reports[0], *sight.reports[1:]]
+    seen: list[float] = []
+    started = time.monotonic()
+    while time.monotonic() - started < seconds and len(seen) < 100_000:
+        numbers = sight.look(protocol, reports, through)
+        seen.append(math.fsum(number.value for number in numbers[: sight.copies]))
+    return np.array(seen)
+
+
+def _pair(sight: Sight, factor: float) -> tuple[Floats, Floats]:
+    """The laws of what the attacker adds up, on both answers, were the noise scaled: probabilities
+    on one grid.
+    """
+    if isinstance(sight.law, Laplace):
+        points = np.arange(-40, 41 + sight.move / max(sight.law.scale, 1e-9), 0.01)
+        scale = sight.law.scale * max(factor, 1e-3)
+        made = np.exp(-np.abs(points) * sight.law.scale / scale)
+        shift = round(sight.move / sight.law.scale / 0.01)
+    else:
+        low, high = sight.law.window(-60.0)
+        if (high - low) * sight.copies > WIDE:
+            std = sight.law.std * math.sqrt(sight.copies) * max(factor, 1e-3)
+            points = np.linspace(-10, 10 + sight.copies * sight.move / std, 20_000)
+            made, step = np.exp(-(points**2) / 2), points[1] - points[0]
+            shift = round(sight.copies * sight.move / std / step)
+        else:
+            _, one = convolution_power(sight.law, sight.copies)
+            centre = int(np.argmax(one))
+            places = np.round((np.arange(len(one)) - centre) * factor).astype(int)
+            made = np.bincount(places - places.min(), weights=one)
+            shift = round(sight.copies * sight.move)
+    whole = np.concatenate([made, np.zeros(abs(shift))]) / made.sum()
+    return whole, np.roll(whole, shift)

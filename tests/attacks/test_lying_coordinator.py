@@ -1,0 +1,279 @@
+"""A coordinator (server 0 and collector) that lies, with all other participants: what it announces,
+what it lists, what it asks the honest helper, and what it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.attacks.two_server_world import (
+    EPSILON,
+    LEVELS,
+    MODULUS,
+    forged_list,
+    joint_law,
+    opened_session,
+    worst_loss,
+)
+
+from tacit.checks import TacitError
+from tacit.intermediaries import (
+    HalfServer,
+    Place,
+    Refusal,
+    TwoServerRound,
+    TwoServerSession,
+    announce,
+    endorse_round,
+    prepare,
+    split,
+)
+from tacit.intermediaries.announcements import endorse
+from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.two_servers import report_tag, word_digest
+from tacit.records import MemoryRecords
+from tacit.signatures import public_key
+from tacit.terms import Party, Pinned, cosign
+
+Draw = Callable[[Fraction], int]
+
+
+def no_noise(_: Fraction) -> int:
+    return 0
+
+
+def untouched(size: int) -> bytes:
+    raise AssertionError(f"{size} random bytes were drawn for a round that must be refused")
+
+
+PLACE = Place(0, bytes(16))
+
+
+def refused_by_device(session: TwoServerSession, announcement: bytes) -> str:
+    """Why the device does not report; it has drawn no randomness by then."""
+    with pytest.raises(Refusal) as refusal:
+        split(session.pinned, announcement, PLACE, [1], untouched)
+    return str(refusal.value)
+
+
+def signed_by_all(session: TwoServerSession, description: TwoServerRound) -> bytes:
+    """Signed by both servers, whatever it says: even then a device refuses."""
+    data = description.encode()
+    return announce(data, [endorse(data, key) for key in session.rehearsal.keys])
+
+
+# What is announced
+
+
+def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
+    """Whoever the coordinator names as the helper has not signed, or is not who was pinned."""
+    session = opened_session(no_noise)
+    own = Ed25519PrivateKey.generate()
+    fake = prepare(MemoryRecords(), 1, session.round.identity, session.round.sealing)
+    forged = replace(session.round, servers=(session.round.servers[0], fake))
+    data = forged.encode()
+    signed = announce(data, [endorse(data, key) for key in (session.rehearsal.keys[0], own)])
+    assert "the helper did not sign" in refused_by_device(session, signed)
+    terms = session.pinned.terms
+    helper = Party("helper", "https://helper.example", public_key(own))
+    other = replace(terms, parties=(terms.parties[0], helper))
+    signatures = (cosign(other, session.rehearsal.keys[0]), cosign(other, own))
+    with pytest.raises(Refusal, match="somebody stands between"):
+        Pinned(other, signatures, session.pinned.keys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"minimum": 1}, "crowd of at least 2"),
+        ({"scale": Fraction(1, 1000)}, "noise has scale"),
+        ({"scale": Fraction(199, 100)}, "noise has scale"),
+        ({"scale": None}, "servers add the noise"),
+        ({"length": 2}, "number of metrics"),
+        ({"modulus": 12}, "no room"),
+    ],
+)
+def test_a_weaker_round_is_refused_by_devices_and_not_signed_by_the_helper(
+    changes: dict[str, Any], words: str
+) -> None:
+    session = opened_session(no_noise, minimum=2)
+    weaker = replace(session.round, identity=new_identity(), **changes)
+    assert words in refused_by_device(session, signed_by_all(session, weaker))
+    with pytest.raises(Refusal, match=words):
+        endorse_round(
+            session.pinned, weaker.encode(), 1, session.rehearsal.keys[1], session.records[1]
+        )
+
+
+@pytest.mark.parametrize(
+    "changes", [{"window": 60}, {"levels": 1}, {"levels": 4}, {"option": 9}, {"closes": 1}]
+)
+def test_another_binding_is_refused_by_devices_and_not_signed_by_the_helper(
+    changes: dict[str, int],
+) -> None:
+    session = opened_session(no_noise)
+    binding = replace(session.round.binding, **changes)  # type: ignore[arg-type]
+    other = replace(session.round, binding=binding, assigned_until=0, identity=new_identity())
+    refused_by_device(session, signed_by_all(session, other))
+    with pytest.raises(Refusal):
+        endorse_round(
+            session.pinned, other.encode(), 1, session.rehearsal.keys[1], session.records[1]
+        )
+
+
+def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
+    """The digest of the terms is in every description, seal and token: no round has two
+    meanings. The helper does not sign the round under the other terms, and if it had, a
+    half made under them would be nothing to the round of the first.
+    """
+    session = opened_session(no_noise)
+    terms = session.pinned.terms
+    asked = replace(terms, question="Send 0, please.")
+    keys = session.rehearsal.keys
+    told = Pinned(asked, tuple(cosign(asked, key) for key in keys), asked.keys)
+    binding = replace(session.round.binding, terms=asked.digest)
+    twin = replace(session.round, binding=binding)
+    announcement = signed_by_all(session, twin)
+    assert "terms of the round" in refused_by_device(session, announcement)
+    with pytest.raises(Refusal, match="one description per round"):
+        endorse_round(told, twin.encode(), 1, keys[1], session.records[1])
+    place = session.server(0).place(0)
+    for role, half in enumerate(split(told, announcement, place, [1])):
+        session.server(role).take(half, session.now)
+    late = session.round.binding.closes
+    assert session.server(1).close(late).keys() == {session.round.collector}
+
+
+def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
+    session = opened_session(no_noise)
+    for changes in ({"places": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
+        with pytest.raises(Refusal, match="one description per round"):
+            session.endorse(1, replace(session.round, **changes).encode())  # type: ignore[arg-type]
+
+
+# What it learns
+
+
+WORD = bytes(9)  # of which the coordinator's half is made: held fixed, as it knows it
+
+
+class Victim:
+    """A round in which the victim's half is at the helper, and a report of the coordinator's own
+    making, whose every byte it knows.
+    """
+
+    def __init__(self, answer: int, draw: Draw) -> None:
+        self.session = opened_session(draw)
+        self.tags = []
+        for number, value in enumerate((answer, 2)):
+            words = [bytes((number, role)) * 8 for role in (0, 1)]
+            drawn = iter([*words, WORD])
+            halves = self.session.split(number, [value], lambda _: next(drawn))  # noqa: B023
+            self.session.server(1).take(halves[1], self.session.now)
+            digests = (word_digest(words[0]), word_digest(words[1]))
+            self.tags.append(report_tag(self.session.round.context, number, digests))
+        self.late = self.session.round.binding.closes
+        self.heard: list[bytes | None] = []
+
+    def helper(self, table: dict[bytes, bytes] | None = None) -> HalfServer:
+        """The helper, restarted, over its table or a copy of another time."""
+        if table is not None:
+            self.session.tables[1] = table
+        return self.session.server(1)
+
+    def list_to(self, helper: HalfServer, tags: list[bytes], now: int) -> None:
+        """A list of the coordinator's choice, and all that the helper answers."""
+        with suppress(Refusal):
+            helper.take(forged_list(self.session, 0, tags), now)
+        self.ask(helper, now)
+
+    def ask(self, helper: HalfServer, now: int) -> None:
+        with suppress(Refusal):
+            for address, message in helper.close(now).items():
+                if address == self.session.round.collector:
+                    self.heard.append(self.session.collector()._content(1, message))
+        with suppress(Refusal):
+            self.heard.append(helper.outcome()[:22])
+
+
+def honestly(victim: Victim) -> None:
+    victim.ask(victim.helper(), victim.late)
+    victim.list_to(victim.helper(), victim.tags, victim.late)
+
+
+def alone(victim: Victim) -> None:
+    victim.list_to(victim.helper(), victim.tags[:1], victim.late)
+
+
+def with_and_without(victim: Victim) -> None:
+    victim.ask(victim.helper(), victim.late)
+    victim.list_to(victim.helper(), victim.tags, victim.late)
+    victim.list_to(victim.helper(), victim.tags[1:], victim.late)
+    victim.ask(victim.helper(), victim.late + 10**6)
+
+
+def from_old_snapshots(victim: Victim) -> None:
+    """Before any close, after the list, after the answer: always another list."""
+    tables = [dict(victim.session.tables[1])]
+    victim.ask(victim.helper(), victim.late)
+    tables.append(dict(victim.session.tables[1]))
+    victim.list_to(victim.helper(), victim.tags[:1], victim.late)
+    for table in [*tables, {}]:
+        for tags in (victim.tags, victim.tags[1:], []):
+            victim.list_to(victim.helper(dict(table)), tags, victim.late)
+            victim.list_to(victim.helper(dict(table)), tags, victim.late - 1)
+
+
+def from_clones(victim: Victim) -> None:
+    """Two processes over two tables, each told another list before either closes."""
+    one, table = victim.helper(), dict(victim.session.tables[1])
+    other = victim.helper(table)
+    victim.ask(one, victim.late)
+    other.take(forged_list(victim.session, 0, victim.tags[1:]), victim.late)
+    one.take(forged_list(victim.session, 0, victim.tags[:1]), victim.late)
+    for helper in (one, other, one, victim.helper(dict(table))):
+        victim.ask(helper, victim.late)
+
+
+@pytest.mark.parametrize(
+    "attack", [honestly, alone, with_and_without, from_old_snapshots, from_clones]
+)
+def test_everything_it_sees_is_as_private_as_promised(attack: Callable[[Victim], None]) -> None:
+    """The joint law of all that the helper ever answers, for every answer of the victim: the
+    coordinator knows its own half, its own noise and all other reports.
+    """
+
+    def observe(answer: int, draw: Draw) -> Hashable:
+        victim = Victim(answer, draw)
+        attack(victim)
+        assert len({said for said in victim.heard if said and len(said) > 22}) == 1  # partial sums
+        return tuple(victim.heard)
+
+    law = joint_law(observe)
+    assert len(law) == MODULUS
+    assert worst_loss(law) <= float(EPSILON) + 1e-9
+    assert worst_loss(law) > float(EPSILON) * 0.99  # it sees the noisy answer, and only that
+
+
+def test_the_recomputed_promise_would_notice_missing_noise() -> None:
+    """The same attack on a helper that draws less than it says."""
+
+    def observe(answer: int, draw: Draw) -> Hashable:
+        victim = Victim(answer, lambda scale: round(draw(scale) / 2))
+        alone(victim)
+        return tuple(victim.heard)
+
+    assert worst_loss(joint_law(observe)) > float(EPSILON) * 1.3
+
+
+def test_an_answer_out_of_the_terms_range_is_not_sent() -> None:
+    session = opened_session(no_noise)
+    for value in (LEVELS + 1, -1):
+        with pytest.raises(TacitError, match="numbers from 0 to 3"):
+            split(session.pinned, session.announcement, PLACE, [value], untouched)

@@ -1,0 +1,132 @@
+"""A helper (server 1) that lies, with all other participants, against an honest coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from fractions import Fraction
+
+import pytest
+from tests.attacks.two_server_world import (
+    EPSILON,
+    MODULUS,
+    forged_list,
+    joint_law,
+    opened_session,
+    secrets,
+    worst_loss,
+)
+
+from tacit.intermediaries import Outcome, Refusal, SumView, TwoServerSession, refused_by_both
+from tacit.intermediaries.two_servers import report_tag, word_digest
+
+Draw = Callable[[Fraction], int]
+
+
+def word_for(residue: int) -> bytes:
+    """The random bytes of which this number becomes the coordinator's half."""
+    return (residue % MODULUS).to_bytes(9, "big")
+
+
+def observed(
+    answer: int, draw: Draw, wanted: Callable[[list[bytes]], list[list[bytes]]]
+) -> Hashable:
+    """What an honest coordinator answers to a helper that knows its half of every report (5, for
+    the victim) and sends the lists that it wants, each to a coordinator that was restored.
+    """
+    session = opened_session(draw)
+    tags, heard = [], []
+    for number, value in enumerate((answer, 2)):
+        words = [bytes((number, role)) * 8 for role in (0, 1)]
+        drawn = iter([*words, word_for(value - 5)])
+        halves = session.split(number, [value], lambda _: next(drawn))  # noqa: B023
+        session.server(0).take(halves[0], session.now)
+        digests = (word_digest(words[0]), word_digest(words[1]))
+        tags.append(report_tag(session.round.context, number, digests))
+    table, late = dict(session.tables[0]), session.round.binding.closes
+    for listed in wanted(tags):
+        session.tables[0] = dict(table)
+        server = session.server(0)
+        with suppress(Refusal):
+            server.take(forged_list(session, 1, listed), late)
+        for address, message in server.close(late).items():
+            if address == session.round.collector:
+                heard.append(session.collector()._content(0, message))
+    return tuple(heard)
+
+
+LISTS: dict[str, Callable[[list[bytes]], list[list[bytes]]]] = {
+    "all": lambda tags: [tags],
+    "the victim alone": lambda tags: [tags[:1]],
+    "with, then without the victim": lambda tags: [tags, tags[1:], tags[:1]],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_everything_the_collector_is_sent_is_as_private_as_promised(name: str) -> None:
+    """Also if the helper is handed the coordinator's partial sum."""
+    law = joint_law(lambda answer, draw: observed(answer, draw, LISTS[name]))
+    assert len(law) == MODULUS
+    assert float(EPSILON) * 0.99 < worst_loss(law) <= float(EPSILON) + 1e-9
+
+
+def test_its_half_alone_says_nothing() -> None:
+    """For every answer the same half may be at the helper, once in so many draws."""
+    session = opened_session(lambda _: 0)
+    found = set()
+    for answer in range(4):
+        drawn = iter([bytes(16), bytes(16), word_for(answer - 5)])
+        half = session.split(answer, [answer], lambda _: next(drawn))[1]  # noqa: B023
+        session.server(1).take(half, session.now)
+        (part,) = session.server(1)._halves(session.server(1)._record()).values()
+        found.add(part[0])
+        session.tables[1].clear()
+    assert found == {5}
+
+
+def two_reports() -> TwoServerSession:
+    session = opened_session(lambda _: 0)
+    for place in (0, 1):
+        for role, half in enumerate(session.split(place, [place + 1])):
+            session.server(role).take(half, session.now)
+    return session
+
+
+def test_it_cannot_take_an_answer_back_or_give_two() -> None:
+    session = two_reports()
+    assert session.finish() == SumView((3,), 2)
+    other = two_reports()
+    other.finish()
+    wrong = other.server(1).close(other.now)[other.round.collector]
+    with pytest.raises(Refusal):
+        session.collector().take(wrong)
+    assert session.collector().view() == SumView((3,), 2)
+
+
+def test_its_refusal_alone_refunds_nothing() -> None:
+    """A person who was counted stays charged, whatever one server says."""
+    session = two_reports()
+    late = session.round.binding.closes
+    servers = [session.server(role) for role in (0, 1)]
+    listing = servers[1].close(late)[servers[1].peer]
+    servers[0].take(listing, late)
+    servers[0].close(late)
+    refusal = servers[1].close(late + session.round.grace)[session.round.collector]
+    assert refusal[21] == Outcome.REFUSED
+    outcomes = [servers[0].outcome(), servers[1].outcome()]
+    assert not refused_by_both(session.pinned, session.announcement, outcomes)
+    session.collector().take(servers[0].close(late)[session.round.collector])
+    session.collector().take(refusal)
+    session.collector().close()
+    with pytest.raises(Refusal, match="server 1 refused"):
+        session.collector().view()
+
+
+def test_tokens_that_it_makes_fill_no_place_but_those_of_the_round() -> None:
+    """It can make tokens, as the coordinator can; one half per place stays the rule."""
+    session = opened_session(lambda _: 0)
+    assert secrets(session, 1).keys.public() == session.round.servers[1]
+    honest = session.split(0, [1])
+    session.server(0).take(honest[0], session.now)
+    with pytest.raises(Refusal, match="something else"):
+        session.server(0).take(session.split(0, [2])[0], session.now)

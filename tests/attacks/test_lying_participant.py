@@ -1,0 +1,82 @@
+"""Participants who send nonsense, too much, halves alone, or what is not theirs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import pytest
+
+from tacit.intermediaries import Outcome, Refusal, SumView, TwoServerSession
+
+
+def test_lone_halves_never_crowd_out_honest_reports() -> None:
+    """Sixty lone halves at the helper, before anybody else: each has its own place or none."""
+    session = TwoServerSession(70, 10, 1009)
+    for place in range(60):
+        session.server(1).take(session.split(place, [1])[1], session.now)
+    for place in range(60, 70):
+        for role, half in enumerate(session.split(place, [2])):
+            session.server(role).take(half, session.now)
+    assert session.finish() == SumView((20,), 10)
+
+
+def test_without_a_token_nothing_is_taken() -> None:
+    session = TwoServerSession(5, 1, 1009)
+    half = session.split(0, [1])[1]
+    for _ in range(50):
+        with pytest.raises(Refusal, match="not given out"):
+            session.server(1).take(half[:25] + os.urandom(len(half) - 25), session.now)
+    assert session.tables[1] == {}
+
+
+def test_nonsense_in_ones_own_place_spoils_nobody_elses_report() -> None:
+    """Also at exactly the minimum, and also where it fills the round."""
+    session = TwoServerSession(4, 2, 1009)
+    for place, value in enumerate((5, 6)):
+        for role, half in enumerate(session.split(place, [value])):
+            session.server(role).take(half, session.now)
+    for place in (2, 3):
+        for role, half in enumerate(session.split(place, [9])):
+            session.server(role).take(half[:41] + os.urandom(len(half) - 41), session.now)
+    assert session.finish() == SumView((11,), 2)
+
+
+def test_a_token_is_worth_one_place_at_each_server() -> None:
+    session = TwoServerSession(4, 1, 1009)
+    for _ in range(5):
+        for role, half in enumerate(session.split(0, [9])):
+            with suppress(Refusal):
+                session.server(role).take(half, session.now)
+    with pytest.raises(Refusal):  # the halves that were first are of one report, or of none
+        session.server(0).close(session.now)
+    assert session.finish().reports == 1
+
+
+def test_halves_of_two_reports_in_one_place_count_as_none() -> None:
+    session = TwoServerSession(4, 1, 1009)
+    one, other = session.split(0, [500]), session.split(0, [7])
+    session.server(0).take(one[0], session.now)
+    session.server(1).take(other[1], session.now)
+    for role, half in enumerate(session.split(1, [3])):
+        session.server(role).take(half, session.now)
+    assert session.finish() == SumView((3,), 1)
+
+
+def test_too_few_honest_reports_are_a_refusal_signed_by_both() -> None:
+    session = TwoServerSession(4, 2, 1009)
+    for role, half in enumerate(session.split(0, [3])):
+        session.server(role).take(half, session.now)
+    with pytest.raises(Refusal):
+        session.finish()
+    for role in (0, 1):
+        assert session.server(role).outcome()[21] == Outcome.REFUSED
+
+
+def test_out_of_range_numbers_are_not_prevented_and_shift_the_sum() -> None:
+    """A device of one's own making can report anything modulo m; docs/security.md says so."""
+    session = TwoServerSession(4, 1, 1009)
+    for place, value in enumerate((1, 500)):
+        for role, half in enumerate(session.split(place, [value])):
+            session.server(role).take(half, session.now)
+    assert session.finish() == SumView((501,), 2)

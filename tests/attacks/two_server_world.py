@@ -1,0 +1,84 @@
+"""What attackers of two servers start from, and what their whole view says about an answer."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from fractions import Fraction
+
+import numpy as np
+
+from tacit.intermediaries import OwnNoise, TwoServerSession
+from tacit.intermediaries.agreement import Channel
+from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
+from tacit.intermediaries.wire import Kind, header
+from tacit.noise import DiscreteLaplace
+
+LEVELS, EPSILON = 3, Fraction(3, 2)
+SCALE = LEVELS / EPSILON
+MODULUS = 23
+
+
+def folded(scale: Fraction, modulus: int) -> list[float]:
+    """The law of a server's noise modulo m, added up from far beyond."""
+    reach = modulus * (2 + math.ceil(60 * float(scale) / modulus))
+    points = np.arange(-reach, reach + 1)
+    law = np.zeros(modulus)
+    np.add.at(law, points % modulus, DiscreteLaplace(scale).pmf(points))
+    return [float(chance) for chance in law]
+
+
+def joint_law(
+    observe: Callable[[int, Callable[[Fraction], int]], Hashable],
+) -> dict[Hashable, list[float]]:
+    """The probability of everything that an attacker sees, for every answer of the victim.
+
+    `observe(answer, draw)` carries an attack out against honest parties whose noise is `draw`; all
+    else that is random is held fixed, as the attacker knows it. What a round releases depends on
+    one draw per number, so the law is found by going through all residues of one. A second draw of
+    the honest server, had it any effect, would be the same, and show as less noise.
+    """
+    law: dict[Hashable, list[float]] = defaultdict(lambda: [0.0] * (LEVELS + 1))
+    for residue, chance in enumerate(folded(SCALE, MODULUS)):
+        for answer in range(LEVELS + 1):
+            law[observe(answer, _always(residue))][answer] += chance
+    return law
+
+
+def _always(residue: int) -> Callable[[Fraction], int]:
+    return lambda _: residue
+
+
+def worst_loss(law: dict[Hashable, list[float]]) -> float:
+    """The largest log-ratio of the probabilities of anything seen, between any two answers."""
+    return max(
+        math.log(max(chances)) - math.log(min(chances)) if min(chances) > 0 else math.inf
+        for chances in law.values()
+    )
+
+
+def opened_session(draw: Callable[[Fraction], int], minimum: int = 1) -> TwoServerSession:
+    """A round under terms that promise ε = 3/2 for one answer of three levels; all keys are always
+    the same, so that what differs between two of them is the answer and the noise.
+    """
+    fixed = io.BytesIO(hashlib.shake_256(b"an attack").digest(4_000)).read
+    return TwoServerSession(4, minimum, MODULUS, 1, OwnNoise(LEVELS, SCALE, draw), source=fixed)
+
+
+def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
+    """Everything that a lying server has for the round."""
+    identity = session.round.identity
+    record = RoundRecord.decode(session.records[role].read(record_name(role, identity)) or b"")
+    return RoundSecrets(record.secret, identity, record.sealing)
+
+
+def forged_list(session: TwoServerSession, role: int, tags: list[bytes]) -> bytes:
+    """A list of any tags, from a lying server to the other."""
+    lines = (session.round.line(0), session.round.line(1))
+    line = secrets(session, role).keys.line
+    channel = Channel(line, *lines, session.round.context, starts=role == 0)
+    front = header(Kind.PRESENT, session.round.identity) + bytes((role,))
+    return channel.seal(front, b"".join(sorted(tags)))

@@ -1,0 +1,1 @@
+"""Broken copies of tacit, each of which a test must notice: `make mutants`."""

@@ -1,0 +1,170 @@
+"""What is broken, how, and which tests must notice: functions on which a promise rests.
+
+Operators break a function in every place where they apply; `only` keeps those whose label contains
+one of some texts. Functions are found by name and expressions by their syntax tree, so that only a
+change of what is meant asks for a change here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutants.operators import (
+    Rewrite,
+    checks,
+    counts,
+    limits,
+    noise,
+    sides,
+    signs,
+    swap,
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function of the package, how to break it, and the tests that should notice."""
+
+    path: str
+    function: str
+    how: tuple[Rewrite, ...]
+    tests: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    def takes(self, label: str) -> bool:
+        """Whether a mutant of this label is wanted."""
+        return not self.only or any(text in label for text in self.only)
+
+
+DEVICES = ("tests/protocols/test_device_noise.py",)
+LAW_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
+SUMS = ("tests/protocols/test_sums.py",)
+COINS = ("tests/noise/test_coins.py",)
+DRAWS = ("tests/noise/test_device_draws.py", *COINS, "tests/noise/test_samplers.py")
+LOSS = ("tests/privacy/test_loss.py",)
+COMPOSITION = ("tests/privacy/test_composition.py",)
+GUARANTEES = ("tests/privacy/test_guarantees.py",)
+CROWD = ("tests/privacy/test_dropout.py",)
+SHUFFLING = ("tests/privacy/test_shuffling.py",)
+VECTORS = ("tests/protocols/test_vectors.py", "tests/privacy/test_vectors.py")
+CALIBRATION = ("tests/privacy/test_calibration.py",)
+PURE = ("tests/protocols/test_pure.py",)
+SPLITTING = ("tests/protocols/test_splitting.py",)
+PREFIX = ("tests/protocols/test_continual.py",)
+MECHANISM = ("tests/protocols/test_mechanism.py",)
+ROUNDS = ("tests/rounds",)
+SHAMIR = ("tests/intermediaries/test_shamir.py",)
+MASKING = (
+    "tests/intermediaries/test_masking.py",
+    "tests/intermediaries/test_masking_trust.py",
+    "tests/intermediaries/test_vectors.py",
+)
+TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
+MIXING = ("tests/intermediaries/test_mixing.py",)
+GRAPH = ("tests/intermediaries/test_graph.py",)
+LEARNERS = ("tests/bandits/test_every_learner.py",)
+
+TARGETS: tuple[Target, ...] = (
+    # coins and draws of noise
+    Target("noise/coins.py", "below", (limits, counts), COINS),
+    Target("noise/coins.py", "random_bits", (limits, signs), COINS),
+    Target("noise/coins.py", "word", (swap("_pool.pop()", "_pool[-1]"),), COINS),
+    Target("noise/coins.py", "Chance.flip", (limits,), COINS),
+    Target("noise/coins.py", "flip_exp", (limits, counts), COINS),
+    Target("noise/law.py", "NoiseLaw.draw", (swap("self._draw_one()", "0"),), DRAWS),
+    Target("noise/laplace.py", "draw_laplace", (counts, swap("random_bits(1)", "0")), DRAWS),
+    Target("noise/laplace.py", "PolyaDifference._draw_one", (noise, signs), DRAWS),
+    Target("noise/skellam.py", "Skellam._draw_one", (noise, signs), DRAWS),
+    Target("noise/binomial.py", "Binomial._draw_one", (noise,), DRAWS),
+    Target("noise/gaussian.py", "DiscreteGaussian._draw_one", (counts,), DRAWS),
+    Target(
+        "noise/wrapping.py", "wrap_probability", (counts, sides), ("tests/noise/test_tails.py",)
+    ),
+    # losses, composition, crowds
+    Target("privacy/loss.py", "PrivacyLoss.delta", (limits,), LOSS),
+    Target("privacy/loss.py", "Direction.delta", (signs,), LOSS),
+    Target("privacy/loss.py", "Direction.epsilon", (limits,), LOSS),
+    Target(
+        "privacy/loss.py",
+        "privacy_loss",
+        (swap("(1, -1)", "(1,)"), swap("law.symmetric", "True"), checks),
+        LOSS,
+    ),
+    Target("privacy/loss.py", "_shifts", (counts, signs), LOSS),
+    Target("privacy/loss.py", "_directions", (checks, swap("infinite", "0.0")), LOSS),
+    Target("privacy/composition.py", "ComposedLoss.__post_init__", (checks,), COMPOSITION),
+    Target(
+        "privacy/composition.py",
+        "advanced_composition",
+        (signs,),
+        COMPOSITION,
+        ("+ (count", "+ count", "1 / extra"),
+    ),
+    Target("privacy/composition.py", "Odometer.spend", (checks, limits), COMPOSITION),
+    Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
+    Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
+    Target("privacy/guarantees.py", "compose", (checks,), GUARANTEES),
+    Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
+    Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
+    Target("privacy/shuffling.py", "RandomizedResponse.delta", (sides, limits), SHUFFLING),
+    Target("privacy/shuffling.py", "_responses", (signs,), SHUFFLING),
+    Target(
+        "privacy/gaussian.py", "GaussianLoss.delta", (signs,), LOSS, ("mu / 2 - at", "other - one")
+    ),
+    Target("privacy/vectors.py", "linf_loss", (swap("dimension", "1"),), VECTORS),
+    # devices of protocols
+    Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "Central.combine", (noise,), LAW_OF_SUMS),
+    Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
+    Target(
+        "protocols/pure_shuffle.py",
+        "PureShuffle.report",
+        (
+            swap("Chance(Fraction(p.mixture)).flip()", "False"),
+            swap("Fraction(p.mixture)", "Fraction(p.mixture) / 2"),
+            swap("below(p.bits + 1)", "below(p.bits)"),
+            swap("_conditioned(p)", "0"),
+        ),
+        LAW_OF_SUMS,
+    ),
+    Target("protocols/pure_shuffle.py", "_conditioned", (noise, limits), (*LAW_OF_SUMS, *PURE)),
+    Target("protocols/pure_shuffle.py", "PureShuffle.combine", (checks,), PURE),
+    Target(
+        "protocols/split_and_mix.py",
+        "SplitAndMix._split",
+        (swap("below(self.modulus)", "below(2)"), swap("below(self.modulus)", "0"), counts),
+        DEVICES,
+    ),
+    Target("protocols/split_and_mix.py", "shares_needed", (counts, signs), SPLITTING),
+    Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/vectors.py", "Local.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
+    Target("protocols/prefix_sums.py", "PrefixSums.draw", (noise,), DEVICES),
+    # counts and checks of protocols
+    Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
+    Target("protocols/contract.py", "random_level", (swap("Chance(rest).flip()", "True"),), SUMS),
+    Target("protocols/sums.py", "ModularSum.combine", (checks,), LAW_OF_SUMS),
+    Target("protocols/prefix_sums.py", "PrefixSums.movement", (signs,), PREFIX),
+    Target("protocols/mechanism.py", "Releases.open", (checks, limits), MECHANISM),
+    Target("protocols/mechanism.py", "PerRound.open", (checks,), MECHANISM),
+    # rounds
+    Target("rounds/codecs.py", "Residues.opened", (checks,), ROUNDS),
+    Target("rounds/codecs.py", "Residues.payload", (checks,), ROUNDS),
+    Target("rounds/codecs.py", "Mixed.payload", (checks,), ROUNDS),
+    Target("rounds/codecs.py", "_filled", (checks, limits), ROUNDS),
+    Target("rounds/codecs.py", "_words", (checks, counts), ROUNDS),
+    Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
+    Target("rounds/carrying.py", "minimum", (sides,), ROUNDS),
+    Target("rounds/carrying.py", "carry", (limits,), ROUNDS),
+    # intermediaries
+    Target("intermediaries/shamir.py", "split", (counts, signs), SHAMIR),
+    Target("intermediaries/shamir.py", "combine", (checks,), SHAMIR),
+    Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
+    Target("intermediaries/half_server.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
+    # bandits
+    Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
+    Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
+)
+
+EQUIVALENT: dict[str, str] = {}

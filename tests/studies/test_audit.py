@@ -1,0 +1,146 @@
+"""Audits of named algorithms: noise that is halved, missing or used twice is caught, sound noise is
+accused as rarely as is stated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.algorithms.registry import algorithms
+from tacit.checks import TacitError
+from tacit.noise import NoiseLaw
+from tacit.privacy.audit import lower_bound, samples_to_refute
+from tacit.protocols.contract import Protocol
+from tacit.studies.audit import (
+    audit_algorithm,
+    first_round,
+    observed,
+    residuals,
+    sight_of,
+    tampered,
+    weakened,
+)
+
+UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
+BROKEN = {
+    "half the noise": (0.5, False),
+    "no noise": (0.0, False),
+    "noise once for all": (1.0, True),
+}
+
+
+def private() -> dict[str, Protocol]:
+    """The first round of every named algorithm that promises something at its defaults."""
+    found = {}
+    for name in algorithms():
+        try:
+            protocol = first_round(name, {})
+        except TacitError:
+            continue  # refused at its defaults, with a reason
+        if protocol.guarantee is not None:
+            found[name] = protocol
+    return found
+
+
+def verdict(protocol: Protocol, factor: float, reuse: bool, enough: int, alarm: float) -> Any:
+    sight = sight_of(protocol)
+    with tampered(factor, reuse):
+        used = weakened(protocol, factor, reuse)
+        return residuals(observed(used, sight, enough=enough), alarm)
+
+
+QUICK = ("dist-dp-se", "cdp-se", "ldp-se", "shuffle-dp-se", "secagg-dpe", "cdp-pe")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
+    """Sound devices at a false-alarm rate of 1e-9."""
+    protocol = first_round(name, {})
+    assert not verdict(protocol, 1.0, False, 150, UNSEEDED).caught
+    for how, (factor, reuse) in BROKEN.items():
+        assert verdict(protocol, factor, reuse, 150, 1e-3).caught, how
+
+
+@pytest.mark.slow
+def test_broken_devices_of_every_private_algorithm_are_caught() -> None:
+    for name, protocol in private().items():
+        sound = verdict(protocol, 1.0, False, 400, UNSEEDED)
+        assert not sound.caught, (name, sound)
+        for how, (factor, reuse) in BROKEN.items():
+            found = verdict(protocol, factor, reuse, 400, 1e-3)
+            assert found.caught, (name, how, found)
+
+
+@pytest.mark.slow
+def test_sound_devices_are_accused_as_rarely_as_stated() -> None:
+    """300 audits at an alarm of 5%: more than 30 accusations have probability below 1e-3."""
+    for name in ("dist-dp-se", "cdp-se", "ldp-se"):
+        protocol = first_round(name, {})
+        runs = (verdict(protocol, 1.0, False, 80, 0.05) for _ in range(300))
+        assert sum(found.caught for found in runs) <= 30, name
+
+
+def test_an_audit_names_both_verdicts_and_how_many_samples_it_would_take() -> None:
+    sound = audit_algorithm("cdp-se", {"epsilon": 0.5}, seconds=2, alarm=UNSEEDED)
+    assert (sound.claimed_epsilon, sound.claimed_delta) == (0.5, 0.0)
+    assert not sound.residuals.caught
+    assert sound.attack.epsilon <= 0.5
+    assert sound.samples_to_refute is not None
+    broken = audit_algorithm("cdp-se", noise_factor=0.0, seconds=2)
+    assert broken.caught
+    assert broken.residuals.caught
+    assert broken.attack.refutes(1.0)
+
+
+def test_a_round_through_a_real_intermediary_is_audited_like_the_ideal_one() -> None:
+    protocol = first_round("dist-dp-se", {})
+    sight = sight_of(protocol)
+    for through in ("masking", "two-servers"):
+        rows = observed(protocol, sight, through, enough=60)
+        assert not residuals(rows, UNSEEDED).caught
+        with tampered(0.0, False):
+            assert residuals(observed(protocol, sight, through, enough=60)).caught
+
+
+def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
+    sound = NoiseLaw.draw
+    protocol = first_round("cdp-se", {})
+    law = protocol.view_law(3, 4).pmf(np.arange(20))
+    with tampered(0.0, False):
+        assert NoiseLaw.draw is not sound
+        np.testing.assert_array_equal(protocol.view_law(3, 4).pmf(np.arange(20)), law)
+    assert NoiseLaw.draw is sound
+
+
+def test_what_cannot_be_audited_is_refused() -> None:
+    for name, how, reason in (
+        ("ucb1", {}, "promises nothing"),
+        ("cdp-se", {"through": "masking"}, "does not go through masking"),
+        ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),
+        ("cdp-se", {"alarm": 2.0}, "alarm is 2"),
+        ("cdp-se", {"seconds": 0.0}, "seconds is 0"),
+    ):
+        with pytest.raises(TacitError, match=reason):
+            audit_algorithm(name, **how)
+
+
+def test_samples_to_refute_are_enough_and_a_tenth_of_them_is_not() -> None:
+    """Attacks on samples of the very laws: 20 of each, seeded."""
+    points, rng = np.arange(-40, 41), np.random.default_rng(0)
+    p, q = (np.exp(-np.abs(points - shift) * 2.0) for shift in (0, 1))
+    p, q = p / p.sum(), q / q.sum()
+    needed = samples_to_refute(p, q, 1.0)
+    assert needed is not None
+    assert samples_to_refute(p, q, 2.0) is None
+
+    def refuted(count: int) -> int:
+        return sum(
+            lower_bound(rng.choice(points, count, p=p), rng.choice(points, count, p=q)).refutes(1.0)
+            for _ in range(20)
+        )
+
+    assert refuted(4 * needed) >= 15
+    assert refuted(needed // 8) <= 5
