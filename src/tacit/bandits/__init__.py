@@ -4,6 +4,7 @@ from tacit.bandits.arms.chernoff import Evidence
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
+from tacit.bandits.arms.managed import Managed
 from tacit.bandits.arms.med import PrivateMED
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
 from tacit.bandits.arms.restarts import Restarts
@@ -17,6 +18,7 @@ __all__ = [
     "Evidence",
     "ForgettingElimination",
     "Learner",
+    "Managed",
     "PrivateKLUCB",
     "PrivateMED",
     "Restarts",
