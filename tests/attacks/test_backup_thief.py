@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.intermediaries import (
     HalfServer,
@@ -51,7 +51,7 @@ def test_a_stolen_table_without_the_key_files_is_noise() -> None:
     for name, wrapped in one.items():
         assert not any(half[at : at + 16] in wrapped for half in halves for at in (20, 41, 80))
         with pytest.raises(InvalidTag):
-            ChaCha20Poly1305(long_term).decrypt(wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:], name)
+            AESGCM(long_term).decrypt(wrapped[:NONCE_SIZE], wrapped[NONCE_SIZE:], name)
 
 
 def test_after_the_close_no_key_is_left_for_what_was_stolen_before() -> None:
@@ -100,7 +100,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
             session.server(role).take(half, session.now)
             look()
     bare = [
-        sum(int.from_bytes(part, "big") for part in server._halves(server._record()).values())
+        sum(int(part[0]) for part in server._halves(server._record()).values())
         for server in (session.server(0), session.server(1))
     ]
     look()

@@ -160,7 +160,7 @@ def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
 # What it learns
 
 
-SEED = bytes(32)  # of the coordinator's half of the victim's report: held fixed, as it knows it
+WORD = bytes(9)  # of which the coordinator's half is made: held fixed, as it knows it
 
 
 class Victim:
@@ -173,7 +173,7 @@ class Victim:
         self.tags = []
         for number, value in enumerate((answer, 2)):
             words = [bytes((number, role)) * 8 for role in (0, 1)]
-            drawn = iter([SEED, *words])
+            drawn = iter([*words, WORD])
             halves = self.session.split(number, [value], lambda _: next(drawn))  # noqa: B023
             self.session.server(1).take(halves[1], self.session.now)
             digests = (word_digest(words[0]), word_digest(words[1]))

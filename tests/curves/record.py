@@ -76,6 +76,7 @@ CASES: dict[str, str] = {
     },
     "vb-sdp-ae paper anytime": "--arms 3 --horizon 30000 --epsilon 0.9 --delta 1e-2 "
     "--setting paper --anytime",
+    **dict.fromkeys(("adap-klucb", "lazy-dp-ts"), ARMS),
     "private-med chernoff": f"{ARMS} --index chernoff",
     "private-med gaussian": f"{ARMS} --rewards gaussian",
 }

@@ -15,10 +15,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from tests.intermediaries.rings import ring_server
+
 from tacit.intermediaries import (
     Analyzer,
     MaskingClient,
-    MaskingServer,
     MixingRound,
     Neighbourhood,
     OwnNoise,
@@ -34,7 +35,9 @@ from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
 from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
 from tacit.intermediaries.interface import Source, new_identity
 from tacit.intermediaries.masking import mask_seed, route_key
+from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.two_servers import half_info
+from tacit.records import MemoryRecords
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -75,7 +78,7 @@ def primitives() -> dict[str, Any]:
             "route": route_key(first, pair[0], pair[1], context).hex(),
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
             "channel": derive(
-                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64
+                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 96
             ).hex(),
         },
     }
@@ -85,11 +88,12 @@ def masking() -> dict[str, Any]:
     """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before
     revealing.
     """
-    server = MaskingServer.open(
-        8, 6, 1000003, 2, Neighbourhood(6, 4), source("masking server"), shuffle=lambda _: None
-    )
+    server = ring_server(8, 6, 1000003, Neighbourhood(6, 4), 2, source("masking server"))
     values = [[place, 1000 + place] for place in range(8)]
-    clients = [MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)]
+    clients = sorted(
+        (MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)),
+        key=lambda client: client.address,
+    )
     wire: dict[str, list[str | None]] = {}
 
     def step(name: str, answers: list[bytes | None]) -> dict[bytes, bytes]:
@@ -207,10 +211,13 @@ def _round_secret(session: TwoServerSession, role: int) -> ServerKeys:
 
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
-    keys = tuple(ServerKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
-    identity = new_identity(source("mixing round"))
-    announced = MixingRound(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, identity)
-    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    identity, store = new_identity(source("mixing round")), MemoryRecords()
+    shuffling, analyzing = (
+        prepare_party(store, role, identity, sealing, source(role.name)) for role in Role
+    )
+    announced = MixingRound(3, 2, 2, shuffling, analyzing, 2, sealing, identity)
+    shuffler, analyzer = Shuffler(announced, store), Analyzer(announced, store)
+    keys = [keys for keys in (shuffler._keys, analyzer._keys) if keys is not None]
     reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:
         shuffler.take(report)
@@ -228,7 +235,7 @@ def mixing(sealing: Sealing) -> dict[str, Any]:
     }
 
 
-def _private(keys: ServerKeys | ServerKeys) -> dict[str, str]:
+def _private(keys: ServerKeys) -> dict[str, str]:
     lattice = keys.sealing.lattice
     return {
         "line": keys.line.private_bytes_raw().hex(),

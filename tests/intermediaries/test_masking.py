@@ -4,11 +4,15 @@ the threshold.
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.intermediaries.rings import ring_server
 
 from tacit.checks import TacitError
 from tacit.intermediaries import (
@@ -164,13 +168,19 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
     """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum
     of their own.
     """
-    server = MaskingServer.open(8, 4, 100, among=Neighbourhood(2, 2), shuffle=lambda _: None)
+    server = ring_server(8, 4, 100, Neighbourhood(2, 2))
     session = MaskingSession(server, list(range(8)))
     session.join()
     session.share()
     with pytest.raises(Refusal, match="fall apart into groups"):
         session.mask(without=[0, 4])
-    assert server.stage is Stage.REFUSED
+    assert server.stage is Stage.MASKING
+    for late in (0, 4):
+        client = session.clients[late]
+        server.take(client.mask(session.outgoing[client.address], [late]))
+    session.outgoing = server.close()
+    session.reveal()
+    assert server.view() == SumView((sum(range(8)),), 8)
 
 
 def test_pairs_are_not_a_neighbourhood() -> None:
@@ -182,13 +192,19 @@ def test_pairs_are_not_a_neighbourhood() -> None:
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
     session = MaskingSession(MaskingServer.open(4, 4, 100), [1, 2, 3, 4])
     session.join()
-    with pytest.raises(Refusal):
+    with pytest.raises(Refusal, match="1 more, or a new round"):
         session.share(without=[0])
-    assert session.server.stage is Stage.REFUSED
-    assert "clients=0" in repr(session.server)
-    for attempt in (session.server.close, session.server.view, lambda: session.server.take(b"")):
-        with pytest.raises(Refusal):
-            attempt()
+    assert "SHARING" in repr(session.server)
+    for _ in range(2):
+        session.server.refuse()
+        assert session.server.stage is Stage.REFUSED
+        assert "clients=0" in repr(session.server)
+        assert len(session.server.save()) == 4 + len(session.server.round.encode())
+        for attempt in (session.server.close, lambda: session.server.take(b"")):
+            with pytest.raises(Refusal, match="over: it was refused"):
+                attempt()
+        with pytest.raises(Refusal, match="there is no sum"):
+            session.server.view()
 
 
 def test_a_sum_is_opened_once_and_stays_opened() -> None:
@@ -197,9 +213,12 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
     session.share()
     session.mask()
     session.reveal()
-    with pytest.raises(Refusal, match="this round is opened"):
-        session.server.close()
-    assert session.server.view() == SumView((6,), 3)
+    for _ in range(2):
+        assert session.server.close() == session.server.close(Stage.REVEALING) == {}
+        session.server.refuse()
+        with pytest.raises(Refusal, match="over: it was opened"):
+            session.server.take(session.clients[0].join())
+        assert session.server.view() == SumView((6,), 3)
 
 
 def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None:
@@ -210,16 +229,19 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
     join = session.clients[0].join()
     session.server.take(join)
     assert session.clients[0].join() == join
-    with pytest.raises(Refusal, match="joined already"):
-        session.server.take(join)
+    session.server.take(join)
+    assert "clients=1" in repr(session.server)
     with pytest.raises(Refusal, match="another round"):
         session.server.take(elsewhere.clients[0].join())
     for client in session.clients[1:]:
         session.server.take(client.join())
     setups = session.server.close()
     shares = session.clients[0].share(setups[session.clients[0].address])
-    session.server.take(shares)
-    for message, reason in ((shares, "already"), (join, "kind 0x11")):
+    other = session.clients[0]._channel.seal(shares[:52], bytes(32 + 2 * 82))
+    early = session.clients[0]._channel.seal(shares[:3] + b"\x15" + shares[4:52], bytes(1))
+    for message in (shares, shares, join):
+        session.server.take(message)
+    for message, reason in ((other, "already"), (early, "kind 0x15")):
         with pytest.raises(Refusal, match=reason):
             session.server.take(message)
     with pytest.raises(Refusal, match="another round"):
@@ -243,6 +265,49 @@ def test_a_client_that_knows_another_round_cannot_join() -> None:
     )
     with pytest.raises(Refusal, match="not authentic"):
         server.take(MaskingClient(other).join())
+
+
+@pytest.mark.parametrize("stage", ["join", "share", "mask", "reveal"])
+def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
+    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    for name in ("join", "share", "mask", "reveal"):
+        getattr(session, name)()
+        if name == stage:
+            break
+    things: tuple[object, ...] = (session.clients[0], session.server, [session.clients[0]])
+    for thing in things:
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            if not (isinstance(thing, list) and copied is copy.copy):
+                with pytest.raises(TacitError, match="never pickled or copied"):
+                    copied(thing)
+
+
+def test_a_request_that_was_sealed_anew_gets_the_same_answer() -> None:
+    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session.join()
+    session.share()
+    session.mask()
+    client = session.clients[0]
+    message = session.outgoing[client.address]
+    answer = client.reveal(message)
+    channel = session.server._clients[0].channel
+    content = client._channel.open(message[:52], message[52:])
+    nonce = bytes(12)
+    anew = message[:52] + nonce + channel._outward.encrypt(nonce, content, message[:52])
+    assert anew != message
+    assert client.reveal(anew) == client.reveal(message) == answer
+
+
+def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
+    for _ in range(20):
+        server = MaskingServer.open(8, 8, 1000)
+        clients = [MaskingClient(server.round) for _ in range(8)]
+        joins = [client.join() for client in clients] * 4
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(server.take, joins))
+            setups = list(pool.map(server.close, [Stage.JOINING] * 8))
+        assert all(setup == setups[0] for setup in setups)
+        assert len(setups[0]) == len({client.number for client in server._clients}) == 8
 
 
 def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
+from tests.intermediaries.rings import ring_server
 
 from tacit.intermediaries import (
     MaskingClient,
@@ -308,7 +309,7 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
     shares of anyone, the number comes out.
     """
     secret, modulus, n, k, t = 123, 1000, 30, 8, 5
-    server = MaskingServer.open(n, n, modulus, among=Neighbourhood(k, t), shuffle=lambda _: None)
+    server = ring_server(n, n, modulus, Neighbourhood(k, t))
     session = MaskingSession(server, [secret, *range(1, n)])
     session.join()
     session.share()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.intermediaries.mixers import mixers
 
 from tacit.checks import TacitError
 from tacit.intermediaries import (
@@ -23,7 +25,10 @@ from tacit.intermediaries import (
     wrap,
 )
 from tacit.intermediaries.agreement import Channel
+from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.wire import Kind, header
+from tacit.records import MemoryRecords
 
 KEYS = (ServerKeys.new(), ServerKeys.new())
 
@@ -31,8 +36,7 @@ KEYS = (ServerKeys.new(), ServerKeys.new())
 def parties(
     reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
 ) -> tuple[MixingRound, Shuffler, Analyzer]:
-    announced = MixingRound(reports, minimum, size, KEYS[0].public(), KEYS[1].public(), messages)
-    return announced, Shuffler(announced, KEYS[0]), Analyzer(announced, KEYS[1])
+    return mixers(reports, minimum, size, messages)[:3]
 
 
 def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
@@ -73,8 +77,7 @@ def test_a_report_counts_once_however_often_it_arrives() -> None:
     for message in (b"a", b"b", b"c"):
         report = wrap(announced, [message])
         shuffler.take(report)
-        with pytest.raises(Refusal, match="counts once"):
-            shuffler.take(report)
+        shuffler.take(report)
     assert sorted(finish(shuffler, analyzer).messages) == [b"a", b"b", b"c"]
 
 
@@ -83,7 +86,7 @@ def test_a_message_wrapped_anew_counts_once() -> None:
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
     again = announced.recipients[0].seal(
-        shuffler._buffer[0], b"tacit mixing wrap v1" + announced.context
+        next(iter(shuffler._taken.values()))[0], b"tacit mixing wrap v1" + announced.context
     )
     with pytest.raises(Refusal, match="counts once"):
         shuffler.take(header(Kind.WRAPPED, announced.identity) + again)
@@ -94,7 +97,7 @@ def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> 
     announced, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
-    shuffler._buffer.append(shuffler._buffer[0])
+    shuffler._taken[b"again"] = next(iter(shuffler._taken.values()))
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.reports, view.spoilt) == ([b"a", b"b", b"c"], 4, 1)
 
@@ -102,7 +105,8 @@ def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> 
 def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
     announced, shuffler, analyzer = parties()
     shuffler.take(wrap(announced, [b"a"]))
-    shuffler._buffer *= 3
+    (report,) = shuffler._taken.values()
+    shuffler._taken |= {b"again": report, b"and again": report}
     with pytest.raises(Refusal, match="1 messages that open: the minimum is 3"):
         finish(shuffler, analyzer)
 
@@ -124,11 +128,34 @@ def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None
     shuffler.take(wrap(announced, [b"a"]))
     with pytest.raises(Refusal, match="1 reports: the minimum is 3; nothing was opened"):
         shuffler.close()
-    assert not shuffler._buffer
+    shuffler.refuse()
+    assert not shuffler._taken
     assert not shuffler._seen
     for attempt in (shuffler.close, lambda: shuffler.take(wrap(announced, [b"a"]))):
         with pytest.raises(Refusal, match="over"):
             attempt()
+
+
+def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
+    announced, shuffler, analyzer = parties()
+    for attempt in (shuffler.close, analyzer.close, analyzer.view):
+        with pytest.raises(Refusal):
+            attempt()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(wrap(announced, [message]))
+    assert shuffler.close() == shuffler.close()
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    analyzer.take(batch)
+    for _ in range(2):
+        assert analyzer.close() == {}
+        analyzer.refuse()
+        assert sorted(analyzer.view().messages) == [b"a", b"b", b"c"]
+    shuffler.refuse()
+    assert shuffler.close() == {announced.analyzer[:32]: batch}
+    shuffler.forget()
+    with pytest.raises(Refusal, match="handed on and forgotten"):
+        shuffler.close()
 
 
 def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
@@ -140,7 +167,7 @@ def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
     with pytest.raises(Refusal, match="full"):
         shuffler.take(wrap(announced, [b"d"]))
     finish(shuffler, analyzer)
-    assert not shuffler._buffer
+    assert not shuffler._taken
     assert not shuffler._seen
 
 
@@ -159,10 +186,10 @@ def test_reports_of_another_round_key_or_size_are_refused() -> None:
 
 
 def test_batches_that_make_no_sense_are_refused() -> None:
-    announced, shuffler, analyzer = parties()
+    announced, shuffler, analyzer, _, keys = mixers()
     for message in (b"a", b"b", b"c"):
         shuffler.take(wrap(announced, [message]))
-    sealed = b"".join(shuffler._buffer)
+    sealed = b"".join(item for report in shuffler._taken.values() for item in report)
     for content in (
         b"",
         bytes(5),
@@ -170,7 +197,7 @@ def test_batches_that_make_no_sense_are_refused() -> None:
         (9).to_bytes(4, "big") + sealed * 3,
     ):
         line = Channel(
-            KEYS[0].line,
+            keys[0].line,
             announced.shuffler[:32],
             announced.analyzer[:32],
             announced.context,
@@ -180,20 +207,29 @@ def test_batches_that_make_no_sense_are_refused() -> None:
             analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
-    with pytest.raises(Refusal, match="arrived before"):
-        analyzer.take(batch)
+    two = (2).to_bytes(4, "big") + sealed[: 2 * announced.sealed_size]
+    other = line.seal(header(Kind.BATCH, announced.identity), two)
+    with pytest.raises(Refusal, match="another batch"):
+        analyzer.take(other)
     analyzer.close()
-    for attempt in (analyzer.close, lambda: analyzer.take(batch)):
-        with pytest.raises(Refusal):
-            attempt()
+    with pytest.raises(Refusal, match="over: it was opened"):
+        analyzer.take(batch)
     assert analyzer.view().reports == 3
 
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
-    announced, _, _ = parties()
-    for wrong in (lambda: Shuffler(announced, KEYS[1]), lambda: Analyzer(announced, KEYS[0])):
-        with pytest.raises(TacitError, match="these keys are not"):
-            wrong()
+    announced, _, _, store, _ = mixers()
+    other = MixingRound(4, 3, 1, announced.analyzer, announced.shuffler)
+    strange = replace(announced, shuffler=KEYS[0].public())
+    for party in (Shuffler, Analyzer):
+        with pytest.raises(Refusal, match="unknown here"):
+            party(other, store)
+        with pytest.raises(Refusal, match="made for another description"):
+            party(strange, store)
+    fresh, identity = MemoryRecords(), new_identity()
+    prepare_party(fresh, Role.SHUFFLER, identity)
+    with pytest.raises(TacitError, match="other keys of the shuffler"):
+        Shuffler(replace(announced, identity=identity), fresh)
     with pytest.raises(TacitError, match="same key"):
         MixingRound(4, 3, 1, KEYS[0].public(), KEYS[0].public())
     with pytest.raises(TacitError, match="open several rounds"):
@@ -202,9 +238,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
-    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    announced = MixingRound(500, 1, 1, keys[0].public(), keys[1].public(), sealing=sealing)
-    shuffler = Shuffler(announced, keys[0])
+    announced, shuffler, *_ = mixers(500, 1, sealing=sealing)
     reports = [wrap(announced, [b"1"]) for _ in range(500)]
     tracemalloc.start()
     try:

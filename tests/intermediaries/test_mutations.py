@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pytest
+from tests.intermediaries.mixers import mixers
 
 from tacit.intermediaries import (
-    Analyzer,
     MaskingRound,
     MaskingServer,
     MaskingSession,
@@ -21,8 +21,6 @@ from tacit.intermediaries import (
     Outcome,
     Refusal,
     Sealing,
-    ServerKeys,
-    Shuffler,
     SumView,
     TwoServerRound,
     TwoServerSession,
@@ -117,11 +115,8 @@ def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
 def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
     mutate: Mutate,
 ) -> None:
-    keys = (ServerKeys.new(), ServerKeys.new())
-    announced, other = (
-        MixingRound(9, 3, 2, keys[0].public(), keys[1].public(), 2) for _ in range(2)
-    )
-    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    announced, shuffler, analyzer, _, keys = mixers(9, 3, 2, 2)
+    other = MixingRound(9, 3, 2, keys[0].public(), keys[1].public(), 2)
     spoiler = Spoiler(mutate, 3, [wrap(other, [b"zz", b"zz"])])
     sent = [bytes((65 + place, 65)) for place in range(8)]
     for message in sent:
@@ -157,12 +152,10 @@ def test_seals_that_were_spoilt_count_nowhere(sealing: Sealing, mutate: Mutate) 
 def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(
     kind: str, mutate: Mutate
 ) -> None:
-    keys = (ServerKeys.new(), ServerKeys.new())
-    publics = (keys[0].public(), keys[1].public())
     server = MaskingServer.open(6, 4, 1009)
     session = TwoServerSession(5, 3, 1009)
     place = session.server(0).place(0)
-    mixing = MixingRound(5, 3, 2, *publics)
+    mixing, shuffler, *_ = mixers(5, 3, 2)
     message = {
         "masking": server.round.encode(),
         "two servers": session.announcement,
@@ -178,7 +171,6 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
                     split(session.pinned, spoilt, place, [1])
                     raise AssertionError("nobody signed this")
                 case _:
-                    shuffler = Shuffler(mixing, ServerKeys(keys[0].sealing, keys[0].line))
                     reports = [(shuffler.take, wrap(MixingRound.decode(spoilt), [b"ab"]))]
         except ValueError:
             # refused, or the report does not fit the spoilt round: either way nothing was sent

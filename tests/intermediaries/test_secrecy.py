@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.intermediaries.mixers import mixers
+from tests.intermediaries.rings import ring_server
 
 from tacit.intermediaries import (
-    Analyzer,
     MaskingClient,
     MaskingServer,
     MaskingSession,
-    MixingRound,
     Neighbourhood,
     Sealing,
     ServerKeys,
-    Shuffler,
     TwoServerSession,
     masks,
     run_masking,
@@ -32,6 +31,7 @@ from tacit.intermediaries import (
     run_two_servers,
     wrap,
 )
+from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed
 from tacit.intermediaries.wire import Kind
@@ -48,9 +48,7 @@ def fixed(label: str) -> Source:
 
 def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     """A round of three in which everything is fixed but the randomness of client 0."""
-    server = MaskingServer.open(
-        3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None
-    )
+    server = ring_server(3, 3, MODULUS, Neighbourhood(2, 2), source=fixed("server"))
     victim = MaskingClient(server.round)
     clients = [victim, *(MaskingClient(server.round, fixed(f"client {place}")) for place in (1, 2))]
     for client in clients:
@@ -63,11 +61,15 @@ def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     return server, victim
 
 
+def victims_number(server: MaskingServer, victim: MaskingClient) -> int:
+    return server._by_address[victim.address].masked[0]
+
+
 @pytest.mark.parametrize("value", [0, 5, 7])
 def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:
-    assert_uniform([masked_by_victim(value)[0]._clients[0].masked[0] for _ in range(640)], MODULUS)
+    assert_uniform([victims_number(*masked_by_victim(value)) for _ in range(640)], MODULUS)
 
 
 def test_one_honest_neighbour_is_enough_to_hide_a_number(
@@ -79,14 +81,23 @@ def test_one_honest_neighbour_is_enough_to_hide_a_number(
     with_one, with_none = [], []
     for _ in range(640):
         server, victim = masked_by_victim(5)
-        me, context = (0, victim._masking_public), server.round.context
-        seeds = [
-            mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context)
-            for place in (1, 2)
-        ]
-        known = masks.total([victim._seed, seeds[0]], [], MODULUS, 1)[0]
-        everything = masks.total([victim._seed, *seeds], [], MODULUS, 1)[0]
-        masked = server._clients[0].masked[0]
+        number, context = server._by_address[victim.address].number, server.round.context
+        me, seeds = (number, victim._masking_public), {}
+        for other in {0, 1, 2} - {number}:
+            peer = (other, server._clients[other].masking)
+            seeds[other] = mask_seed(victim._masking_key, me, peer, context)
+        corrupt = min(seeds)
+
+        known, everything = (
+            masks.total(
+                [victim._seed, *(seeds[other] for other in others if other > number)],
+                [seeds[other] for other in others if other < number],
+                MODULUS,
+                1,
+            )[0]
+            for others in ([corrupt], list(seeds))
+        )
+        masked = victims_number(server, victim)
         with_one.append((masked - known) % MODULUS)
         with_none.append((masked - everything) % MODULUS)
     assert_uniform(with_one, MODULUS)
@@ -105,7 +116,7 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
         for server, half in zip(servers, session.split(number, [value]), strict=True):
             server.take(half, session.now)
     found = (server._halves(server._record()) for server in servers)
-    return [{tag: int.from_bytes(part, "big") for tag, part in one.items()} for one in found]
+    return [{tag: int(part[0]) for tag, part in one.items()} for one in found]
 
 
 @pytest.mark.parametrize("value", [0, 5, 807])
@@ -125,20 +136,19 @@ def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> No
 
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
-    keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound(people, people, 1, keys[0].public(), keys[1].public())
-    shuffler = Shuffler(announced, keys[0])
+    announced, shuffler, _, _, keys = mixers(people, people)
     for place in range(people):
         shuffler.take(wrap(announced, [bytes((place,))]))
-    sealed, seen = list(shuffler._buffer), []
-    place_of = {item: place for place, item in enumerate(sealed)}
+    sealed, seen = list(shuffler._taken.values()), []
+    place_of = {item: place for place, (item,) in enumerate(sealed)}
+    ends = announced.shuffler[:32], announced.analyzer[:32]
+    line = Channel(keys[1].line, *ends, announced.context, starts=False)
     for _ in range(times):
-        shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
-        shuffler._buffer = list(sealed)
-        (batch,) = shuffler.close().values()
-        analyzer.take(batch)
-        assert analyzer._batch is not None
-        seen.append(tuple(place_of[item] for item in analyzer._batch[1]))
+        batch = shuffler._batch()
+        content = line.open(batch[:20], batch[20:])
+        size = announced.sealed_size
+        dealt = [content[start : start + size] for start in range(4, len(content), size)]
+        seen.append(tuple(place_of[item] for item in dealt))
     return seen
 
 
@@ -178,8 +188,7 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
-    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    announced = MixingRound(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
+    announced = mixers(4, 4, 3, 2, sealing).round
     reports = [wrap(announced, [bytes(3), b"\xff" * 3]), wrap(announced, [b"abc", b"abc"])]
     assert {len(report) for report in reports} == {announced.report_size}
 
@@ -210,7 +219,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     halves = TwoServerSession(3, 3, 100)
     for record in (*halves.records[0]._records.values(), *halves.records[2]._records.values()):
         secrets += [record[at : at + 32] for at in (2, 6)]
-    mixed = MixingRound(3, 3, 1, mixing.public(), ServerKeys.new().public())
+    mixed = mixers(3, 3)
     shown = [
         client,
         server,
@@ -226,7 +235,8 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         halves.server(0)._record(),
         halves.collector(),
         halves.rehearsal,
-        Shuffler(mixed, mixing),
+        mixed.shuffler,
+        mixed.analyzer,
     ]
     text = "".join(f"{thing!r} {thing!s}" for thing in shown)
     run_masking([1, 2, 3], 10, 3)

@@ -24,7 +24,7 @@ from tacit.intermediaries import (
 from tacit.intermediaries.wire import Kind
 from tacit.records import MemoryRecords
 
-PLACES, STEPS = 4, 45
+PLACES, STEPS = 4, 36
 BASE = 8  # place i reports BASE^i, below ABOVE, so that a sum says who is in it
 ABOVE = 1 << 12  # noise comes in multiples of it, so that a sum says which draws are in it
 MODULUS = 1 << 80
@@ -75,6 +75,7 @@ class Schedule:
         self.said: dict[tuple[int, int], set[bytes]] = {}
         self.draws: list[list[int]] = [[], []]
         self.views: set[SumView] = set()
+        self.collecting: Collector | None = None
 
     def started(self, role: int, table: dict[bytes, bytes]) -> HalfServer:
         """A server process over the party's records and this table."""
@@ -96,7 +97,7 @@ class Schedule:
 
     def race(self, role: int) -> None:
         """Sometimes another process of the party closes in between."""
-        if role == 2 or self.racing or self.rng.random() < 0.7:
+        if role == 2 or self.racing or self.rng.random() < 0.85:
             return
         self.racing = True
         with suppress(Refusal):
@@ -171,7 +172,10 @@ class Schedule:
         self.views.add(self.collector().view())
 
     def collector(self) -> Collector:
-        return Collector(self.session.pinned, self.session.announcement, self.records[2])
+        if self.collecting is None or self.rng.random() < 0.1:
+            arguments = (self.session.pinned, self.session.announcement, self.records[2])
+            self.collecting = Collector(*arguments)
+        return self.collecting
 
     def run(self) -> SumView | None:
         """Some steps at random, then everybody finishes; returns what was opened, if anything."""

@@ -18,6 +18,7 @@ from tacit.intermediaries import (
     HalfServer,
     Outcome,
     OwnNoise,
+    Place,
     Refusal,
     Sealing,
     SumView,
@@ -432,6 +433,30 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
     ):
         with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
             wrong()
+
+
+def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
+    session = TwoServerSession(5, 1, 100)
+    report(session, 0, 1)
+    name = record_name(0, session.round.identity)
+    good = session.records[0].read(name) or b""
+    for damaged in (b"", good[:1], good[:40], good + b"x", b"\x09" + good[1:], good[:-2]):
+        broken = MemoryRecords()
+        broken.replace(name, None, damaged)
+        session.records = (broken, *session.records[1:])
+        with pytest.raises(Refusal, match=r"damaged|unknown|neither"):
+            session.server(0).close(session.round.binding.closes)
+
+
+def test_a_place_has_one_spelling() -> None:
+    place = TwoServerSession(5, 1, 100).server(1).place(3)
+    assert Place.decode(place.encode()) == place
+    for wrong in (place.encode()[:-1], place.encode() + b"x", b""):
+        with pytest.raises(Refusal):
+            Place.decode(wrong)
+    for number, token in ((-1, bytes(16)), (1 << 32, bytes(16)), (0, bytes(15)), (0, bytes(17))):
+        with pytest.raises(TacitError, match="a place is"):
+            Place(number, token)
 
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:

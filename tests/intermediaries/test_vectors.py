@@ -19,11 +19,12 @@ from tacit.intermediaries import (
     MixingRound,
     PrivateKey,
     Sealing,
-    ServerKeys,
     Shuffler,
     masks,
     shamir,
 )
+from tacit.intermediaries.mixing import Role, prepare_party
+from tacit.records import MemoryRecords
 
 FOLDER = Path(__file__).parent
 MAKE = runpy.run_path(str(FOLDER / "make_vectors.py"))
@@ -112,11 +113,14 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int
 def test_the_mixing_vectors_open_to_what_they_say(sealing: Sealing) -> None:
     known = vectors(f"mixing-{sealing.name.lower()}")
     announced = MixingRound.decode(bytes.fromhex(known["round"]))
-    shuffler = Shuffler(announced, ServerKeys(*key(sealing, known["shuffler"])))
+    store = MemoryRecords()
+    for role in Role:
+        prepare_party(store, role, announced.identity, sealing, MAKE["source"](role.name))
+    shuffler = Shuffler(announced, store)
     for report in known["reports"]:
         shuffler.take(bytes.fromhex(report))
     assert shuffler.full
-    analyzer = Analyzer(announced, ServerKeys(*key(sealing, known["analyzer"])))
+    analyzer = Analyzer(announced, store)
     analyzer.take(bytes.fromhex(known["batch"]))
     analyzer.close()
     assert sorted(message.hex() for message in analyzer.view().messages) == known["messages"]

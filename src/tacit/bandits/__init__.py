@@ -6,6 +6,7 @@ from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElim
 from tacit.bandits.arms.klucb import PrivateKLUCB
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.arms.med import PrivateMED
+from tacit.bandits.arms.peers import AdaPKLUCB, LazyDPTS
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
 from tacit.bandits.arms.restarts import Restarts
 from tacit.bandits.contract import Learner
@@ -14,9 +15,11 @@ __all__ = [
     "DPSE",
     "KLUCB",
     "UCB1",
+    "AdaPKLUCB",
     "CumulativeElimination",
     "Evidence",
     "ForgettingElimination",
+    "LazyDPTS",
     "Learner",
     "Managed",
     "PrivateKLUCB",

@@ -19,9 +19,17 @@ from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
-from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.mixing import (
+    Analyzer,
+    MixingRound,
+    MixView,
+    Role,
+    Shuffler,
+    prepare_party,
+    wrap,
+)
 from tacit.intermediaries.rehearsal import Rehearsal, rehearse
-from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys
+from tacit.intermediaries.sealing import DEFAULT, Sealing
 from tacit.intermediaries.two_servers import TwoServerRound, split
 from tacit.records import MemoryRecords
 from tacit.terms import Middle, Noise, Promise
@@ -47,7 +55,8 @@ class MaskingSession:
         self.server = server
         self.reports = _lists(reports)
         announced = MaskingRound.decode(server.round.encode())
-        self.clients = [MaskingClient(announced) for _ in self.reports]
+        clients = [MaskingClient(announced) for _ in self.reports]
+        self.clients = sorted(clients, key=lambda client: client.address)  # as they are numbered
         self.outgoing: Mapping[bytes, bytes] = {}
 
     def join(self, without: Collection[int] = ()) -> None:
@@ -144,7 +153,6 @@ class TwoServerSession:
         self.records = tuple(MemoryRecords() for _ in range(3))
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
         self.noise = noise
-        self._source = source
         identity = new_identity(source)
         first, second = (
             prepare(self.records[role], role, identity, sealing, source) for role in (0, 1)
@@ -182,7 +190,6 @@ class TwoServerSession:
             self.records[role],
             self.tables[role],
             self.noise.draw if self.noise else None,
-            self._source,
         )
 
     def collector(self) -> Collector:
@@ -267,11 +274,12 @@ def run_mixing(
     [b'0', b'1', b'1']
     """
     _check_any(reports)
-    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
     room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
-    opened = MixingRound(room, minimum, size, keys[0].public(), keys[1].public(), messages, sealing)
+    store, identity = MemoryRecords(), new_identity()
+    shuffling, analyzing = (prepare_party(store, role, identity, sealing) for role in Role)
+    opened = MixingRound(room, minimum, size, shuffling, analyzing, messages, sealing, identity)
     announced = MixingRound.decode(opened.encode())
-    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
+    shuffler, analyzer = Shuffler(announced, store), Analyzer(announced, store)
     for place, report in enumerate(reports):
         if place not in lost:
             shuffler.take(wrap(announced, report))

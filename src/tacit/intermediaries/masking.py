@@ -127,6 +127,20 @@ class MaskingRound:
         return hashlib.sha256(self.encode()).digest()
 
 
+CLIENT_KINDS = (Kind.JOIN, Kind.SHARES, Kind.MASKED, Kind.REVEAL)
+
+
+def client_kind(message: bytes, identity: bytes) -> Kind:
+    """Which of a client's messages this is, in this round; a `Refusal` if it is none."""
+    for kind in CLIENT_KINDS[1:]:
+        if isinstance(message, bytes | bytearray | memoryview) and message[3:4] == bytes((kind,)):
+            break
+    else:
+        kind = Kind.JOIN
+    body(message, kind, identity)
+    return kind
+
+
 def route_key(
     own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes
 ) -> bytes:
