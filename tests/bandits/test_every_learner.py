@@ -100,6 +100,10 @@ EXAMPLES: dict[str, list[Example]] = {
     "FederatedLinUCB": of_silos({}, {"lazy": False, "regularizer": 2.0}, {"scaled": False}),
     "ForgettingElimination": of_arms({}, {"growth": 4, "radius": "paper", "sigma": 1.5, "h": 1.0}),
     "KLUCB": of_arms({}, exactly=True),
+    "Managed": of_arms(
+        {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}, "control": 0, "share": 0.2},
+        {"learner": FORGETTING},
+    ),
     "LazyDPTS": of_arms({"epsilon": 1.0, "seed": 2}),
     "PrivateKLUCB": of_arms(
         {"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}

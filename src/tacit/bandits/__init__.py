@@ -4,6 +4,7 @@ from tacit.bandits.arms.chernoff import Evidence
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
+from tacit.bandits.arms.managed import Managed
 from tacit.bandits.arms.med import PrivateMED
 from tacit.bandits.arms.peers import AdaPKLUCB, LazyDPTS
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
@@ -20,6 +21,7 @@ __all__ = [
     "ForgettingElimination",
     "LazyDPTS",
     "Learner",
+    "Managed",
     "PrivateKLUCB",
     "PrivateMED",
     "Restarts",
