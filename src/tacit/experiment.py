@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tacit.bandits.arms.managed import Managed
 from tacit.bandits.contract import Learner
+from tacit.bandits.ratios import SampleRatio
 from tacit.checks import TacitError, probability
 from tacit.estimates import Estimate, Round, Standing
 from tacit.privacy import Guarantee
@@ -32,7 +34,7 @@ from tacit.protocols.mechanism import Mechanism
 FORMAT = 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Experiment:
     """Options by name, a learner that decides among them, a mechanism that hides what they did.
 
@@ -120,6 +122,49 @@ class Experiment:
         if option not in self.options:
             raise TacitError(f"option is {option!r}; they are {', '.join(self.options)}")
         return self.options.index(option)
+
+    def add(self, option: str) -> None:
+        """One more option, which takes part from the next rounds on."""
+        if option in self.options:
+            raise TacitError(f"option is {option!r}, which there is already: give a new name")
+        self._managed().add()
+        self.options = (*self.options, option)
+
+    def pause(self, option: str) -> None:
+        """Nobody gets the option from the next rounds on, until it is resumed."""
+        self._changing(option).pause(self._place(option))
+
+    def resume(self, option: str) -> None:
+        """A paused option takes part again, from the next rounds on."""
+        self._changing(option).resume(self._place(option))
+
+    def remove(self, option: str) -> None:
+        """The option is taken out for good; what was found about it stays among the estimates."""
+        self._changing(option).remove(self._place(option))
+
+    def _changing(self, option: str) -> Managed:
+        self._place(option)
+        if option == self.control:
+            raise TacitError(f"{option} is the control, which never goes away: change another")
+        return self._managed()
+
+    def _managed(self) -> Managed:
+        if not self.options:
+            raise TacitError("what is tried depends on a context: there are no options to change")
+        if not isinstance(self.learner, Managed):
+            self.learner = Managed.around(self.learner)
+        return self.learner
+
+    def keep_control(self, option: str, share: float, least: int = 1) -> None:
+        """From the next rounds on the option is the control: it never goes away, and gets at least
+        this share of all participants, in rounds of at least so many.
+        """
+        self._managed().hold(self._place(option), share, least)
+        self.control = option
+
+    def sample_ratio(self) -> SampleRatio:
+        """Whether reports come back from all options alike, as far as can be told."""
+        return self.learner.sample_ratio()
 
     def estimates(self, level: float = 0.95) -> list[Standing]:
         """Where each option stands, and what is decided; see `Standing` for what the numbers mean.

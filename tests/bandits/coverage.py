@@ -23,14 +23,14 @@ SURE = 0.98 * (1 - LEVEL)
 
 @dataclass(frozen=True)
 class Scenario:
-    """Options, the promise, who fails to report, and what is added when half of the people came."""
+    """Options, the promise, who fails to report, and what is added once a hundredth have come."""
 
     means: tuple[float, ...]
     epsilon: float
     horizon: int
     dropout: float = 0.0
     added: tuple[float, ...] = ()
-    algorithm: str = "private-klucb"
+    algorithm: str = "private-med"
 
     def experiment(self, seed: int) -> Experiment:
         entry = lookup(self.algorithm)
@@ -69,6 +69,12 @@ def play(scenario: Scenario, seed: int) -> Run:
     setting = Setting(LEVEL, len(means))
     held, erred = True, False
     while rounds := experiment.propose():
+        if len(means) < len(scenario.means) + len(scenario.added) and (
+            100 * experiment.learner.played > scenario.horizon
+        ):
+            means += scenario.added
+            for mean in scenario.added:
+                experiment.add(f"new {mean:g}")
         for round_ in rounds:
             if not round_.opened:
                 experiment.skip(round_)
@@ -114,6 +120,7 @@ def names_wrongly(experiment: Experiment, arm: int, means: list[float], setting:
 
 
 SCENARIOS = {
+    "options added midway": Scenario((0.02, 0.02), 0.5, 100_000, added=(0.025, 0.02)),
     "rates of 2%": Scenario((0.02, 0.02, 0.025), 1.0, 100_000),
     "two equal rates": Scenario((0.02, 0.02), 0.5, 100_000),
     "50 options": Scenario(tuple(np.linspace(0.25, 0.75, 50).tolist()), 0.1, 100_000),

@@ -28,9 +28,9 @@ from tacit.intermediaries import (
     shamir,
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
-from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
 from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed, route_key
+from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -200,9 +200,8 @@ def two_servers(sealing: Sealing, length: int = 2) -> dict[str, Any]:
 
 def _round_secret(session: TwoServerSession, role: int) -> ServerKeys:
     identity = session.round.identity
-    held = session.records[role].read(record_name(role, identity))
-    assert held is not None
-    record = RoundRecord.decode(held)
+    record = session.seat(role).record(identity)
+    assert record is not None
     return RoundSecrets(record.secret, identity, record.sealing).keys
 
 

@@ -24,6 +24,7 @@ REACH = 8.0  # standard deviations about a mean within which anything can happen
 POINTS = 10_000  # of the integral that gives the probability to be best, all options together
 LEAST = 1e-12  # a smaller spread, such as that of an action that is zero, is none
 MISREAD = 0.02  # part of the failure probability that is kept for rounds that were misread
+LATER = 0.75  # as much as this part of an option of the start is kept for options that are added
 CELLS = 24  # into which the level is cut when it is shared between an option and the control
 
 Known = tuple[int, float | None, float]  # participants, mean, standard deviation of the mean
@@ -63,12 +64,8 @@ class Setting:
         """An option's part of the failure probability: equal ones for those of the start, and
         something is left for any number of later ones. They add up to 1 at most.
         """
-        late = option - self.first + 1
-        return (
-            2 / (2 * self.first + 1)
-            if late <= 0
-            else 1 / ((2 * self.first + 1) * late * (late + 1))
-        )
+        late, parts = option - self.first + 1, self.first + LATER
+        return 1 / parts if late <= 0 else LATER / (parts * late * (late + 1))
 
     def rival(self, option: int) -> float:
         """The part of an option as the one that is really the best: one of the start, or a later

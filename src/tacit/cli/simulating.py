@@ -122,9 +122,10 @@ def compare(
 def summarised(result: Result) -> dict[str, Any]:
     """What `--json` prints of a result."""
     used = result.configuration
+    clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     return result.summary() | {
         "rounds": result.mean("rounds"),
-        "warnings": warnings(used.get("epsilon"), used.get("delta")),
+        "warnings": warnings(used.get("epsilon"), used.get("delta"), clipped),
     }
 
 
@@ -180,6 +181,8 @@ def labels(per: str) -> dict[str, str]:
         "time_average_regret": f"regret per {per}",
         "group_regret_per_round": "regret of all silos per round",
         "final_realised_regret": "regret as rewards fell out",
+        "lower_bound": "lower bound (asymptotic, central DP)",
+        "times_lower_bound": "times the lower bound",
         "rounds": "rounds, one after another",
         "batches": "sums opened",
         "active": "options left",
@@ -315,12 +318,15 @@ def comparison(compared: list[Result]) -> None:
     """The table of a comparison, the least regret first."""
     known = all(result.regret_known for result in compared)
     differ = len({len(result.runs) for result in compared}) > 1
-    headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds", "seconds", "promise"]
+    bounded = any(result.times_lower_bound is not None for result in compared)
+    headings = ["algorithm", "regret", "± s.e.", *(["times bound"] if bounded else [])]
+    headings += ["bits each", "rounds", "seconds", "promise"]
     rows = [
         [
             result.algorithm,
             result.regret_mean if known else None,
             result.regret_sem if known else None,
+            *([result.times_lower_bound] if bounded else []),
             result.mean("bits_per_user"),
             result.mean("rounds"),
             round(result.sweep.seconds, 2),
@@ -330,3 +336,9 @@ def comparison(compared: list[Result]) -> None:
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
     ]
     table(over(compared), [*headings, *(["runs"] if differ else [])], rows)
+    if bounded:
+        sentence(
+            "bound",
+            "the regret that no learner beats in the long run, with a trusted server (asymptotic: "
+            "with few participants less is possible)",
+        )

@@ -15,7 +15,7 @@ from tacit.intermediaries.agreement import KEY_SIZE
 from tacit.intermediaries.announcements import announce
 from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood
-from tacit.intermediaries.half_server import Draw, HalfServer, endorse_round, prepare
+from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new_identity
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import BITS, MaskingClient
@@ -31,6 +31,7 @@ from tacit.intermediaries.mixing import (
 )
 from tacit.intermediaries.rehearsal import Rehearsal, rehearse
 from tacit.intermediaries.sealing import DEFAULT, Sealing
+from tacit.intermediaries.seats import Draw, Seat
 from tacit.intermediaries.two_servers import TwoServerRound, split
 from tacit.records import MemoryRecords
 from tacit.terms import Middle, Noise, Promise
@@ -186,9 +187,7 @@ class TwoServerSession:
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
         self.noise = noise
         identity = new_identity(source)
-        first, second = (
-            prepare(self.records[role], role, identity, sealing, source) for role in (0, 1)
-        )
+        first, second = (self.seat(role).prepare(identity, sealing, source) for role in (0, 1))
         self.round = TwoServerRound(
             self.rehearsal.binding,
             places,
@@ -204,25 +203,18 @@ class TwoServerSession:
             identity,
         )
         description = self.round.encode()
-        self.announcement = announce(description, [self.endorse(n, description) for n in (0, 1)])
+        signatures = [self.seat(role).endorse(description) for role in (0, 1)]
+        self.announcement = announce(description, signatures)
         self.now = self.round.binding.closes - 1
 
-    def endorse(self, role: int, description: bytes) -> bytes:
-        """A server's signature under a description."""
-        key = self.rehearsal.keys[role]
-        return endorse_round(self.pinned, description, role, key, self.records[role])
+    def seat(self, role: int) -> Seat:
+        """A server's place in the experiment."""
+        draw = self.noise.draw if self.noise else None
+        return Seat(self.pinned, role, self.rehearsal.keys[role], self.records[role], draw)
 
     def server(self, role: int) -> HalfServer:
         """A server, as if it had just been started."""
-        return HalfServer(
-            self.pinned,
-            self.announcement,
-            role,
-            self.rehearsal.keys[role],
-            self.records[role],
-            self.tables[role],
-            self.noise.draw if self.noise else None,
-        )
+        return HalfServer(self.seat(role), self.announcement, self.tables[role])
 
     def collector(self) -> Collector:
         """The collector, as if it had just been started."""

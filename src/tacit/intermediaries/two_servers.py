@@ -251,9 +251,19 @@ class Place:
     number: int
     token: bytes
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < 1 << 32 or len(self.token) != TOKEN_SIZE:
+            raise TacitError(f"a place is a number below 2^32 and a token of {TOKEN_SIZE} bytes")
+
     def encode(self) -> bytes:
         """The bytes of it."""
         return PLACE.pack(self.number, self.token)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Place:
+        """The place that these bytes say."""
+        (only,) = records(data, PLACE.size, 1, "a place")
+        return cls(*PLACE.unpack(only))
 
 
 def split(

@@ -47,6 +47,7 @@ class Outcome:
     experiment: Experiment
     gaps: Floats | None
     checkpoints: tuple[int, ...]
+    means: Floats | None = None
     opened: int = 0
     rounds: int = 0
     participants: int = 0
@@ -146,9 +147,10 @@ def run(
     default.
     """
     source = rng if noise is None else noise
-    known = getattr(world, "means", None) is not None
-    gaps: Floats | None = getattr(world, "gaps", None) if known else None
-    outcome = Outcome(experiment, gaps, checkpoints or checkpoints_for(experiment.learner.horizon))
+    means: Floats | None = getattr(world, "means", None)
+    gaps: Floats | None = None if means is None else getattr(world, "gaps", None)
+    points = checkpoints or checkpoints_for(experiment.learner.horizon)
+    outcome = Outcome(experiment, gaps, points, means)
     with suppress(OutOfData):  # a log that is used up ends the run
         while rounds := experiment.propose():
             outcome.rounds += any(round_.opened for round_ in rounds)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class PhasedElimination(Learner):
 
     first_length: float
     each: bool
+
+    separate: ClassVar[bool] = False
 
     def __init__(
         self,
