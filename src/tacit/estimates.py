@@ -241,8 +241,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of one option: who was asked, the mean with an interval, and how likely it is
-    the best; the last two by a normal approximation that takes no account of when it is asked.
+    """What is known of one option: how many were asked, the mean with an interval, how likely it is
+    the best, its lift against the control option with an interval, and what is decided about it.
+
+    Where `always` is true the intervals and the decision hold at all rounds at once, whenever
+    somebody looks or stops; else they are normal approximations for one look. How likely an option
+    is the best is approximate in any case. A lift is relative: 0.1 is a tenth more than the
+    control; its upper end is None where there is none. The decision is `best` (better than every
+    other option), `worse` (than some other), `open`, or `removed`.
     """
 
     option: str
@@ -251,6 +257,11 @@ class Standing:
     low: float
     high: float
     best: float
+    lift: float | None = None
+    lift_low: float | None = None
+    lift_high: float | None = None
+    decision: str = "open"
+    always: bool = False
 
 
 @dataclass(frozen=True)

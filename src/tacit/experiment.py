@@ -22,26 +22,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tacit.bandits.arms.managed import Managed
 from tacit.bandits.contract import Learner
-from tacit.checks import TacitError
+from tacit.bandits.ratios import SampleRatio
+from tacit.checks import TacitError, probability
 from tacit.estimates import Estimate, Round, Standing
 from tacit.privacy import Guarantee
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism
 
-FORMAT = 1
+FORMAT = 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Experiment:
     """Options by name, a learner that decides among them, a mechanism that hides what they did.
 
-    `options` is empty where what is tried depends on a context.
+    `options` is empty where what is tried depends on a context. `control` is the one that others
+    are measured by; the first, unless said otherwise.
     """
 
     options: tuple[str, ...]
     learner: Learner
     mechanism: Mechanism
+    control: str | None = None
     _opened: dict[int, Protocol] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +56,8 @@ class Experiment:
             )
         if len(set(self.options)) < len(self.options):
             raise TacitError(f"options are {', '.join(self.options)}; every name is given once")
+        if self.control is not None:
+            self._place(self.control)
 
     @classmethod
     def of(cls, learner: Learner, mechanism: Mechanism, options: Sequence[str] = ()) -> Experiment:
@@ -110,13 +116,71 @@ class Experiment:
 
     def served(self, option: str, count: int) -> None:
         """Count people who got an option without being asked."""
+        self.learner.served(self._place(option), count)
+
+    def _place(self, option: str) -> int:
         if option not in self.options:
             raise TacitError(f"option is {option!r}; they are {', '.join(self.options)}")
-        self.learner.served(self.options.index(option), count)
+        return self.options.index(option)
+
+    def add(self, option: str) -> None:
+        """One more option, which takes part from the next rounds on."""
+        if option in self.options:
+            raise TacitError(f"option is {option!r}, which there is already: give a new name")
+        self._managed().add()
+        self.options = (*self.options, option)
+
+    def pause(self, option: str) -> None:
+        """Nobody gets the option from the next rounds on, until it is resumed."""
+        self._changing(option).pause(self._place(option))
+
+    def resume(self, option: str) -> None:
+        """A paused option takes part again, from the next rounds on."""
+        self._changing(option).resume(self._place(option))
+
+    def remove(self, option: str) -> None:
+        """The option is taken out for good; what was found about it stays among the estimates."""
+        self._changing(option).remove(self._place(option))
+
+    def _changing(self, option: str) -> Managed:
+        self._place(option)
+        if option == self.control:
+            raise TacitError(f"{option} is the control, which never goes away: change another")
+        return self._managed()
+
+    def _managed(self) -> Managed:
+        if not self.options:
+            raise TacitError("what is tried depends on a context: there are no options to change")
+        if not isinstance(self.learner, Managed):
+            self.learner = Managed.around(self.learner)
+        return self.learner
+
+    def keep_control(self, option: str, share: float, least: int = 1) -> None:
+        """From the next rounds on the option is the control: it never goes away, and gets at least
+        this share of all participants, in rounds of at least so many.
+        """
+        self._managed().hold(self._place(option), share, least)
+        self.control = option
+
+    def sample_ratio(self) -> SampleRatio:
+        """Whether reports come back from all options alike, as far as can be told."""
+        return self.learner.sample_ratio()
 
     def estimates(self, level: float = 0.95) -> list[Standing]:
-        """Where each option stands; see `Standing` for what the numbers mean."""
-        return self.learner.standings(self.options, level)
+        """Where each option stands, and what is decided; see `Standing` for what the numbers mean.
+
+        All of it is made of private estimates, so that looking costs no privacy.
+        """
+        chance = float(probability("level", level, "how sure intervals are to be, such as 0.95"))
+        control = 0 if self.control is None else self._place(self.control)
+        return self.learner.standings(self.options, chance, control)
+
+    def decided(self, level: float = 0.95) -> str | None:
+        """The option that is shown to be better than every other: the experiment can stop. A wrong
+        one is ever named, at any round, with probability 1 - level at most.
+        """
+        rows = self.estimates(level)
+        return next((row.option for row in rows if row.decision == "best"), None)
 
     def best(self) -> str | None:
         """The option to recommend; None where it depends on a context."""
@@ -128,6 +192,7 @@ class Experiment:
         return {
             "format": FORMAT,
             "options": list(self.options),
+            "control": self.control,
             "learner": self.learner.to_dict(),
             "mechanism": self.mechanism.to_dict(),
             "promise": self.mechanism.promise,
@@ -143,7 +208,8 @@ class Experiment:
         mechanism = Mechanism.from_dict(data["mechanism"])
         if mechanism.promise != data["promise"]:
             raise TacitError("the stored promise is not that of the stored mechanism: was it cut?")
-        return cls(tuple(data["options"]), Learner.from_dict(data["learner"]), mechanism)
+        learner = Learner.from_dict(data["learner"])
+        return cls(tuple(data["options"]), learner, mechanism, data["control"])
 
 
 def save(experiment: Experiment, path: Path | str) -> None:

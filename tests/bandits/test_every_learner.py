@@ -87,6 +87,7 @@ def of_silos(*options: dict[str, Any]) -> list[Example]:
 
 
 EXAMPLES: dict[str, list[Example]] = {
+    "AdaPKLUCB": of_arms({"epsilon": 1.0}),
     "CumulativeElimination": of_arms({}, {"batch": 40}, {"radius": "paper", "sigma": 4.0}),
     "DPSE": of_arms({"epsilon": 1.0}),
     "DistributedElimination": of_actions(
@@ -99,6 +100,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "FederatedLinUCB": of_silos({}, {"lazy": False, "regularizer": 2.0}, {"scaled": False}),
     "ForgettingElimination": of_arms({}, {"growth": 4, "radius": "paper", "sigma": 1.5, "h": 1.0}),
     "KLUCB": of_arms({}, exactly=True),
+    "Managed": of_arms(
+        {"learner": PRIVATE_KLUCB, "options": {"noise_variance": 2.0}, "control": 0, "share": 0.2},
+        {"learner": FORGETTING},
+    ),
+    "LazyDPTS": of_arms({"epsilon": 1.0, "seed": 2}),
     "PrivateKLUCB": of_arms(
         {"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}
     ),
@@ -220,7 +226,7 @@ def test_numbers_are_unique_and_only_a_cut_round_stays_closed(name: str, example
     assert all(round_.participants >= 1 for round_ in seen if round_.opened)
     assert sum(round_.time for round_ in seen) == learner.horizon
     closed = [round_.number for round_ in seen if not round_.opened]
-    assert name == "Restarts" or closed in ([], [len(seen) - 1])
+    assert name in ("Restarts", "LazyDPTS") or closed in ([], [len(seen) - 1])
 
 
 @EACH
@@ -434,6 +440,9 @@ def test_an_unknown_learner_is_refused() -> None:
         ("ForgettingElimination", {"confidence": 1.5}, "confidence is 1.5"),
         ("ForgettingElimination", {"radius": "loose"}, "one of tight, paper"),
         ("CumulativeElimination", {"batch": 0}, "batch is 0"),
+        ("AdaPKLUCB", {"epsilon": 0}, "for no privacy use KLUCB"),
+        ("AdaPKLUCB", {"epsilon": 1, "alpha": 0}, "alpha is 0"),
+        ("LazyDPTS", {"epsilon": 1, "lazy": -1}, "lazy is -1"),
         ("DPSE", {"epsilon": 0}, "for no privacy use SuccessiveElimination"),
         ("PrivateKLUCB", {"index": "gauss"}, "one of chernoff, variance"),
         ("PrivateKLUCB", {"growth": 1.0}, "growth is 1.0"),

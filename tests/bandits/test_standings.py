@@ -14,7 +14,8 @@ from scipy.stats import binom
 from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
 
 from tacit.bandits import ForgettingElimination
-from tacit.bandits.standings import Known, Tally, best_of, standings
+from tacit.bandits.always import Tally
+from tacit.bandits.standings import Known, best_of, standings
 from tacit.estimates import Arm, ErrorLaw, Estimate, Round
 from tacit.noise import DiscreteLaplace
 
@@ -105,7 +106,7 @@ def test_intervals_hold_the_truth_at_about_the_nominal_rate(
     rng, world = np.random.default_rng([len(law), len(sizes)]), Environment(np.array([mean, mean]))
     held = 0
     for _ in range(runs):
-        tally = Tally()
+        tally = Tally(2_000, 1_000)
         for number, size in enumerate(sizes):
             tally.add(estimate(Round(number, size, Arm(0)), world, LAWS[law], rng))
         known = [(tally.participants, tally.mean, tally.spread)]
@@ -119,7 +120,7 @@ def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> Non
     rng, held = np.random.default_rng(3), 0
     world = Environment(np.array([0.4, 0.4]), "beta")
     for _ in range(1_000):
-        tally = Tally()
+        tally = Tally(300, 300)
         tally.add(estimate(Round(0, 300, Arm(0)), world, laplace(1.0), rng))
         (row,) = standings([(300, tally.mean, tally.spread)], ("only",), 0.9)
         held += row.low <= 0.4 <= row.high
@@ -127,16 +128,20 @@ def test_intervals_of_other_rewards_are_too_wide_rather_than_too_narrow() -> Non
 
 
 def test_a_tally_adds_up_sums_people_and_noise() -> None:
-    tally = Tally()
+    tally = Tally(1_000, 500)
     assert (tally.mean, tally.spread) == (None, math.inf)
     law = DiscreteLaplace(20)
     tally.add(Estimate(30.0, ErrorLaw(100, 10, law)))
     tally.add(Estimate(270.0, ErrorLaw(300, 1, None)))
-    assert (tally.participants, tally.mean) == (400, 0.75)
-    assert tally.noise == pytest.approx(law.variance / 100)
-    rate = 301 / 402
-    expected = math.sqrt(rate * (1 - rate) / 400 + tally.noise / 400**2)
-    assert tally.spread == pytest.approx(expected)
+    noise = float(law.variance) / 100
+    assert 2**-0.25 < 1 / (1 + noise / (100 * 0.09)) / 0.5 < 2**0.25
+    weight = 0.5  # the nearest step of the first round's
+    held, total = weight * 100 + 300, weight * 30 + 270
+    assert tally.participants == 400
+    assert tally.mean == pytest.approx(total / held)
+    rate = (total + 1) / (held + 2)
+    variance = rate * (1 - rate) * (weight**2 * 100 + 300) + weight**2 * noise
+    assert tally.spread == pytest.approx(math.sqrt(variance) / held)
 
 
 def test_all_batches_count_for_standings_also_of_a_learner_that_forgets() -> None:

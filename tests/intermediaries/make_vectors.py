@@ -15,25 +15,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from tests.intermediaries.rings import ring_session
+
 from tacit.intermediaries import (
-    Analyzer,
-    MaskingClient,
-    MaskingServer,
-    MixingRound,
+    MixingSession,
     Neighbourhood,
     OwnNoise,
     Sealing,
     ServerKeys,
-    Shuffler,
     TwoServerSession,
     masks,
     shamir,
-    wrap,
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
-from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
-from tacit.intermediaries.interface import Source, new_identity
+from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed, route_key
+from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -75,7 +72,7 @@ def primitives() -> dict[str, Any]:
             "route": route_key(first, pair[0], pair[1], context).hex(),
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
             "channel": derive(
-                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 64
+                agree(first, pair[1][1]), context, b"tacit channel v2" + pair[0][1] + pair[1][1], 96
             ).hex(),
         },
     }
@@ -85,11 +82,13 @@ def masking() -> dict[str, Any]:
     """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before
     revealing.
     """
-    server = MaskingServer.open(
-        8, 6, 1000003, 2, Neighbourhood(6, 4), source("masking server"), shuffle=lambda _: None
-    )
+    session = ring_session([[0, 0]] * 8, 6, 1000003, Neighbourhood(6, 4), source("masking server"))
+    server = session.server
     values = [[place, 1000 + place] for place in range(8)]
-    clients = [MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)]
+    clients = sorted(
+        (session.client(source(f"masking client {place}")) for place in range(8)),
+        key=lambda client: client.address,
+    )
     wire: dict[str, list[str | None]] = {}
 
     def step(name: str, answers: list[bytes | None]) -> dict[bytes, bytes]:
@@ -124,6 +123,8 @@ def masking() -> dict[str, Any]:
         ],
     )
     return {
+        "terms": session.pinned.terms.encode().decode(),
+        "announcement": session.announcement.hex(),
         "round": server.round.encode().hex(),
         "context": server.round.context.hex(),
         "server_private": server_private,
@@ -199,26 +200,25 @@ def two_servers(sealing: Sealing, length: int = 2) -> dict[str, Any]:
 
 def _round_secret(session: TwoServerSession, role: int) -> ServerKeys:
     identity = session.round.identity
-    held = session.records[role].read(record_name(role, identity))
-    assert held is not None
-    record = RoundRecord.decode(held)
+    record = session.seat(role).record(identity)
+    assert record is not None
     return RoundSecrets(record.secret, identity, record.sealing).keys
 
 
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
-    keys = tuple(ServerKeys.new(sealing, source(name)) for name in ("shuffler", "analyzer"))
-    identity = new_identity(source("mixing round"))
-    announced = MixingRound(3, 2, 2, keys[0].public(), keys[1].public(), 2, sealing, identity)
-    shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
-    reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
+    session = MixingSession(3, 2, 2, 2, sealing, source=source("mixing round"))
+    announced, shuffler, analyzer = session.round, session.shuffler, session.analyzer
+    keys = [keys for keys in (shuffler._keys, analyzer._keys) if keys is not None]
+    reports = [session.wrap([b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:
         shuffler.take(report)
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
     analyzer.close()
     return {
-        "round": announced.encode().hex(),
+        "terms": session.pinned.terms.encode().decode(),
+        "announcement": session.announcement.hex(),
         "context": announced.context.hex(),
         "shuffler": _private(keys[0]),
         "analyzer": _private(keys[1]),
@@ -228,7 +228,7 @@ def mixing(sealing: Sealing) -> dict[str, Any]:
     }
 
 
-def _private(keys: ServerKeys | ServerKeys) -> dict[str, str]:
+def _private(keys: ServerKeys) -> dict[str, str]:
     lattice = keys.sealing.lattice
     return {
         "line": keys.line.private_bytes_raw().hex(),

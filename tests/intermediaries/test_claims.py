@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tacit.intermediaries.wire import Kind
+from tacit.terms import CLAIM
 
 HERE = Path(__file__).parent
 
@@ -22,3 +23,8 @@ def test_every_kind_of_message_is_documented() -> None:
     page = (HERE.parent.parent / "docs" / "wire-formats.md").read_text(encoding="utf-8")
     for kind in Kind:
         assert f"| `{kind:02x}` | {kind.name} |" in page
+
+
+def test_the_claim_of_two_servers_is_worded_as_in_the_terms() -> None:
+    page = (HERE.parent.parent / "docs" / "security.md").read_text(encoding="utf-8")
+    assert CLAIM.format(epsilon="ε", delta="0") in " ".join(page.split())

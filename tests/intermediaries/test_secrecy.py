@@ -14,24 +14,25 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.intermediaries.mixers import keys_of
+from tests.intermediaries.rings import ring_session
 
 from tacit.intermediaries import (
-    Analyzer,
     MaskingClient,
+    MaskingPlan,
     MaskingServer,
     MaskingSession,
-    MixingRound,
+    MixingSession,
     Neighbourhood,
     Sealing,
     ServerKeys,
-    Shuffler,
     TwoServerSession,
     masks,
     run_masking,
     run_mixing,
     run_two_servers,
-    wrap,
 )
+from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed
 from tacit.intermediaries.wire import Kind
@@ -48,11 +49,9 @@ def fixed(label: str) -> Source:
 
 def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     """A round of three in which everything is fixed but the randomness of client 0."""
-    server = MaskingServer.open(
-        3, 3, MODULUS, among=Neighbourhood(2, 2), source=fixed("server"), shuffle=lambda _: None
-    )
-    victim = MaskingClient(server.round)
-    clients = [victim, *(MaskingClient(server.round, fixed(f"client {place}")) for place in (1, 2))]
+    session = ring_session([0], 3, MODULUS, Neighbourhood(2, 2), fixed("server"), 3)
+    server, (victim,) = session.server, session.clients
+    clients = [victim, *(session.client(fixed(f"client {place}")) for place in (1, 2))]
     for client in clients:
         server.take(client.join())
     setups = server.close()
@@ -63,11 +62,15 @@ def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     return server, victim
 
 
+def victims_number(server: MaskingServer, victim: MaskingClient) -> int:
+    return server._by_address[victim.address].masked[0]
+
+
 @pytest.mark.parametrize("value", [0, 5, 7])
 def test_the_masking_server_sees_a_uniform_number_whatever_the_value(
     value: int, assert_uniform: Uniform
 ) -> None:
-    assert_uniform([masked_by_victim(value)[0]._clients[0].masked[0] for _ in range(640)], MODULUS)
+    assert_uniform([victims_number(*masked_by_victim(value)) for _ in range(640)], MODULUS)
 
 
 def test_one_honest_neighbour_is_enough_to_hide_a_number(
@@ -79,14 +82,23 @@ def test_one_honest_neighbour_is_enough_to_hide_a_number(
     with_one, with_none = [], []
     for _ in range(640):
         server, victim = masked_by_victim(5)
-        me, context = (0, victim._masking_public), server.round.context
-        seeds = [
-            mask_seed(victim._masking_key, me, (place, server._clients[place].masking), context)
-            for place in (1, 2)
-        ]
-        known = masks.total([victim._seed, seeds[0]], [], MODULUS, 1)[0]
-        everything = masks.total([victim._seed, *seeds], [], MODULUS, 1)[0]
-        masked = server._clients[0].masked[0]
+        number, context = server._by_address[victim.address].number, server.round.context
+        me, seeds = (number, victim._masking_public), {}
+        for other in {0, 1, 2} - {number}:
+            peer = (other, server._clients[other].masking)
+            seeds[other] = mask_seed(victim._masking_key, me, peer, context)
+        corrupt = min(seeds)
+
+        known, everything = (
+            masks.total(
+                [victim._seed, *(seeds[other] for other in others if other > number)],
+                [seeds[other] for other in others if other < number],
+                MODULUS,
+                1,
+            )[0]
+            for others in ([corrupt], list(seeds))
+        )
+        masked = victims_number(server, victim)
         with_one.append((masked - known) % MODULUS)
         with_none.append((masked - everything) % MODULUS)
     assert_uniform(with_one, MODULUS)
@@ -105,7 +117,7 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
         for server, half in zip(servers, session.split(number, [value]), strict=True):
             server.take(half, session.now)
     found = (server._halves(server._record()) for server in servers)
-    return [{tag: int.from_bytes(part, "big") for tag, part in one.items()} for one in found]
+    return [{tag: int(part[0]) for tag, part in one.items()} for one in found]
 
 
 @pytest.mark.parametrize("value", [0, 5, 807])
@@ -125,20 +137,20 @@ def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> No
 
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
-    keys = (ServerKeys.new(), ServerKeys.new())
-    announced = MixingRound(people, people, 1, keys[0].public(), keys[1].public())
-    shuffler = Shuffler(announced, keys[0])
+    session = MixingSession(people, people)
+    announced, shuffler, keys = session.round, session.shuffler, keys_of(session)
     for place in range(people):
-        shuffler.take(wrap(announced, [bytes((place,))]))
-    sealed, seen = list(shuffler._buffer), []
-    place_of = {item: place for place, item in enumerate(sealed)}
+        shuffler.take(session.wrap([bytes((place,))]))
+    sealed, seen = list(shuffler._taken.values()), []
+    place_of = {item: place for place, (item,) in enumerate(sealed)}
+    ends = announced.shuffler[:32], announced.analyzer[:32]
+    line = Channel(keys[1].line, *ends, announced.context, starts=False)
     for _ in range(times):
-        shuffler, analyzer = Shuffler(announced, keys[0]), Analyzer(announced, keys[1])
-        shuffler._buffer = list(sealed)
-        (batch,) = shuffler.close().values()
-        analyzer.take(batch)
-        assert analyzer._batch is not None
-        seen.append(tuple(place_of[item] for item in analyzer._batch[1]))
+        batch = shuffler._batch()
+        content = line.open(batch[:20], batch[20:])
+        size = announced.sealed_size
+        dealt = [content[start : start + size] for start in range(4, len(content), size)]
+        seen.append(tuple(place_of[item] for item in dealt))
     return seen
 
 
@@ -164,7 +176,7 @@ def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataOb
 
 
 def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
-    session = MaskingSession(MaskingServer.open(4, 4, modulus), values)
+    session = MaskingSession(values, MaskingPlan(4, modulus))
     session.join()
     sizes = [[len(message) for message in session.outgoing.values()]]
     for stage in (session.share, session.mask, session.reveal):
@@ -178,10 +190,9 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
-    keys = (ServerKeys.new(sealing), ServerKeys.new(sealing))
-    announced = MixingRound(4, 4, 3, keys[0].public(), keys[1].public(), 2, sealing)
-    reports = [wrap(announced, [bytes(3), b"\xff" * 3]), wrap(announced, [b"abc", b"abc"])]
-    assert {len(report) for report in reports} == {announced.report_size}
+    session = MixingSession(4, 4, 3, 2, sealing)
+    reports = [session.wrap([bytes(3), b"\xff" * 3]), session.wrap([b"abc", b"abc"])]
+    assert {len(report) for report in reports} == {session.round.report_size}
 
 
 def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
@@ -189,7 +200,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     session = MaskingSession(
-        MaskingServer.open(3, 3, 2**64, among=Neighbourhood(2, 2)), [11111111, 22222222, 33333333]
+        [11111111, 22222222, 33333333], MaskingPlan(3, 2**64, Neighbourhood(2, 2))
     )
     session.join()
     session.share()
@@ -210,7 +221,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     halves = TwoServerSession(3, 3, 100)
     for record in (*halves.records[0]._records.values(), *halves.records[2]._records.values()):
         secrets += [record[at : at + 32] for at in (2, 6)]
-    mixed = MixingRound(3, 3, 1, mixing.public(), ServerKeys.new().public())
+    mixed = MixingSession(3, 3)
     shown = [
         client,
         server,
@@ -226,7 +237,8 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         halves.server(0)._record(),
         halves.collector(),
         halves.rehearsal,
-        Shuffler(mixed, mixing),
+        mixed.shuffler,
+        mixed.analyzer,
     ]
     text = "".join(f"{thing!r} {thing!s}" for thing in shown)
     run_masking([1, 2, 3], 10, 3)

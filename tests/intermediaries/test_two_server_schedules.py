@@ -18,13 +18,14 @@ from tacit.intermediaries import (
     Outcome,
     OwnNoise,
     Refusal,
+    Seat,
     SumView,
     TwoServerSession,
 )
 from tacit.intermediaries.wire import Kind
 from tacit.records import MemoryRecords
 
-PLACES, STEPS = 4, 45
+PLACES, STEPS = 4, 36
 BASE = 8  # place i reports BASE^i, below ABOVE, so that a sum says who is in it
 ABOVE = 1 << 12  # noise comes in multiples of it, so that a sum says which draws are in it
 MODULUS = 1 << 80
@@ -75,18 +76,13 @@ class Schedule:
         self.said: dict[tuple[int, int], set[bytes]] = {}
         self.draws: list[list[int]] = [[], []]
         self.views: set[SumView] = set()
+        self.collecting: Collector | None = None
 
     def started(self, role: int, table: dict[bytes, bytes]) -> HalfServer:
         """A server process over the party's records and this table."""
-        return HalfServer(
-            self.session.pinned,
-            self.session.announcement,
-            role,
-            self.session.rehearsal.keys[role],
-            self.records[role],
-            table,
-            partial(self.draw, role),
-        )
+        pinned, key = self.session.pinned, self.session.rehearsal.keys[role]
+        seat = Seat(pinned, role, key, self.records[role], partial(self.draw, role))
+        return HalfServer(seat, self.session.announcement, table)
 
     def draw(self, role: int, scale: Fraction) -> int:
         assert scale == ABOVE
@@ -96,7 +92,7 @@ class Schedule:
 
     def race(self, role: int) -> None:
         """Sometimes another process of the party closes in between."""
-        if role == 2 or self.racing or self.rng.random() < 0.7:
+        if role == 2 or self.racing or self.rng.random() < 0.85:
             return
         self.racing = True
         with suppress(Refusal):
@@ -171,7 +167,10 @@ class Schedule:
         self.views.add(self.collector().view())
 
     def collector(self) -> Collector:
-        return Collector(self.session.pinned, self.session.announcement, self.records[2])
+        if self.collecting is None or self.rng.random() < 0.1:
+            arguments = (self.session.pinned, self.session.announcement, self.records[2])
+            self.collecting = Collector(*arguments)
+        return self.collecting
 
     def run(self) -> SumView | None:
         """Some steps at random, then everybody finishes; returns what was opened, if anything."""

@@ -18,6 +18,7 @@ from scipy import stats
 from tacit.checks import TacitError
 from tacit.estimates import Levels
 from tacit.privacy import PureDP, View
+from tacit.protocols import recipes
 from tacit.protocols.certificates import PureShuffleParameters, lookup
 from tacit.protocols.pure_shuffle import EVERY_GROUP, PureShuffle, share_probabilities
 
@@ -182,3 +183,15 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
     assert protocol.group_of(10**12) == 10**12 // 1024
     assert estimate.error.misread <= 1
     assert time.perf_counter() - start < 5
+
+
+def test_the_moment_generating_function_is_finite_however_steep() -> None:
+    """Shares are bounded; where exponentials would overflow it continues the line of its slope."""
+    law = recipes.pure_shuffle(256, 0.9).error(256).noise
+    assert law is not None
+    points = np.array([5.0, 10.0, 50.0, 100.0])
+    values = law.log_mgf(points)
+    assert np.all(np.isfinite(values))
+    slopes = np.diff(values) / np.diff(points)
+    assert np.all(np.diff(slopes) >= -1e-9 * slopes[0])
+    assert law.log_mgf(points[:1]) == pytest.approx(values[:1], rel=1e-12)

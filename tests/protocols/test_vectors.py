@@ -6,10 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from tests.protocols.examples import Given, by_hand
 
@@ -33,6 +38,7 @@ from tacit.privacy import (
     linf_loss,
     privacy_loss,
 )
+from tacit.protocols import vectors
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -248,10 +254,49 @@ def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
         protocol.combine(messages[:7])
 
 
+@pytest.mark.parametrize("kind", [Central, Local])
+def test_continuous_noise_is_said_to_be_ideal_and_leaves_no_device(kind: type[Any]) -> None:
+    paper = kind(6, 3, 1.0, TEN, setting="paper")
+    assert "in ideal real arithmetic" in str(paper.guarantee)
+    assert "simulation only" in str(paper.guarantee)
+    assert "ideal" not in str(kind(6, 3, 1.0, TEN).guarantee)
+    with pytest.raises(TacitError, match="simulation only: use the tight setting"):
+        paper.combine([paper.randomize(vector) for vector in VECTORS])
+
+
+def noted(seen: list[Fraction], scaled: Fraction) -> int:
+    seen.append(scaled)
+    return 0
+
+
+FLOATS = st.floats(-1 - 1e-12, 1 + 1e-12)
+
+
+@given(st.lists(FLOATS, max_size=6), FLOATS, FLOATS)
+@settings(max_examples=60, deadline=None)
+def test_nobody_moves_what_a_server_adds_noise_to_by_more_than_the_grid(
+    others: list[float], one: float, other: float
+) -> None:
+    """Sums in floating point, or a reward a little beyond the bound, would: the noise is made for
+    1,024 steps exactly.
+    """
+    for kind in (Central, Local):
+        protocol = kind(len(others) + 1, 1, 1.0, PureDP(1.0))
+        reached = []
+        for mine in (one, other):
+            with pytest.MonkeyPatch.context() as patch:
+                seen: list[Fraction] = []
+                patch.setattr(vectors, "random_level", partial(noted, seen))
+                messages = [protocol.randomize([x]) for x in [*others, mine]]
+                if kind is Central:
+                    protocol.combine(messages)
+            reached.append(seen[-1])
+        assert abs(reached[0] - reached[1]) <= vectors.FINE
+
+
 PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
     "plain": lambda: Plain(6, 3, 1.0),
     "central": lambda: Central(6, 3, 1.0, TEN),
-    "central-paper": lambda: Central(6, 3, 1.0, TEN, setting="paper"),
     "central-pure": lambda: Central(6, 3, 1.0, PureDP(5.0)),
     "local": lambda: Local(6, 3, 1.0, TEN),
     "local-pure": lambda: Local(6, 3, 1.0, PureDP(5.0)),

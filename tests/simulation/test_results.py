@@ -152,6 +152,32 @@ def test_the_legend_is_in_the_order_in_which_curves_end() -> None:
     assert [axes.get_visible() for axes in figure.axes] == [True] * 4 + [False] * 2
 
 
+def bounded(epsilon: float | None, bound: float | None) -> Result:
+    records = [
+        {"seed": s, "checkpoints": [1, 10, 100], "regret": [1.0, 2.0, 4.0], "lower_bound": bound}
+        for s in range(2)
+    ]
+    known = {} if epsilon is None else {"epsilon": epsilon}
+    return Result("some", 100, known, "", Sweep(records, 0.0, False), ("lower_bound",))
+
+
+def test_a_lower_bound_is_a_ratio_in_tables_and_a_labelled_line_in_pictures() -> None:
+    private, free, without = bounded(0.1, 2.0), bounded(None, 1.0), bounded(1.0, None)
+    assert private.summary()["lower_bound"] == 2.0
+    assert private.summary()["times_lower_bound"] == 2.0
+    assert without.summary()["times_lower_bound"] is None
+    figure = picture([Panel("", {"a": private, "b": private, "c": free, "d": without})])
+    lines = {str(line.get_label()): line for line in figure.axes[0].get_lines()}
+    bounds = {label: line for label, line in lines.items() if label.startswith("lower bound")}
+    assert [label.split("(")[1] for label in bounds] == [
+        "asymptotic, central DP, ε = 0.1)",
+        "asymptotic, no privacy)",
+    ]
+    for line, bound in zip(bounds.values(), (2.0, 1.0), strict=True):
+        assert line.get_ydata() == pytest.approx([bound / 2 / 10, bound / 100])  # bound · ln t/ln T
+    assert "lower bound" not in str(picture([Panel("", {"d": without})]).axes[0].get_lines())
+
+
 def test_pictures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     result = of(1.0, 2.0)
     path = tmp_path / "new" / "regret.svg"

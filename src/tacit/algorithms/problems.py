@@ -105,6 +105,7 @@ class ArmsProblem(Problem):
         "active",
         "wrapped",
         "final_realised_regret",
+        "lower_bound",
     )
 
     arms: int = option(10, "Number of options.", panel=ARMS)
@@ -243,7 +244,21 @@ class ArmsProblem(Problem):
             "final_realised_regret": outcome.final_realised,
             "bits_per_user": outcome.bits / max(1, outcome.played),
             "best_mean_gap": None if gaps is None or best is None else float(gaps[best]),
+            "lower_bound": self.lower_bound(outcome),
         }
+
+    def lower_bound(self, outcome: Outcome) -> float | None:
+        """The regret on bits that comes close to inevitable with the horizon; of a promise that is
+        not pure only what holds without any.
+        """
+        from tacit.bandits.arms.divergence import least_regret
+        from tacit.privacy import PureDP
+
+        if outcome.means is None or not self.binary:
+            return None
+        promised = outcome.experiment.guarantee
+        epsilon = promised.epsilon if isinstance(promised, PureDP) else float("inf")
+        return least_regret(outcome.means.tolist(), self.horizon, epsilon)
 
 
 @dataclass(frozen=True)

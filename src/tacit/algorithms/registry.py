@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 GROUP = "tacit.algorithms"
-OWN = ("references", "cz23", "tkms21", "private_klucb", "private_med", "lzj22", "zc24")
+OWN = ("references", "peers", "cz23", "tkms21", "private_klucb", "private_med", "lzj22", "zc24")
 Build = TypeVar("Build", bound=Callable[[Any], Any])
 
 

@@ -72,7 +72,8 @@ for _name, _trust, _promise, _options, _paper in (
 
 
 def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
-    """LinUCB in every silo over these prefix sums."""
+    """LinUCB in every silo over these prefix sums; the printed noise has the printed radius."""
+    spreads = [math.sqrt(variance) for variance in private.sums.variances]
     learner = federated.FederatedLinUCB(
         problem.silos,
         problem.dimension,
@@ -83,18 +84,19 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
         lazy=problem.lazy,
         clip=True,
         scaled=private.sigma is None,
+        noise=spreads if private.sigma is None else None,
     )
     hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
     return experiment.Experiment.of(learner, hidden)
 
 
 def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
-    """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else the
-    noise's spectral quantile.
+    """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else 1
+    and the noise's spectral quantile.
 
     The quantile is that of the largest eigenvalue of the noise in the last, noisiest, released Gram
-    matrix, at level 1 - α: λI plus the noise is then positive definite but for a chance of α, and
-    the rest is repaired and counted.
+    matrix, at level 1 - α/3: λI plus the noise then exceeds I but for a chance of α/3, and the rest
+    is repaired and counted.
     """
     if private.guarantee is None:
         return 1.0
@@ -102,7 +104,8 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
         d, chance = problem.dimension, problem.horizon / (problem.sync * problem.confidence)
         return max(1.0, private.sigma * (math.sqrt(d) + math.sqrt(math.log(chance))))
     spread = math.sqrt(private.sums.variances.max())
-    return max(1.0, spread * moments.spectral_quantile(problem.dimension, 1 - problem.confidence))
+    level = 1 - problem.confidence / 3
+    return 1.0 + spread * moments.spectral_quantile(problem.dimension, level)
 
 
 def note(problem: SilosProblem, private: PrivateSums) -> str:

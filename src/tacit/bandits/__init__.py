@@ -4,7 +4,9 @@ from tacit.bandits.arms.chernoff import Evidence
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
+from tacit.bandits.arms.managed import Managed
 from tacit.bandits.arms.med import PrivateMED
+from tacit.bandits.arms.peers import AdaPKLUCB, LazyDPTS
 from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
 from tacit.bandits.arms.restarts import Restarts
 from tacit.bandits.contract import Learner
@@ -13,10 +15,13 @@ __all__ = [
     "DPSE",
     "KLUCB",
     "UCB1",
+    "AdaPKLUCB",
     "CumulativeElimination",
     "Evidence",
     "ForgettingElimination",
+    "LazyDPTS",
     "Learner",
+    "Managed",
     "PrivateKLUCB",
     "PrivateMED",
     "Restarts",

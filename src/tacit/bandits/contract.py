@@ -11,11 +11,13 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.bandits.standings import Tally, standings
+from tacit.bandits.always import Tally
+from tacit.bandits.ratios import Ratios, SampleRatio
+from tacit.bandits.standings import Setting, answers
 from tacit.checks import TacitError, integer
 from tacit.estimates import Arm, Assignment, Estimate, Round, Standing
 from tacit.names import name_of, named
@@ -41,6 +43,8 @@ class Learner(ABC):
     changes), `best`, and `_state`/`_restore` for whatever it remembers.
     """
 
+    separate: ClassVar[bool] = True  # whether one option's estimates say nothing of another's
+
     def __init__(self, arms: int | None, horizon: int) -> None:
         least = {"at_least": 2, "remedy": "a bandit chooses among two or more"}
         self.arms = 0 if arms is None else integer("arms", arms, **least)  # type: ignore[arg-type]
@@ -48,7 +52,10 @@ class Learner(ABC):
         self.played = 0
         self._number = 0
         self._pending: dict[int, Round] = {}
-        self._tallies = [Tally() for _ in range(self.arms)]
+        self._first = self.arms  # options at the start
+        self._came: list[tuple[int, int, int]] = []  # option, asked, reports: of rounds held now
+        self._ratios = Ratios()
+        self._tallies = [Tally(self.horizon, self.horizon // self.arms) for _ in range(self.arms)]
 
     @property
     def active(self) -> list[int]:
@@ -120,7 +127,15 @@ class Learner(ABC):
         self._done(round_)
         if isinstance(round_.assignment, Arm):
             self._tallies[round_.arm].add(estimate)
+            self._came.append((round_.arm, round_.participants, int(estimate.error.participants)))
         self._learn(round_, estimate)
+        self._compare_shares()
+
+    def _compare_shares(self) -> None:
+        """Once all rounds that were held side by side are dealt with."""
+        if not self._pending:
+            self._ratios.add(self._came, self._first)
+            self._came = []
 
     def check(self, round_: Round, estimate: Estimate) -> None:
         """Refuses an estimate that cannot be that of a proposed round; nothing changes."""
@@ -157,6 +172,7 @@ class Learner(ABC):
         """
         self._check(round_)
         self._done(round_)
+        self._compare_shares()
 
     def served(self, option: int, count: int) -> None:
         """Count people who got an option without being asked: they were played, nothing more."""
@@ -166,10 +182,30 @@ class Learner(ABC):
             raise TacitError(f"option is {option}; they are numbered 0 to {self.arms - 1}")
         self.played += integer("count", count, at_least=0)
 
-    def standings(self, names: Sequence[str], level: float = 0.95) -> list[Standing]:
+    def standings(
+        self, names: Sequence[str], level: float = 0.95, control: int = 0
+    ) -> list[Standing]:
         """What is known of each option, by name; nothing where it depends on a context."""
-        known = [(tally.participants, tally.mean, tally.spread) for tally in self._tallies]
-        return standings(known, names, level)
+        return answers(self._tallies, names, self._setting(level, control))
+
+    def _setting(self, level: float, control: int) -> Setting:
+        return Setting(level, self._first, control)
+
+    def sample_ratio(self) -> SampleRatio:
+        """Whether reports come back from all options alike."""
+        return self._ratios.result()
+
+    def memory(self, arm: int) -> Any:  # noqa: ARG002
+        """What is known of an arm as plain data, for another learner of this kind to go on from;
+        None where that cannot be handed on.
+        """
+        return None
+
+    def recall(self, arm: int, memory: Any) -> None:  # noqa: B027
+        """Take over what another learner knew of an arm."""
+
+    def also(self, arm: int, estimate: Estimate) -> None:  # noqa: B027
+        """Take in the estimate of a round of an arm that was not proposed here, if it is of use."""
 
     def check_open(self, round_: Round) -> None:
         """Refuses a round that was dealt with before."""
@@ -206,7 +242,10 @@ class Learner(ABC):
             "played": self.played,
             "number": self._number,
             "pending": [round_.to_dict() for round_ in self._pending.values()],
-            "tallies": [vars(tally).copy() for tally in self._tallies],
+            "first": self._first,
+            "came": [list(entry) for entry in self._came],
+            "ratios": self._ratios.to_dict(),
+            "tallies": [tally.to_dict() for tally in self._tallies],
             "state": self._state(),
         }
 
@@ -216,7 +255,9 @@ class Learner(ABC):
         learner: Learner = named(data.get("learner"), Learner)(**data["arguments"])
         learner.played, learner._number = data["played"], data["number"]
         learner._pending = {entry["number"]: Round.from_dict(entry) for entry in data["pending"]}
-        learner._tallies = [Tally(**entry) for entry in data["tallies"]]
+        learner._tallies = [Tally.from_dict(entry) for entry in data["tallies"]]
+        learner._first, learner._ratios = data["first"], Ratios.from_dict(data["ratios"])
+        learner._came = [(option, asked, came) for option, asked, came in data["came"]]
         learner._restore(data["state"])
         return learner
 

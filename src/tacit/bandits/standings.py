@@ -1,8 +1,10 @@
-"""Where the options stand: means with intervals, and how likely each is to be the best.
+"""Where the options stand: answers that an experimenter can act on.
 
-Estimates of an option's rounds are added up. Intervals are normal ones for a fixed number of
-participants, and the probability to be best is that of independent normal means: both describe what
-was seen, and neither allows for having looked before or for having stopped because of it.
+`answers` rests on `tacit.bandits.always`: all intervals hold at all rounds at once, as do all lifts
+against the control, and a wrong option is ever named best, each with the probability that the level
+leaves. The probability to be best is that of independent normal means: it describes what was seen,
+and is only approximate. `standings` has normal intervals too, for learners whose options share one
+parameter.
 """
 
 from __future__ import annotations
@@ -15,43 +17,15 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import ndtr
 
-from tacit.estimates import Estimate, Floats, Standing
+from tacit.bandits.always import Tally, evidence_that_larger
+from tacit.estimates import Floats, Standing
 
 REACH = 8.0  # standard deviations about a mean within which anything can happen
 POINTS = 10_000  # of the integral that gives the probability to be best, all options together
 LEAST = 1e-12  # a smaller spread, such as that of an action that is zero, is none
-
-
-@dataclass
-class Tally:
-    """All estimates of one option: participants, estimated sum, variance of the noise in it."""
-
-    participants: int = 0
-    total: float = 0.0
-    noise: float = 0.0
-
-    def add(self, estimate: Estimate) -> None:
-        """Take in the estimate of one round."""
-        self.participants += int(estimate.error.participants)
-        self.total += float(estimate.total)
-        self.noise += float(estimate.error.variance)
-
-    @property
-    def mean(self) -> float | None:
-        """The estimated mean; None before anything was seen."""
-        return self.total / self.participants if self.participants else None
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the mean: sampling as of a coin that was shrunk a little
-        towards one half, and noise.
-        """
-        if not self.participants:
-            return math.inf
-        n = self.participants
-        rate = min(max((self.total + 1) / (n + 2), 0.0), 1.0)
-        return math.sqrt(max(rate * (1 - rate), 0.25 / n) / n + self.noise / n**2)
-
+MISREAD = 0.02  # part of the failure probability that is kept for rounds that were misread
+LATER = 0.75  # as much as this part of an option of the start is kept for options that are added
+CELLS = 24  # into which the level is cut when it is shared between an option and the control
 
 Known = tuple[int, float | None, float]  # participants, mean, standard deviation of the mean
 
@@ -73,6 +47,121 @@ def standings(
         low, high = max(lowest, centre - width * spread), min(highest, centre + width * spread)
         rows.append(Standing(name, count, mean, min(low, highest), max(high, lowest), chance))
     return rows
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What answers depend on besides the estimates: the level, how many options there were at the
+    start, which is the control, and which were taken out.
+    """
+
+    level: float = 0.95
+    first: int = 2
+    control: int = 0
+    absent: frozenset[int] = frozenset()
+
+    def share(self, option: int) -> float:
+        """An option's part of the failure probability: equal ones for those of the start, and
+        something is left for any number of later ones. They add up to 1 at most.
+        """
+        late, parts = option - self.first + 1, self.first + LATER
+        return 1 / parts if late <= 0 else LATER / (parts * late * (late + 1))
+
+    def rival(self, option: int) -> float:
+        """The part of an option as the one that is really the best: one of the start, or a later
+        one; they need not be added up over those of the start.
+        """
+        return self.share(option) * (self.first if option < self.first else 1)
+
+
+def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[Standing]:
+    """One row per option, from all of its rounds."""
+    failure = 1 - setting.level
+    misread = sum(tally.misread for tally in tallies)
+    sure = (1 - MISREAD) * failure if misread <= MISREAD * failure else 0.0
+    known = [(tally.participants, tally.mean, tally.spread) for tally in tallies]
+    present = [k for k in range(len(tallies)) if k not in setting.absent]
+    chances = dict(zip(present, best_of([known[k] for k in present]), strict=True))
+    intervals = [interval(tally, sure * setting.share(k)) for k, tally in enumerate(tallies)]
+    named = best_option(tallies, present, setting, sure)
+    floor = max((intervals[k][0] for k in present), default=0.0)
+    rows = []
+    for k, name in enumerate(names):
+        low, high = intervals[k]
+        worse = named is not None or high < floor
+        decision = "removed" if k in setting.absent else "worse" if worse else "open"
+        lift, lift_low, lift_high = None, None, None
+        if k != setting.control:
+            base = known[setting.control][1]
+            lift = relative(known[k][1], base)
+            lift_low, lift_high = lifts(
+                tallies[k], tallies[setting.control], sure * setting.share(k)
+            )
+        rows.append(
+            Standing(
+                name,
+                *known[k][:2],
+                low,
+                high,
+                chances.get(k, 0.0),
+                lift,
+                lift_low,
+                lift_high,
+                "best" if k == named else decision,
+                always=True,
+            )
+        )
+    return rows
+
+
+def level_of(failure: float) -> float:
+    """The level of the mixture that is reached with this probability at most."""
+    return math.log(1 / failure) if failure > 0 else math.inf
+
+
+def interval(tally: Tally, failure: float) -> tuple[float, float]:
+    """The means that are not refuted; ever without the true one with this probability at most."""
+    level = np.array([level_of(failure / 2)])
+    return float(tally.bounds(level, 1)[0]), float(tally.bounds(level, -1)[0])
+
+
+def relative(mean: float | None, base: float | None) -> float | None:
+    """How much larger than the control's a mean is, as a part of that; None where it has none."""
+    return None if mean is None or base is None or base <= 0 else mean / base - 1
+
+
+def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | None]:
+    """An interval for (mean - control's mean) / control's mean; None where it has no upper end.
+
+    A pair of means is refuted when the two exponents add up to the level. How they share it is cut
+    into cells, and in each both options get the benefit of the whole cell.
+    """
+    level = level_of(failure / 2)
+    if not math.isfinite(level):
+        return -1.0, None
+    mine = np.linspace(one.least, level - control.least, CELLS + 1)
+    theirs = level - mine
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = one.bounds(mine[1:], 1) / control.bounds(theirs[:-1], -1)
+        high = one.bounds(mine[1:], -1) / control.bounds(theirs[:-1], 1)
+    top = float(np.max(np.where(np.isnan(high), math.inf, high))) - 1
+    return float(np.min(low)) - 1, top if math.isfinite(top) else None
+
+
+def best_option(
+    tallies: Sequence[Tally], present: Sequence[int], setting: Setting, sure: float
+) -> int | None:
+    """The option that is shown to be better than every other one that is present."""
+    seen = [k for k in present if tallies[k].participants]
+    if sure <= 0 or len(seen) < len(present) or len(present) < 2:
+        return None
+    leader = max(seen, key=lambda k: tallies[k].mean or 0.0)
+    others = sorted((k for k in seen if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
+    for k in others:
+        level = level_of(sure * setting.share(leader) * setting.rival(k))
+        if evidence_that_larger(tallies[leader], tallies[k]) <= level:
+            return None
+    return leader
 
 
 def best_of(known: Sequence[Known]) -> list[float]:

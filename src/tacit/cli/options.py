@@ -131,14 +131,19 @@ def check_together(options: dict[str, Any]) -> None:
         raise TacitError("--field is about --data: give the file with it")
 
 
-def warnings(epsilon: float | None, delta: float | None) -> list[str]:
-    """A word about promises that are hardly any."""
+def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -> list[str]:
+    """A word about promises that are hardly any, and about rewards that were cut."""
     found = []
     if delta is not None and delta >= 1e-3:
         found.append(f"delta {delta:g} lets one person in {1 / delta:,.0f} be given away: use 1e-6")
     if epsilon is not None and epsilon > 5:
         found.append(
             f"epsilon {epsilon:g} hides little: an answer can become e^{epsilon:g} likelier"
+        )
+    if clipped > 0.01:
+        found.append(
+            f"{clipped:.0%} of rewards lay outside [0, 1] and were cut: what is left is not linear "
+            "in the features, so confidence sets do not hold: rescale, or use a smaller deviation"
         )
     return found
 

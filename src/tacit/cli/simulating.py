@@ -122,9 +122,10 @@ def compare(
 def summarised(result: Result) -> dict[str, Any]:
     """What `--json` prints of a result."""
     used = result.configuration
+    clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     return result.summary() | {
         "rounds": result.mean("rounds"),
-        "warnings": warnings(used.get("epsilon"), used.get("delta")),
+        "warnings": warnings(used.get("epsilon"), used.get("delta"), clipped),
     }
 
 
@@ -180,6 +181,8 @@ def labels(per: str) -> dict[str, str]:
         "time_average_regret": f"regret per {per}",
         "group_regret_per_round": "regret of all silos per round",
         "final_realised_regret": "regret as rewards fell out",
+        "lower_bound": "lower bound (asymptotic, central DP)",
+        "times_lower_bound": "times the lower bound",
         "rounds": "rounds, one after another",
         "batches": "sums opened",
         "active": "options left",
@@ -230,19 +233,32 @@ def standings(rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
     ordered = sorted(rows, key=lambda row: -row["best"])[:10]
-    headings = ["option", "asked", "mean", "95% interval", "best with probability"]
+    headings = ["option", "asked", "mean", "95% interval", "lift", "best (approx.)", "decision"]
     body = [
         [
             row["option"],
             row["participants"],
             row["mean"],
             f"{row['low']:.4f} – {row['high']:.4f}",
+            lift(row),
             f"{row['best']:.1%}",
+            row["decision"],
         ]
         for row in ordered
     ]
     first = "" if len(rows) == len(ordered) else f", the first {len(ordered)} of {len(rows)}"
-    table(f"what the first run found (normal approximation){first}", headings, body)
+    always = all(row["always"] for row in rows)
+    when = "valid at all rounds at once" if always else "normal approximation"
+    table(f"what the first run found ({when}){first}", headings, body)
+
+
+def lift(row: dict[str, Any]) -> str:
+    """An option's lift against the first, with its interval."""
+    if row["lift_low"] is None:
+        return "–"
+    high = "∞" if row["lift_high"] is None else f"{row['lift_high']:+.0%}"
+    middle = "–" if row["lift"] is None else f"{row['lift']:+.0%}"
+    return f"{middle} ({row['lift_low']:+.0%} – {high})"
 
 
 def stopped(interrupted: bool, done: int, asked: int) -> None:
@@ -302,12 +318,15 @@ def comparison(compared: list[Result]) -> None:
     """The table of a comparison, the least regret first."""
     known = all(result.regret_known for result in compared)
     differ = len({len(result.runs) for result in compared}) > 1
-    headings = ["algorithm", "regret", "± s.e.", "bits each", "rounds", "seconds", "promise"]
+    bounded = any(result.times_lower_bound is not None for result in compared)
+    headings = ["algorithm", "regret", "± s.e.", *(["times bound"] if bounded else [])]
+    headings += ["bits each", "rounds", "seconds", "promise"]
     rows = [
         [
             result.algorithm,
             result.regret_mean if known else None,
             result.regret_sem if known else None,
+            *([result.times_lower_bound] if bounded else []),
             result.mean("bits_per_user"),
             result.mean("rounds"),
             round(result.sweep.seconds, 2),
@@ -317,3 +336,9 @@ def comparison(compared: list[Result]) -> None:
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
     ]
     table(over(compared), [*headings, *(["runs"] if differ else [])], rows)
+    if bounded:
+        sentence(
+            "bound",
+            "the regret that no learner beats in the long run, with a trusted server (asymptotic: "
+            "with few participants less is possible)",
+        )

@@ -1,12 +1,15 @@
 """Keys that two parties of one round share, and the channel that carries messages under them.
 
 X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to
-both public keys, one per direction, and ChaCha20-Poly1305 seals each message under a random nonce.
-What kind of message it is, and of which round, stands in the clear in front and is authenticated
-with it.
+both public keys, one per direction, and ChaCha20-Poly1305 seals each message. The nonce follows
+from the message and a third key, so that the same message is sealed to the same bytes and no nonce
+ever serves two messages, also in a copy of a party that was restored. What kind of message it is,
+and of which round, stands in the clear in front and is authenticated with it.
 """
 
 from __future__ import annotations
+
+import hmac
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -72,7 +75,6 @@ class Channel:
     """An authenticated, encrypted line between two parties of one round.
 
     Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s.
-    `source` is for test vectors only.
     """
 
     def __init__(
@@ -83,17 +85,18 @@ class Channel:
         context: bytes,
         *,
         starts: bool,
-        source: Source = SYSTEM,
     ) -> None:
         secret = agree(own, responder if starts else initiator)
-        keys = derive(secret, context, b"tacit channel v1" + initiator + responder, 2 * KEY_SIZE)
-        first, second = ChaCha20Poly1305(keys[:KEY_SIZE]), ChaCha20Poly1305(keys[KEY_SIZE:])
+        keys = derive(secret, context, b"tacit channel v2" + initiator + responder, 3 * KEY_SIZE)
+        first, second = (
+            ChaCha20Poly1305(keys[start : start + KEY_SIZE]) for start in (0, KEY_SIZE)
+        )
         self._outward, self._inward = (first, second) if starts else (second, first)
-        self._source = source
+        self._nonces = keys[2 * KEY_SIZE :]
 
     def seal(self, front: bytes, content: bytes) -> bytes:
         """`front` in the clear, then a nonce and `content` sealed; all of it authenticated."""
-        nonce = self._source(NONCE_SIZE)
+        nonce = hmac.digest(self._nonces, front + content, "sha256")[:NONCE_SIZE]
         return front + nonce + self._outward.encrypt(nonce, content, front)
 
     def open(self, front: bytes, sealed: bytes) -> bytes:

@@ -13,16 +13,17 @@ from collections.abc import Mapping
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import derive
 from tacit.intermediaries.announcements import accept
-from tacit.intermediaries.half_server import PARTIAL_HEAD, SECRET_SIZE, partial_info
+from tacit.intermediaries.half_server import PARTIAL_HEAD, partial_info
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView
 from tacit.intermediaries.sealing import PrivateKey, Sealing, suite
+from tacit.intermediaries.seats import SECRET_SIZE
 from tacit.intermediaries.two_servers import Outcome, TwoServerRound, read_outcome
 from tacit.intermediaries.wire import Kind, body, front, pack_numbers, unpack_numbers
 from tacit.records import Records
 from tacit.signatures import SIGNATURE_SIZE, Signed, verify
 from tacit.terms import Pinned
 
-_MADE, _OPENED, _REFUSED = 1, 2, 3
+_MADE, _OPENED, _REFUSED = b"\x01", b"\x02", b"\x03"
 
 
 def prepare_collector(
@@ -31,9 +32,9 @@ def prepare_collector(
     """The collector's public key for a new round; its secret is on record before. Asked again, it
     is the same. `source` is for test vectors only.
     """
-    fresh = bytes((_MADE, sealing)) + source(SECRET_SIZE)
+    fresh = _MADE + bytes((sealing,)) + source(SECRET_SIZE)
     made = records.replace(_key_name(identity), None, fresh) or fresh
-    if made[0] != _MADE or made[1] != sealing:
+    if made[:2] != _MADE + bytes((sealing,)):
         raise Refusal("this round is over, or was prepared for another suite; open a new round")
     return _key(made, identity).public()
 
@@ -51,7 +52,7 @@ class Collector:
         self._records = records
         held = records.read(_key_name(self.round.identity))
         if held is None or (
-            held[0] == _MADE and _key(held, self.round.identity).public() != self.round.collector
+            held[:1] == _MADE and _key(held, self.round.identity).public() != self.round.collector
         ):
             raise TacitError("there is no key on record that is the collector's of this round")
 
@@ -79,7 +80,7 @@ class Collector:
         """
         name = _key_name(self.round.identity)
         held = self._records.read(name)
-        if held is not None and held[0] == _MADE:
+        if held is not None and held[:1] == _MADE:
             answers = [self._records.read(_answer_name(role, name[1:])) for role in (0, 1)]
             if None in answers:
                 there = sum(answer is not None for answer in answers)
@@ -91,9 +92,9 @@ class Collector:
     def view(self) -> SumView:
         """The sum of the reports that both servers had, with the noise of both."""
         held = self._records.read(_key_name(self.round.identity))
-        if held is None or held[0] == _MADE:
+        if held is None or held[:1] == _MADE:
             raise Refusal("this round was not opened; there is no sum")
-        if held[0] == _REFUSED:
+        if held[:1] == _REFUSED:
             raise Refusal(held[1:].decode())
         reports = int.from_bytes(held[1:5], "big")
         numbers = unpack_numbers(held[5:], self.round.modulus, self.round.length, "the sum")
@@ -119,7 +120,7 @@ class Collector:
             for content in (first, second)
         )
         numbers = [sum(pair) % m for pair in zip(*sums, strict=True)]
-        return bytes((_OPENED,)) + about[:4] + pack_numbers(numbers, m)
+        return _OPENED + about[:4] + pack_numbers(numbers, m)
 
     def _content(self, role: int, message: bytes) -> bytes | None:
         """What a server signed: the partial sum, or None for a refusal."""
@@ -129,7 +130,7 @@ class Collector:
                 raise Refusal(f"server {role} says {said.name}; awaited is its partial sum")
             return None
         held = self._records.read(_key_name(self.round.identity))
-        if held is None or held[0] != _MADE:
+        if held is None or held[:1] != _MADE:
             raise Refusal("this round is over; it takes no more answers")
         about = self.round.context + bytes((role,))
         sealed = body(message, Kind.PARTIAL, self.round.identity)[1:]
@@ -144,7 +145,7 @@ class Collector:
 
 
 def _refusal(reason: str) -> bytes:
-    return bytes((_REFUSED,)) + reason.encode()
+    return _REFUSED + reason.encode()
 
 
 def _key_name(identity: bytes) -> bytes:

@@ -18,8 +18,10 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
 from tacit.checks import Number, TacitError, integer, probability
-from tacit.intermediaries.interface import Refusal
+from tacit.intermediaries.interface import Refusal, uniform
 
 Shuffle = Callable[[list[int]], None]
 
@@ -91,6 +93,24 @@ def regular_graph(clients: int, degree: int, shuffle: Shuffle | None = None) -> 
     for place, client in enumerate(ring):
         neighbours[client] = sorted(ring[(place + step) % clients] for step in steps)
     return neighbours
+
+
+def shuffled_by(seed: bytes) -> Shuffle:
+    """A uniformly random order that follows from a 32-byte seed (Fisher-Yates).
+
+    >>> places = list(range(5))
+    >>> shuffled_by(bytes(32))(places)
+    >>> sorted(places), places != list(range(5))
+    ([0, 1, 2, 3, 4], True)
+    """
+
+    def shuffle(places: list[int]) -> None:
+        stream = Cipher(algorithms.ChaCha20(seed, bytes(16)), None).encryptor()
+        for last in range(len(places) - 1, 0, -1):
+            (pick,) = uniform(last + 1, 1, lambda size: stream.update(bytes(size)))
+            places[last], places[pick] = places[pick], places[last]
+
+    return shuffle
 
 
 class Claim(StrEnum):

@@ -35,8 +35,8 @@ class Relay(Protocol):
     """A party that takes messages, one at a time, and at the end of a stage says what to send to
     whom.
 
-    It raises `Refusal` instead of doing anything halfway: a refused message leaves the state as it
-    was, a refused `close` ends the round and forgets everything in it.
+    It raises `Refusal` instead of doing anything halfway: what is refused leaves the state as it
+    was. The same message twice is taken once; a `close` that comes again gives the same.
     """
 
     def take(self, message: bytes) -> None:
@@ -45,7 +45,7 @@ class Relay(Protocol):
     def close(self) -> Mapping[bytes, bytes]:
         """End the current stage; returns what to send, by address.
 
-        Too few messages: `Refusal`, the round is over.
+        Too few messages: `Refusal`, and the stage goes on until more come or the round is refused.
         """
 
 

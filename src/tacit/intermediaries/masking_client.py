@@ -3,19 +3,22 @@ the server.
 
 The device never sends anything that depends on its numbers except under masks, and it reveals for
 each neighbour at most one of the two shares that it holds. It answers each stage once; a repeated
-request gets the same bytes, a different one a refusal.
+request, also one that was sealed anew, gets the same bytes, a different one a refusal. It is never
+written down: a device that stops in the middle has dropped out, because a restored one could be
+asked a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from tacit.checks import TacitError
 from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import Channel, new_key, public_bytes
+from tacit.intermediaries.announcements import accept
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, check_minimum
 from tacit.intermediaries.masking import (
     FRONT_SIZE,
@@ -25,12 +28,14 @@ from tacit.intermediaries.masking import (
     SETUP_ENTRY,
     SETUP_HEAD,
     MaskingRound,
+    check_withstands,
     commitment,
     mask_seed,
     parcel_nonce,
     route_key,
 )
 from tacit.intermediaries.shamir import SHARE_SIZE
+from tacit.intermediaries.standing import never_copied
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
@@ -41,15 +46,25 @@ from tacit.intermediaries.wire import (
     pack_numbers,
     records,
 )
+from tacit.terms import Pinned
+
+BITS = 40
+"""How sure a device asks a round to be that nothing but the sum is learnt."""
 
 
 class MaskingClient:
     """One device in one round: `join`, `share`, `mask`, `reveal`, in this order.
 
-    `source` is for test vectors only; leave it alone everywhere else.
+    It takes part only in a round that the pinned party signed, that keeps to the pinned terms and
+    withstands what they say with so many `bits`; all of that is checked before any randomness is
+    drawn. `source` is for test vectors only; leave it alone everywhere else.
     """
 
-    def __init__(self, announced: MaskingRound, source: Source = SYSTEM) -> None:
+    def __init__(
+        self, pinned: Pinned, announcement: bytes, bits: int = BITS, source: Source = SYSTEM
+    ) -> None:
+        announced = accept(MaskingRound, pinned, announcement)
+        check_withstands(announced, pinned.terms.middle, bits)
         self.round = announced
         self._source = source
         self._key = new_key(source)
@@ -57,8 +72,9 @@ class MaskingClient:
         self.address = public_bytes(self._key)
         self._masking_public = public_bytes(self._masking_key)
         self._channel = Channel(
-            self._key, self.address, announced.server, announced.context, starts=True, source=source
+            self._key, self.address, announced.server, announced.context, starts=True
         )
+        self._lock = threading.RLock()
         self._answers: dict[Kind, tuple[bytes, bytes]] = {}
         self._number = 0
         self._neighbours: dict[int, tuple[bytes, bytes]] = {}
@@ -67,6 +83,8 @@ class MaskingClient:
         self._seed = b""
         self._parcels: dict[int, bytes] = {}
 
+    __reduce_ex__ = never_copied
+
     def __repr__(self) -> str:
         return (
             f"MaskingClient(round={self.round.identity.hex()}, address={self.address.hex()[:16]}…)"
@@ -74,17 +92,39 @@ class MaskingClient:
 
     def join(self) -> bytes:
         """The first message: this device's two public keys."""
-        known = self._known(Kind.JOIN, b"")
-        return known or self._answer(Kind.JOIN, b"", self._masking_public)
+        with self._lock:
+            if Kind.JOIN not in self._answers:
+                self._answer(Kind.JOIN, b"", self._masking_public)
+            return self._answers[Kind.JOIN][1]
 
     def share(self, setup: bytes) -> bytes:
         """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two
         secrets for them.
         """
-        known = self._known(Kind.SHARES, setup, after=Kind.JOIN)
-        if known:
-            return known
-        self._learn_neighbours(self._open(Kind.SETUP, setup))
+        return self._once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
+
+    def mask(self, inbox: bytes, values: Sequence[int]) -> bytes:
+        """Take the neighbours' parcels from the server's INBOX; returns the numbers under all
+        masks.
+
+        A repeated INBOX gets the message that was made from the numbers of the first time.
+        """
+        numbers = check_numbers(values, self.round.modulus, self.round.length)
+        return self._once(
+            Kind.MASKED,
+            Kind.SHARES,
+            (Kind.INBOX, inbox),
+            lambda content: self._make_masked(content, numbers),
+        )
+
+    def reveal(self, request: bytes) -> bytes:
+        """Answer the server's REQUEST: one share per neighbour, of the kind that its fate
+        allows.
+        """
+        return self._once(Kind.REVEAL, Kind.MASKED, (Kind.REQUEST, request), self._make_reveal)
+
+    def _make_shares(self, setup: bytes) -> bytes:
+        self._learn_neighbours(setup)
         degree, context = len(self._neighbours), self.round.context
         self._seed = self._source(masks.SEED_SIZE)
         own = shamir.split(self._seed, self._threshold, degree, self._source)
@@ -101,20 +141,10 @@ class MaskingClient:
                     parcel_nonce(self._number, number), own[place] + masking[place], None
                 )
             )
-        pledge = commitment(context, self._number, self._seed)
-        return self._answer(Kind.SHARES, setup, pledge + b"".join(parcels))
+        return commitment(context, self._number, self._seed) + b"".join(parcels)
 
-    def mask(self, inbox: bytes, values: Sequence[int]) -> bytes:
-        """Take the neighbours' parcels from the server's INBOX; returns the numbers under all
-        masks.
-
-        A repeated INBOX gets the message that was made from the numbers of the first time.
-        """
-        numbers = check_numbers(values, self.round.modulus, self.round.length)
-        known = self._known(Kind.MASKED, inbox, after=Kind.SHARES)
-        if known:
-            return known
-        parcels = self._read_inbox(self._open(Kind.INBOX, inbox))
+    def _make_masked(self, inbox: bytes, numbers: list[int]) -> bytes:
+        parcels = self._read_inbox(inbox)
         me, context = (self._number, self._masking_public), self.round.context
         added: list[bytes] = [self._seed]
         taken: list[bytes] = []
@@ -125,16 +155,10 @@ class MaskingClient:
         mask = masks.total(added, taken, modulus, self.round.length)
         masked = [(number + hidden) % modulus for number, hidden in zip(numbers, mask, strict=True)]
         self._parcels = parcels
-        return self._answer(Kind.MASKED, inbox, pack_numbers(masked, modulus))
+        return pack_numbers(masked, modulus)
 
-    def reveal(self, request: bytes) -> bytes:
-        """Answer the server's REQUEST: one share per neighbour, of the kind that its fate
-        allows.
-        """
-        known = self._known(Kind.REVEAL, request, after=Kind.MASKED)
-        if known:
-            return known
-        stayed = self._read_request(self._open(Kind.REQUEST, request))
+    def _make_reveal(self, request: bytes) -> bytes:
+        stayed = self._read_request(request)
         entries = []
         for number in sorted(self._parcels):
             try:
@@ -145,9 +169,8 @@ class MaskingClient:
                 pair = b""
             share = pair[:SHARE_SIZE] if number in stayed else pair[SHARE_SIZE:]
             entries.append(REVEAL_ENTRY.pack(number, bool(share), share))
-        answer = self._answer(Kind.REVEAL, request, b"".join(entries))
         self._forget()
-        return answer
+        return b"".join(entries)
 
     def _learn_neighbours(self, data: bytes) -> None:
         (number, joined, degree), rest = head(SETUP_HEAD, data, "the SETUP")
@@ -221,22 +244,30 @@ class MaskingClient:
             raise Refusal(f"client {unknown[0]} is not a neighbour of this device")
         _check_ascending(numbers, self.round.reports, self._number)
 
-    def _known(self, kind: Kind, asked: bytes, after: Kind | None = None) -> bytes | None:
-        """The answer already given, if the same was asked before; a different question is refused,
-        and one that comes too early is an error.
+    def _once(
+        self,
+        kind: Kind,
+        after: Kind,
+        asked: tuple[Kind, bytes],
+        make: Callable[[bytes], bytes],
+    ) -> bytes:
+        """The answer to what is asked, made once: the same question gets the same bytes, a
+        different one is refused, and so is one that comes too early.
         """
-        if kind not in self._answers:
-            if after is not None and after not in self._answers:
-                raise TacitError(
+        with self._lock:
+            if after not in self._answers:
+                raise Refusal(
                     f"a {kind.name} follows a {after.name}, which this device has not sent yet"
                 )
-            return None
-        before, answer = self._answers[kind]
-        if before != asked:
-            raise Refusal(
-                f"the {kind.name} of this round was already sent in answer to another message"
-            )
-        return answer
+            content = self._open(*asked)
+            if kind not in self._answers:
+                return self._answer(kind, content, make(content))
+            before, answer = self._answers[kind]
+            if before != content:
+                raise Refusal(
+                    f"the {kind.name} of this round was already sent in answer to another message"
+                )
+            return answer
 
     def _open(self, kind: Kind, message: bytes) -> bytes:
         data = body(message, kind, self.round.identity)
@@ -246,7 +277,7 @@ class MaskingClient:
 
     def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
         answer = self._channel.seal(header(kind, self.round.identity) + self.address, content)
-        self._answers[kind] = (bytes(asked), answer)
+        self._answers[kind] = (asked, answer)
         return answer
 
     def _forget(self) -> None:

@@ -28,6 +28,7 @@ from tacit.intermediaries.interface import (
     Source,
     check_counts,
     new_identity,
+    uniform,
 )
 from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, recipients, suite
 from tacit.intermediaries.wire import (
@@ -250,9 +251,19 @@ class Place:
     number: int
     token: bytes
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < 1 << 32 or len(self.token) != TOKEN_SIZE:
+            raise TacitError(f"a place is a number below 2^32 and a token of {TOKEN_SIZE} bytes")
+
     def encode(self) -> bytes:
         """The bytes of it."""
         return PLACE.pack(self.number, self.token)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Place:
+        """The place that these bytes say."""
+        (only,) = records(data, PLACE.size, 1, "a place")
+        return cls(*PLACE.unpack(only))
 
 
 def split(
@@ -270,15 +281,8 @@ def split(
     """
     announced = accept(TwoServerRound, pinned, announcement)
     numbers = _checked(announced, values)
-    seed = source(masks.SEED_SIZE)
     words = (source(WORD_SIZE), source(WORD_SIZE))
-    modulus = announced.modulus
-    first = masks.expand(seed, modulus, announced.length)
-    second = [(number - part) % modulus for number, part in zip(numbers, first, strict=True)]
-    parts = (
-        seed if announced.seeded else pack_numbers(first, modulus),
-        pack_numbers(second, modulus),
-    )
+    parts = _parts(announced, numbers, source)
     halves = []
     for role, recipient in enumerate(announced.recipients):
         content = words[role] + word_digest(words[1 - role]) + parts[role]
@@ -286,6 +290,19 @@ def split(
         front_ = header(Kind.HALF, announced.identity) + bytes((role,)) + place.encode()
         halves.append(front_ + sealed)
     return halves[0], halves[1]
+
+
+def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tuple[bytes, bytes]:
+    """What each server gets of the numbers: uniform ones, and what is missing of the true ones."""
+    modulus, length = announced.modulus, announced.length
+    if announced.seeded:
+        sent = source(masks.SEED_SIZE)
+        first = masks.expand(sent, modulus, length)
+    else:
+        first = uniform(modulus, length, source)
+        sent = pack_numbers(first, modulus)
+    second = [(number - part) % modulus for number, part in zip(numbers, first, strict=True)]
+    return sent, pack_numbers(second, modulus)
 
 
 def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from tacit.checks import TacitError, integer, positive
 from tacit.estimates import ErrorLaw, Floats, Integers, Opened
@@ -30,6 +31,7 @@ from tacit.privacy import PureDP, View
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, groups
 from tacit.protocols.contract import SumProtocol
 
+LARGEST = 700.0  # of an exponential that floats hold
 EVERY_GROUP = (
     2047  # a batch of this size is cut into one group of every certified size, 1024 down to 1
 )
@@ -103,9 +105,12 @@ class GroupedShares:
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The shares' log moment generating functions add up."""
         users, values, probabilities = self._matrix
-        result: Floats = (
-            np.log(np.exp(np.asarray(s, dtype=float)[..., None] * values) @ probabilities) @ users
-        )
+        powers = np.asarray(s, dtype=float)[..., None] * values
+        if np.abs(powers).max(initial=0.0) < LARGEST:
+            logs = np.log(np.exp(powers) @ probabilities)
+        else:
+            logs = logsumexp(powers[..., None], b=probabilities, axis=-2)
+        result: Floats = logs @ users
         return result
 
     def bound(self, p: float) -> float:

@@ -11,7 +11,6 @@ of other people (LZJ22 Appendix C).
 from __future__ import annotations
 
 import math
-import random
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
@@ -32,7 +31,8 @@ from tacit.estimates import (
 from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
 from tacit.protocols.continuous import Laplace
-from tacit.protocols.contract import Protocol
+from tacit.protocols.contract import Protocol, random_level
+from tacit.protocols.prefix_sums import IDEAL
 from tacit.protocols.vector_noise import gaussian_noise, gaussian_ratio
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
@@ -80,7 +80,9 @@ class VectorProtocol(Protocol):
         self.bits_per_participant = REAL_BITS * self.coordinates
 
     def check(self, vector: npt.ArrayLike) -> Floats:
-        """A participant's vector, refused beyond the bound: the guarantee would not hold for it."""
+        """A participant's vector, refused beyond the bound, for which the guarantee would not hold;
+        what floating point adds to an average is cut off.
+        """
         array = np.asarray(vector, dtype=float)
         if array.shape != (self.coordinates,):
             raise TacitError(
@@ -92,7 +94,7 @@ class VectorProtocol(Protocol):
                 f"a reward of {float(array[np.abs(array).argmax()]):g} is beyond the bound of "
                 f"{self.bound:g}: clip it on the device, or use a larger bound"
             )
-        return array
+        return np.asarray(np.clip(array, -self.bound, self.bound))
 
     @abstractmethod
     def spread(self, reports: int) -> tuple[float, float, float]:
@@ -168,35 +170,28 @@ class Central(VectorProtocol):
     ) -> None:
         self._take(participants, coordinates, bound)
         self.law: NoiseLaw | Gaussian
-        self.unit = 1.0
         if setting == "paper":
             self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
-            return
-        self.unit = 2 * self.bound / FINE
-        self.law = (
-            DiscreteLaplace(FINE * coordinates / target.epsilon)
-            if isinstance(target, PureDP)
-            else gaussian_noise(FINE, coordinates, target)
-        )
-        self.guarantee = target.at(view=self.view)
+            self.unit = 1.0
+        else:
+            self.law, self.guarantee = grid_noise(self.coordinates, target, self.view)
+            self.unit = 2 * self.bound / FINE
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
         """The vector itself: the server is trusted."""
         return self.check(vector)
 
     def combine(self, messages: Sequence[Any]) -> Opened:
-        """The sums with the server's noise: exact integer draws (paper: floating-point
-        Gaussians).
-        """
+        """The sums with the server's noise, in exact arithmetic until the noise is in."""
         self.check_reports(len(messages))
-        total = np.sum(messages, axis=0)
-        source = random.SystemRandom()
-        if self.law.continuous:
-            noise = [source.gauss(0.0, self.law.sigma) for _ in total]
-            return Opened(tuple((total + np.array(noise)).tolist()), len(messages))
-        rounded = np.array([math.floor(value / self.unit + source.random()) for value in total])
-        noisy = (rounded + self.law.draw(self.coordinates)).astype(float) * self.unit
-        return Opened(tuple(noisy.tolist()), len(messages))
+        law = _only_noise(self.law, 0, len(messages))
+        columns = np.transpose([self.check(message) for message in messages]).tolist()
+        unit, noise = Fraction(self.unit), law.draw(self.coordinates)
+        noisy = [
+            random_level(sum(map(Fraction, column)) / unit) + int(extra)
+            for column, extra in zip(columns, noise, strict=True)
+        ]
+        return Opened(tuple(float(steps * unit) for steps in noisy), len(messages))
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """The server's noise about 0: sums are published as real numbers on a grid."""
@@ -226,8 +221,7 @@ class Local(VectorProtocol):
     every coordinate by at most 1,024 steps, and adds exact discrete Gaussian noise for that
     movement (discrete Laplace of scale 1,024 s/ε for a pure target). The simulation draws the noise
     of all participants at once as the Gaussian (Laplace) that this nearly is; rounding, a quarter
-    of a step squared, is in the proxy. Paper: N(0, σ²) by the closed form, in floating point, for
-    comparison only.
+    of a step squared, is in the proxy. Paper: N(0, σ²) by the closed form, for simulation only.
     """
 
     minimum = 1
@@ -249,34 +243,20 @@ class Local(VectorProtocol):
         if setting == "paper":
             self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
             return
-        self.device = (
-            DiscreteLaplace(Fraction(FINE * self.coordinates) / Fraction(target.epsilon))
-            if isinstance(target, PureDP)
-            else gaussian_noise(FINE, self.coordinates, target)
-        )
+        self.device, self.guarantee = grid_noise(self.coordinates, target, self.view)
         self.law = (
             Laplace(2 * self.bound * coordinates / target.epsilon)
             if isinstance(target, PureDP)
             else Gaussian(gaussian_ratio(target) * 2 * self.bound * math.sqrt(coordinates))
         )
-        self.guarantee = target.at(view=self.view)
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
-        """The vector on the grid with exact integer noise of its own (paper: floating-point
-        Gaussians).
-        """
-        source = random.SystemRandom()
-        if self.device is None:
-            noise = [
-                source.gauss(0.0, math.sqrt(self.law.variance)) for _ in range(self.coordinates)
-            ]
-            return np.asarray(self.check(vector) + np.array(noise))
+        """The vector on the grid with exact integer noise of its own."""
         # before the vector is touched: its time depends on what is drawn
-        drawn = self.device.draw(self.coordinates)
-        steps = [math.floor(value / self.unit + source.random()) for value in self.check(vector)]
-        # a coordinate of exactly B must not be rounded past the grid
-        clipped = np.clip(steps, -FINE // 2, FINE // 2)
-        return np.asarray((clipped + drawn) * self.unit)
+        drawn = _only_noise(self.device or self.law, 0, 1).draw(self.coordinates)
+        unit = Fraction(self.unit)
+        steps = [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
+        return np.asarray((np.array(steps) + drawn) * self.unit)
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sum."""
@@ -306,8 +286,8 @@ class Local(VectorProtocol):
 def _only_noise(law: Any, total: int, reports: int) -> NoiseLaw:
     if not isinstance(law, NoiseLaw):
         raise TacitError(
-            f"continuous noise has no exact law (asked at {total} of {reports} reports): it is for "
-            "comparison only"
+            f"continuous noise has no exact law (asked at {total} of {reports} reports) and is for "
+            "simulation only: use the tight setting"
         )
     return law
 
@@ -397,4 +377,16 @@ def paper_gaussian(
     sensitivity = 2 * float(bound) * math.sqrt(coordinates)
     law = Gaussian(sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon)
     true = GaussianLoss(law.sigma, sensitivity).delta(target.epsilon)
-    return law, ApproximateDP(target.epsilon, true, view=view)
+    return law, ApproximateDP(target.epsilon, true, view=view, condition=IDEAL)
+
+
+def grid_noise(
+    coordinates: int, target: PureDP | ApproximateDP, view: View
+) -> tuple[NoiseLaw, PureDP | ApproximateDP]:
+    """The noise on a grid on which one participant moves every coordinate by up to `FINE` steps,
+    and what it promises: discrete Gaussian; discrete Laplace of scale FINE·s/ε for a pure target.
+    """
+    if isinstance(target, PureDP):
+        scale = Fraction(FINE * coordinates) / Fraction(target.epsilon)
+        return DiscreteLaplace(scale), target.at(view=view)
+    return gaussian_noise(FINE, coordinates, target), target.at(view=view)

@@ -47,6 +47,7 @@ class Outcome:
     experiment: Experiment
     gaps: Floats | None
     checkpoints: tuple[int, ...]
+    means: Floats | None = None
     opened: int = 0
     rounds: int = 0
     participants: int = 0
@@ -146,9 +147,10 @@ def run(
     default.
     """
     source = rng if noise is None else noise
-    known = getattr(world, "means", None) is not None
-    gaps: Floats | None = getattr(world, "gaps", None) if known else None
-    outcome = Outcome(experiment, gaps, checkpoints or checkpoints_for(experiment.learner.horizon))
+    means: Floats | None = getattr(world, "means", None)
+    gaps: Floats | None = None if means is None else getattr(world, "gaps", None)
+    points = checkpoints or checkpoints_for(experiment.learner.horizon)
+    outcome = Outcome(experiment, gaps, points, means)
     with suppress(OutOfData):  # a log that is used up ends the run
         while rounds := experiment.propose():
             outcome.rounds += any(round_.opened for round_ in rounds)
@@ -184,7 +186,7 @@ class Trial:
     """One run as a picklable function of its seed.
 
     Instances are drawn anew for every seed, unless a world is given. Where options stand is only
-    written down for the `first` seed, if one is named.
+    written down for the `first` seed, if one is named: it takes longer than many a run.
     """
 
     algorithm: str
@@ -216,6 +218,6 @@ class Trial:
             "rounds": outcome.rounds,
             **problem.record(outcome),
             "winner": experiment.best(),
-            "estimates": outcome.estimates if self.first in (None, seed) else [],
+            "estimates": outcome.estimates if seed == self.first else [],
             **({"rows_used": start.world.used} if hasattr(start.world, "used") else {}),
         }

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.checks import TacitError
 from tacit.simulation.results import Result, whole, write_csv
 
@@ -20,6 +22,7 @@ SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is 
 DASHES = ("-", (0, (6, 3)), (2, (2, 2)), (1, (8, 2, 1, 2)))
 MARKERS = "osD^vPX"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
+BOUND = {"color": "#888888", "linestyle": (0, (1, 1.5)), "linewidth": 1.5, "zorder": 1}
 MARK_EVERY = 9  # checkpoints between a curve's markers; the next curve's are one further
 
 
@@ -116,6 +119,7 @@ def picture(
     for one, panel in zip(figure.axes, panels, strict=False):
         for label, result in panel.results.items():
             _curve(one, label, result, styles[label], time_average)
+        _bounds(one, panel, time_average)
         longest = max(result.horizon for result in panel.results.values())
         one.set_xscale("log")
         one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
@@ -138,6 +142,22 @@ def _curve(one: Any, label: str, result: Result, drawn: dict[str, Any], average:
     rounds = result.checkpoints
     scale = 1 / rounds if average else 1.0
     band(one, rounds, mean * scale, sem * scale, label=label, **drawn)
+
+
+def _bounds(one: Any, panel: Panel, average: bool) -> None:
+    """What regret comes to at least in the long run, one line for results that share it."""
+    found: dict[float, float | None] = {}
+    for result in panel.results.values():
+        if result.times_lower_bound is not None:
+            slope = result.mean("lower_bound") / math.log(result.horizon)
+            found[slope] = result.configuration.get("epsilon") or found.get(slope)
+    longest = max(panel.results.values(), key=lambda result: result.horizon)
+    rounds, limits = longest.checkpoints[1:], one.get_ylim()
+    for slope, epsilon in found.items():
+        line = slope * np.log(rounds) / (rounds if average else 1.0)
+        promise = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
+        one.plot(rounds, line, label=f"lower bound\n(asymptotic, {promise})", **BOUND)
+    one.set_ylim(limits)  # early on the bound is far above what there is to lose
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, **options: Any) -> None:

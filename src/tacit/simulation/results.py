@@ -87,6 +87,16 @@ class Result:
         """Standard error of the mean final regret; a single run has none."""
         return float(self.curve()[1][-1]) if len(self.runs) > 1 else None
 
+    @property
+    def times_lower_bound(self) -> float | None:
+        """Mean final regret over the lower bound, where there is one: asymptotic, and for a trusted
+        server.
+        """
+        if not self.regret_known or self.runs[0].get("lower_bound") is None:
+            return None
+        bound = self.mean("lower_bound")
+        return self.regret_mean / bound if bound else None
+
     def mean(self, column: str) -> float:
         """The mean of a column over runs; not a number where they do not know it."""
         return float(np.mean([record[column] for record in self.runs], dtype=float))
@@ -112,6 +122,7 @@ class Result:
             "time_average_regret": None if mean is None else mean / served,
             "guarantee": self.guarantee,
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
+            "times_lower_bound": self.times_lower_bound,
             **self.winner(),
             "seconds": self.sweep.seconds,
             "asked": self.sweep.asked,

@@ -125,6 +125,20 @@ class PrivateKLUCB(Learner):
         self._evidence[round_.arm].add(estimate)
         self._bounds[round_.arm] = NOTHING_KNOWN
 
+    def memory(self, arm: int) -> Any:
+        """All batches that were not forgotten."""
+        return self._evidence[arm].to_dict() if self._evidence[arm].users else None
+
+    def recall(self, arm: int, memory: Any) -> None:
+        """As if they had been this learner's own."""
+        self._evidence[arm] = Evidence.from_dict(memory, forget=FORGET)
+
+    def also(self, arm: int, estimate: Estimate) -> None:
+        """Like any other batch, once the arm has had its first."""
+        if self._evidence[arm].users:
+            self._evidence[arm].add(estimate)
+            self._bounds[arm] = NOTHING_KNOWN
+
     def _state(self) -> dict[str, Any]:
         return {
             "evidence": [evidence.to_dict() for evidence in self._evidence],

@@ -140,6 +140,18 @@ class PrivateMED(Learner):
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         self._evidence[round_.arm].add(estimate)
 
+    def memory(self, arm: int) -> Any:
+        """All batches that were not forgotten."""
+        return self._evidence[arm].to_dict() if self._evidence[arm].users else None
+
+    def recall(self, arm: int, memory: Any) -> None:
+        """As if they had been this learner's own."""
+        self._evidence[arm] = Evidence.from_dict(memory, forget=FORGET)
+
+    def also(self, arm: int, estimate: Estimate) -> None:
+        """Like any other batch."""
+        self._evidence[arm].add(estimate)
+
     def _state(self) -> dict[str, Any]:
         return {"round": self._round, "evidence": [entry.to_dict() for entry in self._evidence]}
 

@@ -10,11 +10,12 @@ through nothing else; when it sends depends on nothing but the round.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import chdtri
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
@@ -59,7 +60,10 @@ class FederatedLinUCB(Learner):
     Parameters
     ----------
     regularizer, confidence
-        λ and α of β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4).
+        λ and α. Without `noise`, β_t = √(2 ln(2/α) + d ln(1 + Mt/(dλ))) + √λ (ZC24 Lemma C.4, as
+        printed: for rewards that are 1-sub-Gaussian).
+    noise
+        The standard deviation of the noise in each number of each release; see `radius`.
     lazy
         Whether silos decide from private sums only, between synchronisations too.
     clip, scaled
@@ -82,6 +86,7 @@ class FederatedLinUCB(Learner):
         lazy: bool = True,
         clip: bool = False,
         scaled: bool = True,
+        noise: Sequence[float] | None = None,
     ) -> None:
         super().__init__(None, horizon)
         self.silos = integer("silos", silos, at_least=1)
@@ -93,14 +98,42 @@ class FederatedLinUCB(Learner):
         probability("confidence", confidence, one=True)
         self.regularizer, self.confidence = float(regularizer), float(confidence)
         self.lazy, self.clip, self.scaled = lazy, clip, scaled
+        self.noise = None if noise is None else tuple(map(float, noise))
         self.repairs = 0
         self._bias, self._gram = np.zeros(d), self.regularizer * np.eye(d)
 
     def radius(self, step: int) -> float:
-        """β_t."""
+        """β_t; with `noise` the part of the error that is due to rewards alone.
+
+        Let W and b be the true sums, N and h the noise in them, V = W + λI + N, and V θ = b + h.
+        For the true parameter θ*, of length at most 1, V(θ - θ*) = Σ x η + (h - Nθ*) - λθ*. Rewards
+        in [0, 1] less their means, η, are ½-sub-Gaussian (Hoeffding), so at all times together, but
+        for a chance of α/3, Σ x η has norm at most β = ½ √(2 ln(3/α) + d ln(1 + Mt/d)) with respect
+        to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem 1); V exceeds W + I where λ - 1
+        exceeds the noise. The rest is at most `shift` long. An action's mean is thus off by no more
+        than β ‖x‖ in the norm of V⁻¹ plus `shift` ‖V⁻¹x‖. It takes means that are linear in x: not
+        those of rewards that are cut to [0, 1].
+        """
         d, lam = self.dimension, self.regularizer
+        if self.noise is not None:
+            inside = 2 * math.log(3 / self.confidence) + d * math.log1p(self.silos * step / d)
+            return math.sqrt(inside) / 2
         inside = 2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * step / (d * lam))
         return math.sqrt(inside) + math.sqrt(lam)
+
+    @property
+    def shift(self) -> float:
+        """λ‖θ*‖ and the length of h - Nθ* in the last release, but for a chance of α/3.
+
+        For a unit vector θ*, N with off-diagonal entries of half the variance v of the diagonal
+        ones, and h of variance v, h - Nθ* is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI.
+        """
+        if self.noise is None:
+            return 0.0
+        reach = float(chdtri(self.dimension, self.confidence / 3))
+        releases = self.played // self.sync
+        spread = self.noise[releases - 1] if releases else 0.0
+        return self.regularizer + spread * math.sqrt(2 * reach)
 
     def best(self) -> None:
         """None: what is best depends on the context."""
@@ -110,7 +143,7 @@ class FederatedLinUCB(Learner):
         last = min(self.played + self.sync, self.horizon)
         radii = tuple(self.radius(step) for step in range(self.played + 1, last + 1))
         gram = tuple(tuple(row) for row in self._gram.tolist())
-        how = (self.lazy, self.clip, self.scaled)
+        how = (self.lazy, self.clip, self.scaled, self.shift)
         policy = LinUCBPolicy(tuple(self._bias.tolist()), gram, radii, *how)
         return [(policy, self.silos, len(radii) == self.sync)]
 

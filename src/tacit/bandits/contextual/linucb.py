@@ -24,7 +24,8 @@ Choices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LinUCBPolicy(Policy):
-    """The private bias and Gram matrix (regularised, repaired), and β of each round to come.
+    """The private bias and Gram matrix V (regularised, repaired), and β of each round to come; an
+    action x is known to within β ‖x‖ in the norm of V⁻¹, plus `shift` ‖V⁻¹x‖.
 
     `lazy` silos learn nothing between synchronisations; with `clip` features and rewards out of
     bounds are cut and counted instead of refused; `scaled` as in
@@ -37,6 +38,7 @@ class LinUCBPolicy(Policy):
     lazy: bool = False
     clip: bool = False
     scaled: bool = True
+    shift: float = 0.0
 
     @property
     def coordinates(self) -> int:
@@ -96,7 +98,7 @@ class LinUCB:
         return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[:, None, :])
 
     def choose(self, features: Floats) -> Choices:
-        """Every silo's action: the largest ⟨x, θ⟩ + β ‖x‖ in the norm of the inverse."""
+        """Every silo's action: the largest ⟨x, θ⟩ and what it may be more."""
         if self._chosen is not None:
             raise TacitError("the last action's reward is missing: learn it before the next comes")
         if self.step >= self.steps:
@@ -105,10 +107,13 @@ class LinUCB:
                 "next round"
             )
         inverses = self._common if self._inverses is None else self._inverses
-        widths = np.einsum("sda,sda->sa", inverses @ features, features)
+        along = inverses @ features
+        widths = np.einsum("sda,sda->sa", along, features)
         np.maximum(widths, 0.0, out=widths)
         np.sqrt(widths, out=widths)
         widths *= self.policy.radii[self.step]
+        if self.policy.shift:
+            widths += self.policy.shift * np.sqrt(np.einsum("sda,sda->sa", along, along))
         widths += (self._estimate[..., None, :] @ features)[:, 0, :]
         best: Choices = np.argmax(widths, axis=1)
         self.step += 1

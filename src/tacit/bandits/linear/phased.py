@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class PhasedElimination(Learner):
 
     first_length: float
     each: bool
+
+    separate: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -166,8 +168,15 @@ class PhasedElimination(Learner):
         self._phases[self._active] += 1
         self._active = self._active[self._evidence.surviving(self.actions[self._active])]
 
-    def standings(self, names: Sequence[str], level: float = 0.95) -> list[Standing]:
-        """Every action's mean reward, from all phases; participants are those who reported it."""
+    def standings(
+        self,
+        names: Sequence[str],
+        level: float = 0.95,
+        control: int = 0,  # noqa: ARG002
+    ) -> list[Standing]:
+        """Every action's mean reward, from all phases, by a normal approximation; participants are
+        those who reported it. There is no control, which rewards below zero would make no sense of.
+        """
         means, spreads = self._evidence.means(self.actions, self._phases)
         rows = zip(self._asked.tolist(), means.tolist(), spreads.tolist(), strict=True)
         known = [(n, mean if math.isfinite(s) else None, s) for n, mean, s in rows]

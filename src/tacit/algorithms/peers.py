@@ -1,0 +1,44 @@
+"""The best that others have published for a trusted server and pure privacy, as references."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tacit.algorithms.assembly import WORLD, assemble
+from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.registry import algorithm
+from tacit.algorithms.rooms import bandits, privacy, recipes
+
+if TYPE_CHECKING:
+    from tacit.bandits import Learner
+    from tacit.experiment import Experiment
+
+peer = partial(
+    algorithm,
+    trust="trusted server",
+    promise="(ε, 0)-DP of what the server publishes",
+    problem=ArmsProblem,
+    options=(*WORLD, "epsilon"),
+)
+
+
+@peer("adap-klucb", paper="Azize & Basu 2022")
+def adap_klucb(problem: ArmsProblem) -> Experiment:
+    """KL-UCB on episodes that double and forget."""
+    size = (problem.arms, problem.horizon)
+    return _trusted(problem, bandits.AdaPKLUCB(*size, problem.epsilon))
+
+
+@peer("lazy-dp-ts", paper="Hu & Hegde 2022")
+def lazy_dp_ts(problem: ArmsProblem) -> Experiment:
+    """Thompson sampling on batches that double and forget."""
+    size, seed = (problem.arms, problem.horizon), problem.learner_seed
+    return _trusted(problem, bandits.LazyDPTS(*size, problem.epsilon, seed=seed))
+
+
+def _trusted(problem: ArmsProblem, learner: Learner) -> Experiment:
+    """Continuous Laplace noise of scale 1/ε on the sum of every batch."""
+    e = problem.epsilon
+    promise = privacy.PureDP(e, view=privacy.View.SERVER_OUTPUT)
+    return assemble(problem, learner, recipes.continuous_laplace, promise, epsilon=e)

@@ -1,0 +1,256 @@
+"""What experimenters need of any learner of arms: options that come and go, and a control that
+stays.
+
+A learner around a learner. When options are added, paused, resumed or removed, a fresh inner
+learner goes on with those that are there, from the next rounds on; it is handed what the old one
+knew of each, where it can be (`Learner.memory`). The control gets at least a fixed share of the
+participants, in rounds of its own where the inner learner gives it less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from tacit.bandits.always import Tally
+from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.ratios import Ratios
+from tacit.bandits.standings import Setting
+from tacit.checks import TacitError, integer, probability
+from tacit.estimates import Arm, Estimate, Round
+from tacit.names import name_of, named
+
+GROWTH = 0.4  # of everybody so far: a round where one option alone is left
+
+
+class Managed(Learner):
+    """A learner of arms whose options can be changed while it runs.
+
+    Parameters
+    ----------
+    learner
+        The inner learner's class by name, as `tacit.names` writes it.
+    options
+        Its further arguments, without arms and horizon.
+    control
+        The option that never goes away, if there is one.
+    share
+        The least part of all participants that the control gets.
+    least
+        Participants of the smallest round that the control gets for the sake of its share.
+
+    >>> from tacit.bandits import PrivateKLUCB
+    >>> from tacit.names import name_of
+    >>> inner = name_of(PrivateKLUCB)
+    >>> managed = Managed(2, 1000, inner, {"first_batch": 50}, control=0, share=0.6)
+    >>> [(round_.arm, round_.participants) for round_ in managed.propose()]
+    [(0, 25), (0, 50), (1, 50)]
+    """
+
+    def __init__(
+        self,
+        arms: int,
+        horizon: int,
+        learner: str,
+        options: Mapping[str, Any] | None = None,
+        control: int | None = None,
+        share: float = 0.0,
+        least: int = 1,
+    ) -> None:
+        super().__init__(arms, horizon)
+        self.learner, self.options = learner, dict(options or {})
+        self.control: int | None = None
+        self.share, self.least = 0.0, 1
+        self._paused: set[int] = set()
+        self._removed: set[int] = set()
+        self._memories: dict[int, Any] = {}
+        self._live = list(range(self.arms))  # the option of each inner arm
+        self._inside: dict[int, int] = {}  # the inner number of each outstanding round
+        self._owed = 0.0  # participants that the control has yet to get
+        self._inner: Learner | None = self._fresh()
+        self.hold(control, share, least)
+
+    def hold(self, control: int | None, share: float, least: int = 1) -> None:
+        """From the next rounds on this option is the control, with at least this share."""
+        remedy = "the part of all participants that the control gets, such as 0.1"
+        probability("share", share, remedy, zero=True)
+        if share and control is None:
+            raise TacitError(f"share is {share:g}, but there is no control to get it: name one")
+        if control is not None and control not in self.present:
+            raise TacitError(f"control is {control}; it must be an option that is there")
+        self.control, self.share = control, share
+        self.least = integer("least", least, at_least=1)
+
+    @classmethod
+    def around(cls, learner: Learner) -> Self:
+        """Takes over a learner of arms, wherever it stands."""
+        if not learner.separate:
+            raise TacitError("options that share one parameter cannot be changed: begin another")
+        options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
+        kind = name_of(type(learner))
+        managed = cls(learner.arms, learner.horizon, kind, options)
+        managed._inner, managed.played = learner, learner.played
+        managed._number, managed._pending = learner._number, dict(learner._pending)
+        managed._inside = {number: number for number in learner._pending}
+        managed._came, managed._ratios = (
+            list(learner._came),
+            Ratios.from_dict(learner._ratios.to_dict()),
+        )
+        managed._tallies = [Tally.from_dict(tally.to_dict()) for tally in learner._tallies]
+        return managed
+
+    def add(self) -> int:
+        """One more option; its number."""
+        self.arms += 1
+        self._tallies.append(Tally(self.horizon, max(1, self.horizon // self.arms)))
+        return self.arms - 1
+
+    def pause(self, option: int) -> None:
+        """Nobody gets the option from the next rounds on, until it is resumed."""
+        self._check_change(option)
+        self._paused.add(option)
+
+    def resume(self, option: int) -> None:
+        """The option takes part again."""
+        self._check_change(option)
+        self._paused.discard(option)
+
+    def remove(self, option: int) -> None:
+        """The option is taken out for good; what was found about it stays."""
+        self._check_change(option)
+        self._removed.add(option)
+
+    def _check_change(self, option: int) -> None:
+        if option == self.control:
+            raise TacitError(
+                f"option {option} is the control, which never goes away: change others"
+            )
+        if option in self._removed:
+            raise TacitError(f"option {option} was removed for good: add it as a new one")
+        others = [k for k in self.present if k != option]
+        if not others:
+            raise TacitError(f"option {option} is the only one left: add or resume another first")
+
+    @property
+    def present(self) -> list[int]:
+        """The options that take part."""
+        return [k for k in range(self.arms) if k not in self._paused | self._removed]
+
+    @property
+    def active(self) -> list[int]:
+        """Of those, the ones that the inner learner may still try, and the control."""
+        inner = self._live if self._inner is None else [self._live[k] for k in self._inner.active]
+        return sorted(set(inner) | ({self.control} if self.control is not None else set()))
+
+    def best(self) -> int | None:
+        """What the inner learner recommends."""
+        if self._inner is None:
+            return max(self._live, key=lambda k: self._tallies[k].mean or 0.0)
+        place = self._inner.best()
+        return None if place is None else self._live[place]
+
+    def _setting(self, level: float, control: int) -> Setting:
+        chosen = control if self.control is None else self.control
+        return Setting(level, self._first, chosen, frozenset(self._removed))
+
+    def _fresh(self) -> Learner | None:
+        """An inner learner of the options that are there, with what is remembered of them."""
+        if len(self._live) < 2 or self.horizon - self.played < len(self._live):
+            return None
+        inner: Learner = named(self.learner, Learner)(len(self._live), self.horizon, **self.options)
+        inner.served(0, self.played)
+        for place, option in enumerate(self._live):
+            if self._memories.get(option) is not None:
+                inner.recall(place, self._memories[option])
+        return inner
+
+    def _changed(self) -> None:
+        for place, option in enumerate(self._live):
+            if self._inner is not None:
+                self._memories[option] = self._inner.memory(place)
+        self._live = self.present
+        self._inner = self._fresh()
+
+    def _plan(self) -> Plan:
+        if self._live != self.present:
+            self._changed()
+        rounds: list[Round] = []
+        if self._inner is None:
+            alone = self.best()
+            size = max(self.least, math.ceil(GROWTH * self.played))
+            plan = [(Arm(self._live[0] if alone is None else alone), size, True)]
+        else:
+            rounds = self._inner.propose()
+            plan = [(Arm(self._live[r.arm]), r.participants, r.opened) for r in rounds]
+        extra = self._for_control(plan)
+        start = self._number + len(extra)
+        self._inside = {start + place: r.number for place, r in enumerate(rounds)}
+        return extra + plan
+
+    def _for_control(self, plan: list[tuple[Arm, int, bool]]) -> list[tuple[Arm, int, bool]]:
+        if self.control is None or not self.share:
+            return []
+        left, everyone = self.horizon - self.played, sum(count for _, count, _ in plan)
+        given = sum(count for arm, count, _ in plan if arm.arm == self.control)
+        owed = self._owed + self.share * everyone - given
+        more = math.ceil(owed / (1 - self.share))
+        if everyone + more > left:
+            more = min(left, math.ceil(self._owed + self.share * left - given))
+        self._owed = max(0.0, owed)
+        if more < max(1, self.least):
+            return []
+        self._owed = 0.0
+        return [(Arm(self.control), more, True)]
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        inner = self._inner
+        if inner is None:
+            return
+        number = self._inside.pop(round_.number, None)
+        if number is not None:
+            inner.observe(self._within(round_, number), estimate)
+            return
+        place = self._live.index(round_.arm)
+        inner.served(place, round_.participants)
+        inner.also(place, estimate)
+
+    def _within(self, round_: Round, number: int) -> Round:
+        return replace(round_, number=number, assignment=Arm(self._live.index(round_.arm)))
+
+    def skip(self, round_: Round) -> None:
+        """Count a round as played but never opened, here and (before the horizon) within."""
+        super().skip(round_)
+        number = self._inside.pop(round_.number, None)
+        if self._inner is None or self.played >= self.horizon:
+            return
+        if number is None:
+            self._inner.served(self._live.index(round_.arm), round_.participants)
+        else:
+            self._inner.skip(self._within(round_, number))
+
+    def served(self, option: int, count: int) -> None:
+        """Count people who got an option without being asked, here and within."""
+        super().served(option, count)
+        if self._inner is not None:
+            self._inner.served(0, count)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "paused": sorted(self._paused),
+            "removed": sorted(self._removed),
+            "live": list(self._live),
+            "memories": [[key, value] for key, value in sorted(self._memories.items())],
+            "inside": [[key, value] for key, value in self._inside.items()],
+            "owed": self._owed,
+            "inner": None if self._inner is None else self._inner.to_dict(),
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._live, self._owed = list(state["live"]), state["owed"]
+        self._paused, self._removed = set(state["paused"]), set(state["removed"])
+        self._memories = dict(state["memories"])
+        self._inside = dict(state["inside"])
+        inner = state["inner"]
+        self._inner = None if inner is None else Learner.from_dict(inner)

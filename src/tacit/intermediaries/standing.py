@@ -1,0 +1,134 @@
+"""How a party stands in a round, outside of everything that can be saved and restored.
+
+A party keeps one record per round: first the round's secrets and what it has decided, in the end
+the one answer that takes their place. Each change is a compare-and-swap, and only what stands
+afterwards is acted on; so a copy of the party that was restored from an older state, or runs beside
+another, decides nothing a second time. A party without its record knows nothing and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple, NoReturn
+
+from tacit.checks import TacitError
+from tacit.intermediaries.interface import Refusal
+from tacit.records import Records
+
+CONTEXT_SIZE = 32
+_UNBOUND = bytes(CONTEXT_SIZE)
+
+
+class Phase(IntEnum):
+    """How far a party is with a round; the number is the first byte of its record."""
+
+    OPEN = 0
+    ANSWERED = 1
+    REFUSED = 2
+    FORGOTTEN = 3
+
+
+class Entry(NamedTuple):
+    """What a record says: while the round is open its context, secrets and decisions, then the
+    answer.
+    """
+
+    phase: Phase
+    content: bytes = b""
+
+    def encode(self) -> bytes:
+        """The bytes of the record."""
+        return bytes((self.phase,)) + self.content
+
+
+class Standing:
+    """The record of one party in one round."""
+
+    def __init__(self, records: Records, party: bytes, identity: bytes) -> None:
+        self._records = records
+        self._name = party + b" " + identity
+
+    def prepare(self, secret: bytes) -> bytes:
+        """The round's secret: the one given, or the one that was prepared before."""
+        first = Entry(Phase.OPEN, _UNBOUND + secret).encode()
+        self._records.replace(self._name, None, first)
+        found = self.read()
+        if found.phase is not Phase.OPEN:
+            raise ended(found.phase)
+        return found.content[CONTEXT_SIZE:]
+
+    def bind(self, context: bytes) -> None:
+        """Ties the round's secrets to one description, ever."""
+        entry = self.read()
+        if entry.phase is Phase.OPEN and entry.content[:CONTEXT_SIZE] == _UNBOUND:
+            entry = self.move(entry, Entry(Phase.OPEN, context + entry.content[CONTEXT_SIZE:]))
+        if entry.phase is Phase.OPEN and entry.content[:CONTEXT_SIZE] != context:
+            raise Refusal(
+                "the secrets of this round were made for another description of it; there is one "
+                "description per round"
+            )
+
+    def read(self) -> Entry:
+        """What stands; a `Refusal` if this party knows nothing of the round."""
+        found = self._records.read(self._name)
+        if found is None:
+            raise Refusal("this round is unknown here: there is no record of it")
+        return Entry(Phase(found[0]), found[1:])
+
+    def move(self, old: Entry, new: Entry) -> Entry:
+        """Puts the new entry in the place of the old one if that still stands; returns what stands
+        afterwards.
+        """
+        stands = self._records.replace(self._name, old.encode(), new.encode())
+        if stands is None:
+            raise Refusal("this round is unknown here: its record is gone")
+        return Entry(Phase(stands[0]), stands[1:])
+
+    def refuse(self) -> Entry:
+        """Ends an open round without an answer; one that has ended stays as it is."""
+        entry = self.read()
+        while entry.phase is Phase.OPEN:
+            entry = self.move(entry, Entry(Phase.REFUSED))
+        return entry
+
+
+def ended(phase: Phase) -> Refusal:
+    """The one answer to whatever is still asked of a round that is over."""
+    how = {
+        Phase.ANSWERED: "was opened",
+        Phase.REFUSED: "was refused and nothing of it was opened",
+        Phase.FORGOTTEN: "was handed on and forgotten",
+    }[phase]
+    return Refusal(f"this round is over: it {how}; it takes no more messages")
+
+
+def never_copied(self: object, _protocol: object = None) -> NoReturn:
+    """For `__reduce_ex__`: pickling and copying would bring secrets back after they were used."""
+    raise TacitError(
+        f"a {type(self).__name__} is never pickled or copied: a second one would answer a second "
+        "time"
+    )
+
+
+def packed(parts: Iterable[bytes]) -> bytes:
+    """Parts of a saved state, each with its length in front.
+
+    >>> unpacked(packed([b"ab", b""]))
+    [b'ab', b'']
+    """
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
+
+
+def unpacked(saved: bytes) -> list[bytes]:
+    """The parts of a saved state."""
+    parts, start = [], 0
+    while start < len(saved):
+        end = start + 4 + int.from_bytes(saved[start : start + 4], "big")
+        if end > len(saved) or start + 4 > len(saved):
+            raise Refusal("the saved state is cut off; restore another")
+        parts.append(saved[start + 4 : end])
+        start = end
+    if not parts:
+        raise Refusal("the saved state is empty; restore another")
+    return parts

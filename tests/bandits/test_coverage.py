@@ -1,0 +1,94 @@
+"""Whether the confidence sets of silos hold: for rewards in [0, 1] whose means are linear they do,
+for rewards that are cut to [0, 1] they do not, and the run says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.algorithms import SilosProblem, lookup
+from tacit.bandits.contextual.federated import FederatedLinUCB
+from tacit.cli.options import warnings
+from tacit.environments.silos import Synthetic
+from tacit.estimates import Floats
+
+SIZE: dict[str, Any] = {"silos": 20, "dimension": 5, "actions": 20, "sync": 25, "horizon": 1000}
+STRONG, WEAK = {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 5.0, "delta": 0.1}
+WAYS = [
+    ("fedlinucb", {}),
+    ("secagg-fedlinucb", STRONG),
+    ("secagg-fedlinucb", WEAK),
+    ("ldp-fedlinucb", STRONG),
+    ("sdp-fedlinucb-vec", WEAK),
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Bits(Synthetic):
+    """Rewards 0 or 1 with linear means: as noisy as rewards in [0, 1] can be."""
+
+    def rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
+        """Coins."""
+        return (rng.random(len(means)) < means).astype(float)
+
+
+def farthest(name: str, world: type[Synthetic], seed: int, **changes: Any) -> tuple[float, float]:
+    """How far the estimate of any of 400 actions is off at any synchronisation, in widths; and the
+    part of rewards that were cut.
+    """
+    deviation = changes.pop("deviation", 0.25)
+    problem = SilosProblem(**SIZE, **changes)
+    rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+    silos = world.draw(problem.silos, problem.dimension, problem.actions, rng, deviation)
+    experiment = lookup(name).build(problem)
+    learner: Any = experiment.learner
+    assert isinstance(learner, FederatedLinUCB)
+    worst, cut = 0.0, 0.0
+    while rounds := experiment.propose():
+        (round_,) = rounds
+        protocol = experiment.open(round_)
+        played = silos.play(round_, protocol, rng)
+        cut += played.notes["clipped_rewards"] / (problem.silos * problem.horizon)
+        experiment.observe(round_, protocol.simulate(played.load, noise))
+        inverse = np.linalg.inv(learner._gram)
+        x = silos.contexts(rng).reshape(-1, problem.dimension)
+        along = x @ inverse
+        spread = np.sqrt(np.einsum("nd,nd->n", along, x))
+        width = learner.radius(learner.played) * spread
+        width += learner.shift * np.linalg.norm(along, axis=1)
+        off = np.abs(x @ (inverse @ learner._bias - silos.parameter))
+        worst = max(worst, float((off / width).max()))
+    return worst, cut
+
+
+@pytest.mark.parametrize(("name", "promise"), WAYS)
+def test_confidence_sets_hold_for_rewards_within_bounds(name: str, promise: Any) -> None:
+    """At α = 0.01 and 40 synchronisations in each of 3 runs; sets are wide enough that none of them
+    comes near, so a false alarm has no measurable chance.
+    """
+    for seed in range(3):
+        worst, cut = farthest(name, Bits, seed, **promise)
+        assert cut == 0
+        assert worst <= 1
+
+
+def test_half_the_width_of_rewards_alone_would_not_do_at_a_loose_confidence() -> None:
+    """The sets are not so wide that nothing could leave them: without privacy, at α = 0.9, the
+    estimate goes farther than a quarter of them in most runs.
+    """
+    found = [farthest("fedlinucb", Bits, seed, confidence=0.9)[0] for seed in range(4)]
+    assert sorted(found)[1] > 0.25
+    assert max(found) <= 1
+
+
+@pytest.mark.parametrize(("deviation", "least"), [(0.25, 0.3), (0.5, 0.42)])
+def test_cut_rewards_break_the_sets_and_the_run_says_so(deviation: float, least: float) -> None:
+    worst, cut = farthest("fedlinucb", Synthetic, 0, deviation=deviation)
+    assert cut > least
+    assert worst > 2
+    assert any("confidence sets do not hold" in line for line in warnings(1.0, 1e-6, cut))
+    assert not warnings(1.0, 1e-6, 0.0)

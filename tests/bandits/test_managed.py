@@ -1,0 +1,179 @@
+"""Options that come and go around any learner, a control that stays, and reports that come back."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.bandits.coverage import most_failures
+
+from tacit.algorithms.registry import lookup
+from tacit.bandits import Managed
+from tacit.bandits.ratios import Ratios
+from tacit.checks import TacitError
+from tacit.environments import Bernoulli
+from tacit.estimates import Round
+from tacit.experiment import Experiment
+
+RATES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+LEARNERS = ("private-med", "private-klucb", "dist-dp-se", "thompson", "dp-se")
+
+
+def experiment_of(name: str = "private-med", arms: int = 3, horizon: int = 20_000) -> Experiment:
+    entry = lookup(name)
+    problem = entry.ask({"arms": arms, "horizon": horizon})
+    return entry.build(problem.fitted(Bernoulli(RATES[:arms]), 0))
+
+
+def step(experiment: Experiment, came: float = 1.0) -> list[Round]:
+    rounds = experiment.propose()
+    for round_ in rounds:
+        rng = np.random.default_rng([round_.number, 3])
+        if not round_.opened:
+            experiment.skip(round_)
+            continue
+        protocol: Any = experiment.open(round_)
+        people = max(protocol.minimum, int(rng.binomial(round_.participants, came)))
+        levels = Bernoulli(RATES).levels(round_.arm, people, protocol.precision, rng)
+        experiment.observe(round_, protocol.simulate(levels, rng))
+    return rounds
+
+
+def restored(experiment: Experiment) -> Experiment:
+    return Experiment.from_dict(json.loads(json.dumps(experiment.to_dict(), allow_nan=False)))
+
+
+CHANGES = st.sampled_from(["add", "pause", "resume", "remove", "nothing", "hold"])
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@given(changes=st.lists(st.tuples(CHANGES, st.integers(0, 5)), max_size=12))
+@settings(max_examples=8, deadline=None)
+def test_options_change_at_any_time_and_restarts_change_nothing(
+    name: str, changes: list[tuple[str, int]]
+) -> None:
+    mine, other = experiment_of(name), experiment_of(name)
+    for change, place in changes:
+        for each in (mine, other):
+            option = each.options[place % len(each.options)]
+            with suppress(TacitError):  # the control, a removed one, the last one
+                if change == "add" and len(each.options) < len(RATES):
+                    each.add(f"new {len(each.options)}")
+                elif change == "hold":
+                    each.keep_control(option, 0.2)
+                elif change in ("pause", "resume", "remove"):
+                    getattr(each, change)(option)
+        other = restored(other)
+        assert mine.propose() == other.propose()
+        assert step(mine) == step(other)
+    for _ in range(10_000):
+        if not step(mine):
+            break
+    assert mine.finished
+    assert mine.learner.played == mine.learner.horizon
+    asked = [row.participants for row in mine.estimates()]
+    assert len(asked) == len(mine.options)
+    assert mine.best() in mine.options
+
+
+def test_a_paused_option_gets_nobody_and_is_remembered() -> None:
+    experiment = experiment_of(horizon=100_000)
+    step(experiment)
+    before = experiment.estimates()[2]
+    experiment.pause("option 3")
+    for _ in range(6):
+        assert all(round_.arm != 2 for round_ in step(experiment))
+    assert experiment.estimates()[2].mean == before.mean
+    experiment.resume("option 3")
+    learner = experiment.learner
+    assert isinstance(learner, Managed)
+    held = [round_.arm for _ in range(4) for round_ in step(experiment)]
+    assert 2 in held
+    assert experiment.estimates()[2].participants > before.participants
+    assert held.count(0) < 4  # nobody starts anew
+
+
+def test_a_new_option_that_is_best_is_found() -> None:
+    experiment = experiment_of(horizon=200_000)
+    for _ in range(6):
+        step(experiment)
+    experiment.add("new")
+    while step(experiment):
+        pass
+    assert experiment.decided() == "new"
+    assert experiment.best() == "new"
+    rows = experiment.estimates()
+    assert [row.option for row in rows] == ["option 1", "option 2", "option 3", "new"]
+    assert rows[3].low < 0.5 < rows[3].high
+    experiment.remove("new")
+    assert experiment.decided() != "new"
+    assert experiment.estimates()[3].decision == "removed"
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_control_gets_its_share_and_never_goes_away(name: str, share: float) -> None:
+    experiment = experiment_of(name, horizon=30_000)
+    experiment.keep_control("option 1", share)
+    given_, everyone = 0, 0
+    while rounds := step(experiment):
+        given_ += sum(round_.participants for round_ in rounds if round_.arm == 0)
+        everyone += sum(round_.participants for round_ in rounds)
+    assert everyone == 30_000
+    assert given_ >= 0.97 * share * everyone
+    assert experiment.estimates()[0].lift_low is None
+    for change in (experiment.pause, experiment.remove):
+        with pytest.raises(TacitError, match="is the control, which never goes away"):
+            change("option 1")
+
+
+def test_changes_that_make_no_sense_are_refused() -> None:
+    experiment = experiment_of(arms=2)
+    with pytest.raises(TacitError, match="'option 2', which there is already"):
+        experiment.add("option 2")
+    with pytest.raises(TacitError, match="option is 'pink'; they are option 1, option 2"):
+        experiment.pause("pink")
+    experiment.remove("option 2")
+    with pytest.raises(TacitError, match="the only one left"):
+        experiment.pause("option 1")
+    with pytest.raises(TacitError, match="was removed for good"):
+        experiment.resume("option 2")
+    with pytest.raises(TacitError, match="share is 2"):
+        experiment.keep_control("option 1", 2.0)
+    linear: Any = lookup("cdp-dpe")
+    table = np.array([[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9]])
+    actions = linear.build(linear.problem(**linear.defaults, table=table, horizon=3_000))
+    with pytest.raises(TacitError, match="share one parameter cannot be changed"):
+        actions.add("more")
+
+
+def test_an_option_that_loses_reports_is_noticed_and_others_are_not() -> None:
+    """300 experiments of 40 rounds with equal loss, false-alarm rate 1e-6 at a level of 5%."""
+    rng, alarms = np.random.default_rng(4), 0
+    for _ in range(300):
+        ratios = Ratios()
+        for _ in range(40):
+            asked = rng.integers(20, 2_000, 3).tolist()
+            ratios.add([(k, n, int(rng.binomial(n, 0.8))) for k, n in enumerate(asked)], 3)
+        alarms += ratios.result().p < 0.05
+    assert alarms <= most_failures(300, 0.05)
+    broken = Ratios()
+    for _ in range(20):
+        asked = [1_000, 1_000, 1_000]
+        rates = (0.8, 0.8, 0.7)
+        came = [(k, n, int(rng.binomial(n, rates[k]))) for k, n in enumerate(asked)]
+        broken.add(came, 3)
+    assert broken.result().mismatch
+    assert Ratios.from_dict(json.loads(json.dumps(broken.to_dict()))).result() == broken.result()
+
+
+def test_the_sample_ratio_of_an_experiment_counts_reports() -> None:
+    experiment = experiment_of("dist-dp-se", horizon=100_000)
+    step(experiment)
+    assert experiment.sample_ratio().p == 1
+    assert not experiment.sample_ratio().mismatch

@@ -1,0 +1,43 @@
+"""Rounds over two servers that add noise of their own: the law, the terms, the refusals."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from tests.samples import follows
+
+from tacit.intermediaries import OwnNoise, Refusal
+from tacit.protocols.sums import TwoServers
+from tacit.rounds import carry, codec, open_through
+
+UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
+
+
+def test_what_two_servers_open_has_the_law_of_both_servers_noise() -> None:
+    """300 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
+    protocol = TwoServers(2, 2, 1.0)
+    seen = [carry(protocol, [2, 1], "two-servers").value for _ in range(300)]
+    assert follows(seen, protocol.opened_law(3, 2)) > UNSEEDED
+
+
+def test_an_estimate_over_two_servers_carries_its_promise_and_its_error() -> None:
+    protocol = TwoServers(6, 4, 0.5, participations=2)
+    estimate = open_through(protocol, [0.5] * 6, "two-servers")
+    assert estimate.promise == protocol.promise
+    assert "as long as one of the two servers is honest" in protocol.promise
+    assert estimate.error.variance == pytest.approx(2 * protocol.law.variance / 16)
+
+
+def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
+    protocol = TwoServers(6, 4, 0.5, participations=2, metrics=3)
+    noise = codec(protocol, "two-servers").settings["noise"]
+    assert isinstance(noise, OwnNoise)
+    assert (noise.levels, noise.scale) == (4, Fraction(48))
+    assert {protocol.randomize(1.0) for _ in range(20)} == {4}
+
+
+def test_a_round_below_the_asked_minimum_opens_nothing_over_two_servers() -> None:
+    protocol = TwoServers(6, 4, 0.5)
+    with pytest.raises(Refusal, match="nothing was opened"):
+        carry(protocol, [1, 2], "two-servers", lost=(range(2), ()))
