@@ -19,7 +19,7 @@ from tests.terms.make_vectors import FILE, vectors
 
 from tacit.checks import Refusal, TacitError
 from tacit.records import MemoryRecords
-from tacit.signatures import Signed, public_key, sign, verify
+from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (
     Account,
     Answer,
@@ -31,6 +31,7 @@ from tacit.terms import (
     approve_successor,
     canonical,
     cosign,
+    in_words,
     parsed,
 )
 
@@ -161,6 +162,36 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
 def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) -> None:
     with pytest.raises(TacitError, match=words):
         terms(**changes)
+
+
+def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
+    text = "\n".join(in_words(terms()))
+    for said in (
+        terms().question,
+        "a note; a bell",
+        "from 0 to 60 in 4 steps, about what happens within 1 day",
+        "up to 3 times, from 2026-11-01 to 2026-12-31",
+        "at most 1.65 times as likely",  # e^(1/2) = 1.6487…
+        terms().claim(),
+        "fewer than 50 reports",
+        fingerprint(public_key(KEYS[1])),
+        "That you take part can be seen",
+        "also more than once",
+    ):
+        assert said in text
+    other = terms(
+        middle=Middle("masking", 1),
+        noise=Noise(Fraction(48), "devices"),
+        promise=Promise(Fraction(30), Fraction(1, 10**6)),
+        parties=parties(KEYS[0], KEYS[1])[:1],
+        answer=Answer("x", window=90),
+        admission="invitation",
+        predecessor=bytes(32),
+    )
+    text = "\n".join(in_words(other))
+    for said in ("masked", "e^30", "at most 1/1000000", "within 90 seconds", "invited", "0000"):
+        assert said in text
+    assert "two servers" not in text
 
 
 # Pinning
