@@ -18,7 +18,9 @@ from tacit.intermediaries.graph import Claim, Neighbourhood, Security, neighbour
 from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.in_process import (
     Dropouts,
+    MaskingPlan,
     MaskingSession,
+    MixingSession,
     OwnNoise,
     TwoServerSession,
     run_masking,
@@ -43,11 +45,13 @@ __all__ = [
     "HalfServer",
     "Intermediary",
     "MaskingClient",
+    "MaskingPlan",
     "MaskingRound",
     "MaskingServer",
     "MaskingSession",
     "MixView",
     "MixingRound",
+    "MixingSession",
     "Neighbourhood",
     "Outcome",
     "OwnNoise",
