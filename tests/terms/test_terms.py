@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests.terms.examples import KEYS, NOON, approvals, offer, parties, pinned, terms
 from tests.terms.make_vectors import FILE, vectors
 
+from tacit import keyfiles
 from tacit.checks import Refusal, TacitError
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
@@ -344,6 +346,25 @@ def test_a_party_approves_one_successor_of_a_digest_ever() -> None:
         approve_successor(old, other, KEYS[0], records)
     with pytest.raises(TacitError, match="none of those"):
         approve_successor(old, one, KEYS[3], records)
+
+
+def test_a_rotated_key_is_named_by_successor_terms_that_the_old_one_approves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A helper with a new key: devices follow because both old keys signed the successor."""
+    monkeypatch.setattr(keyfiles, "_COST", 1 << 4)
+    lock = keyfiles.Passphrase("correct horse battery staple")
+    keyfiles.save_signing_key(tmp_path / "key", KEYS[1], lock)
+    new = keyfiles.rotate_signing_key(tmp_path / "key", lock)
+    (kept,) = (path for path in tmp_path.iterdir() if path.name != "key")
+    before = pinned()
+    after = terms(parties=parties(KEYS[0], new), predecessor=before.terms.digest)
+    old = keyfiles.load_signing_key(kept, lock)
+    approved = [
+        approve_successor(before.terms, after, key, MemoryRecords()) for key in (KEYS[0], old)
+    ]
+    signatures = (cosign(after, KEYS[0]), cosign(after, new))
+    assert before.succeeded_by(after, signatures, approved).keys[1] == public_key(new)
 
 
 # The ledger
