@@ -184,6 +184,11 @@ class TwoServerRound:
         """The two servers, as people seal to them."""
         return recipients(self.sealing, self.servers)
 
+    @cached_property
+    def collecting(self) -> Recipient:
+        """The collector, as servers seal to it."""
+        return Recipient.parse(self.sealing, self.collector)
+
     @property
     def seeded(self) -> bool:
         """Whether the first server's half is a seed, because that is shorter."""
