@@ -204,6 +204,6 @@ EQUIVALENT: dict[str, str] = {
         "a word equal to the upper bound goes to settle(), which decides by further digits"
     ),
     "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (
-        "the scale of the proposal changes how often it is rejected, not the law of what is accepted"
+        "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
 }
