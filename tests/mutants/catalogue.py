@@ -86,7 +86,9 @@ TARGETS: tuple[Target, ...] = (
     # losses, composition, crowds
     Target("privacy/loss.py", "PrivacyLoss.delta", (limits,), LOSS),
     Target("privacy/loss.py", "Direction.delta", (signs,), LOSS),
-    Target("privacy/loss.py", "Direction.epsilon", (limits,), LOSS, ("<= delta", "> delta ->")),
+    Target(
+        "privacy/loss.py", "Direction.epsilon", (limits,), LOSS, ("<= delta", "infinite", "upper >")
+    ),
     Target(
         "privacy/loss.py",
         "privacy_loss",
@@ -197,6 +199,12 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "privacy/loss.py: Direction.epsilon: self.delta(0.0) <= delta -> self.delta(0.0) < delta": (
+        "where δ(0) is δ to the last bit the search finds 0 as well, or the next number above"
+    ),
+    "privacy/loss.py: Direction.epsilon: upper > delta -> upper >= delta": (
+        "where the mass so far is δ to the last bit the candidate is ln 0, which settles nothing"
+    ),
     "noise/coins.py: random_bits: count > WORD -> count >= WORD": (
         "64 fair bits are the same from the pool or straight from the operating system"
     ),

@@ -120,14 +120,15 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
-    for name, how, reason in (
+    cases: list[tuple[str, dict[str, Any], str]] = [
         *((name, {}, "which nobody can send") for name in UNSENT),
         ("ucb1", {}, "promises nothing"),
         ("cdp-se", {"through": "masking"}, "does not go through masking"),
         ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),
         ("cdp-se", {"alarm": 2.0}, "alarm is 2"),
         ("cdp-se", {"seconds": 0.0}, "seconds is 0"),
-    ):
+    ]
+    for name, how, reason in cases:
         with pytest.raises(TacitError, match=reason):
             audit_algorithm(name, **how)
 
