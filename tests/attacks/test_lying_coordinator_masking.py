@@ -130,7 +130,7 @@ def test_a_round_that_the_pinned_party_did_not_sign_is_refused() -> None:
     for message in (
         announce(description, [forged]),
         announce(description, []),
-        terms.announced(description)[:-1] + b"\x00",
+        terms.announced(description)[:-1] + b"\xff",
         terms.announced(replace(announced, minimum=901).encode())[:-64] + forged,
     ):
         with pytest.raises(Refusal):
