@@ -154,7 +154,7 @@ def demo(
     )
     ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
     lost = [
-        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.guarantee.split(":")[0]]
+        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.promise.split(":")[0]]
         for label, r in ordered
     ]
     size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"

@@ -32,6 +32,7 @@ from tacit.simulation.sweep import Sweep
 
 Floats = npt.NDArray[np.float64]
 # columns of a record that hold many values
+NOTHING = "none: nothing is promised about a person"
 CURVES = ("checkpoints", "regret", "realised", "estimates")
 
 
@@ -42,7 +43,7 @@ class Result:
     algorithm: str
     horizon: int
     configuration: dict[str, Any]
-    guarantee: str
+    guarantee: dict[str, Any] | None
     sweep: Sweep
     extras: tuple[str, ...] = field(
         default=()
@@ -51,6 +52,11 @@ class Result:
     def __post_init__(self) -> None:
         if not self.sweep.records:
             raise TacitError("no run was finished: nothing to report")
+
+    @property
+    def promise(self) -> str:
+        """What was promised, in words."""
+        return NOTHING if self.guarantee is None else str(self.guarantee["text"])
 
     @property
     def runs(self) -> list[Record]:

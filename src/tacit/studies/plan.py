@@ -116,7 +116,7 @@ def _cost(names: tuple[str, str], entry: Algorithm, result: Result, gap: float) 
         *names,
         entry.name,
         entry.family,
-        result.guarantee,
+        result.promise,
         result.regret_mean,
         result.regret_sem,
         batches=result.mean(rounds) if rounds else None,
