@@ -123,7 +123,7 @@ def note(problem: SilosProblem, private: PrivateSums) -> str:
         return every
     own = zc24_noise.own_records(problem, private)
     return (
-        f"{every}; silos act on raw data within a batch, so one visit may move up to {problem.sync} "
+        f"{every}; silos act on raw data within a batch, so a visit may move up to {problem.sync} "
         f"recorded pairs (x, y): between streams that differ in the person's own pairs only it is "
         f"{own.short}, which lazy silos promise to the person"
     )
