@@ -475,6 +475,23 @@ def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
             session.server(0).close(session.round.binding.closes)
 
 
+def test_a_damaged_record_of_the_collector_opens_nothing() -> None:
+    session = TwoServerSession(5, 1, 100)
+    ((name, good),) = session.records[2]._records.items()
+    for damaged in (
+        b"",
+        good[:1],
+        good[:20],
+        good + b"x",
+        b"\x02",
+        b"\x02" + bytes(9),
+        b"\x03\xff",
+    ):
+        session.records[2]._records[name] = damaged
+        with pytest.raises(Refusal):
+            session.collector().view()
+
+
 def test_a_place_has_one_spelling() -> None:
     place = TwoServerSession(5, 1, 100).server(1).place(3)
     assert Place.decode(place.encode()) == place
