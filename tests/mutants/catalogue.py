@@ -96,7 +96,13 @@ TARGETS: tuple[Target, ...] = (
         LOSS,
     ),
     Target("privacy/loss.py", "_shifts", (counts, signs), LOSS),
-    Target("privacy/loss.py", "_directions", (checks, swap("infinite", "0.0")), LOSS),
+    Target(
+        "privacy/loss.py",
+        "_directions",
+        (checks, swap("infinite", "0.0")),
+        LOSS,
+        ("LARGEST_INTEGER", "infinite"),
+    ),
     Target("privacy/composition.py", "ComposedLoss.__post_init__", (checks,), COMPOSITION),
     Target(
         "privacy/composition.py",
