@@ -17,8 +17,8 @@ from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood
 from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new_identity
-from tacit.intermediaries.masking import MaskingRound
-from tacit.intermediaries.masking_client import BITS, MaskingClient
+from tacit.intermediaries.masking import BITS, MaskingRound
+from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer, prepare_server
 from tacit.intermediaries.mixing import (
     Analyzer,
@@ -231,14 +231,14 @@ class TwoServerSession:
         """The deadline passes, lists and partial sums go where they belong, the sum is opened."""
         self.now = self.round.binding.closes
         servers, collector = [self.server(role) for role in (0, 1)], self.collector()
-        for _ in range(2):
+        for wait in (0, 0, GRACE):
+            self.now += wait
             for server, other in (servers, servers[::-1]):
                 for address, message in server.close(self.now).items():
                     if address == server.peer:
                         other.take(message, self.now)
                     else:
                         collector.take(message)
-            self.now += GRACE
         collector.close()
         return collector.view()
 

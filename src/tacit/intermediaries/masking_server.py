@@ -47,6 +47,7 @@ from tacit.intermediaries.interface import (
     check_minimum,
 )
 from tacit.intermediaries.masking import (
+    BITS,
     MaskingRound,
     check_withstands,
     client_kind,
@@ -61,6 +62,7 @@ from tacit.intermediaries.standing import (
     ended,
     never_copied,
     packed,
+    signed_outcome,
     unpacked,
 )
 from tacit.intermediaries.wire import (
@@ -122,6 +124,11 @@ def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> 
     return public_bytes(X25519PrivateKey.from_private_bytes(secret[:KEY_SIZE]))
 
 
+def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519PrivateKey) -> bytes:
+    """What the server says to whoever asks what became of a round: see `signed_outcome`."""
+    return signed_outcome(Standing(store, _PARTY, announced.identity), announced, 0, key)
+
+
 class MaskingServer:
     """One round of masking: `take` messages and `close` stages until `view`, or `refuse` the round.
 
@@ -154,7 +161,7 @@ class MaskingServer:
         where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
         return f"MaskingServer({where}, clients={len(self._by_address)})"
 
-    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = 0) -> bytes:
+    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = BITS) -> bytes:
         """The server's signature under the description that its record is tied to, if that keeps
         to the terms.
         """
