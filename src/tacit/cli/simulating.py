@@ -85,7 +85,7 @@ def simulate(
 def compare(
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
-    ] = "private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
+    ] = "private-med,private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
     replay: Replay = None,
@@ -100,7 +100,7 @@ def compare(
 ) -> None:
     """Compare several algorithms on the same problems: one picture, one table.
 
-    Example: tacit compare --algorithms private-klucb,dist-dp-se,ldp-se --epsilon 1
+    Example: tacit compare --algorithms private-med,dist-dp-se,ldp-se --epsilon 1
     """
     names, given = [name.strip() for name in algorithms.split(",") if name.strip()], said(options)
     families = sorted({lookup(name).family for name in names})
