@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WORLD = ("arms", "horizon", "anytime", "rewards", "instance", "means")
 
 
+CROWD = 64  # participants of a control's round, where the learner does not say
+
+
 def assemble(
     problem: ArmsProblem,
     learner: Learner,
@@ -39,4 +42,8 @@ def assemble(
         learner = bandits.Restarts(learner.arms, learner.horizon, inner, options)
     note = "" if guarantee is not None else "none: the server sees every sum as it is"
     hidden = mechanism.PerRound(make, arguments, guarantee, note)
-    return experiment.Experiment.of(learner, hidden, problem.names)
+    least = getattr(learner, "least", CROWD)
+    built = experiment.Experiment.of(learner, hidden, problem.names)
+    if problem.control_share:
+        built.keep_control(built.options[0], problem.control_share, least, explore=True)
+    return built

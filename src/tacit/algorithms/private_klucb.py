@@ -28,7 +28,7 @@ TYPICAL = 4096  # participants of the round by which the noise of a protocol is 
     trust="any: --trust",
     promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
     problem=ArmsProblem,
-    options=(*WORLD, "epsilon", "delta", "trust", "index", "growth", "dropout"),
+    options=(*WORLD, "epsilon", "delta", "trust", "index", "growth", "dropout", "control_share"),
     defaults={"growth": 1.4},
 )
 def private_klucb(problem: ArmsProblem) -> Experiment:

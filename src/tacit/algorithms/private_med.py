@@ -31,7 +31,17 @@ CROWD = 64
     trust="any: --trust",
     promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
     problem=ArmsProblem,
-    options=(*WORLD, "epsilon", "delta", "trust", "index", "growth", "rounds", "dropout"),
+    options=(
+        *WORLD,
+        "epsilon",
+        "delta",
+        "trust",
+        "index",
+        "growth",
+        "rounds",
+        "dropout",
+        "control_share",
+    ),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
 )
 def private_med(problem: ArmsProblem) -> Experiment:

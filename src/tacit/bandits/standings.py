@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import ndtr
 
-from tacit.bandits.always import Tally, evidence_that_larger
+from tacit.bandits.always import Tally, is_larger
 from tacit.estimates import Floats, Standing
 
 REACH = 8.0  # standard deviations about a mean within which anything can happen
@@ -76,9 +76,7 @@ class Setting:
 
 def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[Standing]:
     """One row per option, from all of its rounds."""
-    failure = 1 - setting.level
-    misread = sum(tally.misread for tally in tallies)
-    sure = (1 - MISREAD) * failure if misread <= MISREAD * failure else 0.0
+    sure = failure_left(tallies, setting)
     known = [(tally.participants, tally.mean, tally.spread) for tally in tallies]
     present = [k for k in range(len(tallies)) if k not in setting.absent]
     chances = dict(zip(present, best_of([known[k] for k in present]), strict=True))
@@ -112,6 +110,13 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
             )
         )
     return rows
+
+
+def failure_left(tallies: Sequence[Tally], setting: Setting) -> float:
+    """The failure probability that is left for chance: nothing where too much was misread."""
+    failure = 1 - setting.level
+    misread = sum(tally.misread for tally in tallies)
+    return (1 - MISREAD) * failure if misread <= MISREAD * failure else 0.0
 
 
 def level_of(failure: float) -> float:
@@ -157,11 +162,16 @@ def best_option(
         return None
     leader = max(seen, key=lambda k: tallies[k].mean or 0.0)
     others = sorted((k for k in seen if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
-    for k in others:
-        level = level_of(sure * setting.share(leader) * setting.rival(k))
-        if evidence_that_larger(tallies[leader], tallies[k]) <= level:
-            return None
-    return leader
+    better = all(beats(tallies, leader, k, setting, sure) for k in others)
+    return leader if better else None
+
+
+def beats(tallies: Sequence[Tally], one: int, other: int, setting: Setting, sure: float) -> bool:
+    """Whether an option is shown to be better than another. For one that is not the best this is
+    ever said of the best with probability `sure` at most.
+    """
+    level = level_of(sure * setting.share(one) * setting.rival(other))
+    return is_larger(tallies[one], tallies[other], level)
 
 
 def best_of(known: Sequence[Known]) -> list[float]:

@@ -142,9 +142,10 @@ def run(
     noise: np.random.Generator | None = None,
     checkpoints: tuple[int, ...] | None = None,
     user_by_user: bool = False,
+    until_decided: bool = False,
 ) -> Outcome:
-    """Drives an experiment through its horizon; `noise` is the protocols' generator, `rng`'s own by
-    default.
+    """Drives an experiment through its horizon, or until an option is shown to be the best; `noise`
+    is the protocols' generator, `rng`'s own by default.
     """
     source = rng if noise is None else noise
     means: Floats | None = getattr(world, "means", None)
@@ -168,6 +169,12 @@ def run(
                 else:
                     experiment.observe(round_, estimate)
                 outcome.add(played, protocol, estimate is not None and estimate.wrapped)
+            if (
+                until_decided
+                and experiment.learner.arms
+                and experiment.learner.decided() is not None
+            ):
+                break
     return outcome
 
 
@@ -195,6 +202,7 @@ class Trial:
     user_by_user: bool = False
     checkpoints: tuple[int, ...] | None = None
     first: int | None = None
+    until_decided: bool = False
 
     def __call__(self, seed: int) -> dict[str, Any]:
         """A flat record of the run."""
@@ -208,9 +216,12 @@ class Trial:
             noise=start.noise,
             checkpoints=self.checkpoints,
             user_by_user=self.user_by_user,
+            until_decided=self.until_decided,
         )
         regret, final = outcome.regret, outcome.final_regret
         known = {} if regret is None else {"regret": regret, "final_regret": final}
+        if self.until_decided:
+            known["decided"] = experiment.learner.decided() is not None
         return {
             "seed": seed,
             "checkpoints": list(outcome.checkpoints),

@@ -124,12 +124,26 @@ class Result:
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             "times_lower_bound": self.times_lower_bound,
             **self.winner(),
+            **self.decided(),
             "seconds": self.sweep.seconds,
             "asked": self.sweep.asked,
             "interrupted": self.sweep.interrupted,
             "version": __version__,
             "configuration": self.configuration,
             "runs": [_without_curves(record) for record in self.runs],
+        }
+
+    def decided(self) -> dict[str, Any]:
+        """Of runs that end once they are decided: the part that is, and participants of the run
+        that is decided after nine in ten; nothing of others.
+        """
+        if "decided" not in self.runs[0]:
+            return {}
+        times = [run["users"] if run["decided"] else math.inf for run in self.runs]
+        last = float(np.quantile(times, 0.9, method="higher"))
+        return {
+            "decided_part": self.mean("decided"),
+            "participants_to_decide": int(last) if math.isfinite(last) else None,
         }
 
     def winner(self) -> dict[str, Any]:
