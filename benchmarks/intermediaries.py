@@ -18,22 +18,25 @@ from collections.abc import Callable
 from fractions import Fraction
 from importlib.util import find_spec
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
 from machine import Row, emit
 from tacit.intermediaries import (
-    Dropouts,
-    MixingRound,
+    MaskingClient,
+    MaskingPlan,
+    MaskingSession,
+    MixingSession,
     Neighbourhood,
     OwnNoise,
     PrivateKey,
     Sealing,
     Shuffler,
-    run_masking,
+    neighbourhood,
     run_mixing,
     run_two_servers,
-    wrap,
+    security,
 )
-from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.sealing import DEFAULT, Recipient
 from tacit.noise import DiscreteLaplace
 from tacit.records import MemoryRecords
@@ -59,6 +62,12 @@ def row(name: str, value: float, unit: str) -> Row:
     return {"name": name, "value": round(value, 1), "unit": unit}
 
 
+def beside(name: str, speed: float, limit: float, unit: str) -> list[Row]:
+    """A speed, what it could be at most, and the part of it."""
+    part: Row = {"name": f"{name}-of-limit", "value": round(speed / limit, 3), "unit": "times"}
+    return [row(name, speed, unit), row(f"{name}-limit", limit, unit), part]
+
+
 def against_limit(
     name: str,
     ours: Callable[[int, Sealing], float],
@@ -66,34 +75,95 @@ def against_limit(
     reports: int,
     sealing: Sealing,
 ) -> list[Row]:
-    """A speed, what it could be at most, and the part of it: measured one after the other."""
-    speed, limit = ours(reports, sealing), raw(reports, sealing)
-    part: Row = {"name": f"{name}-of-limit", "value": round(speed / limit, 3), "unit": "times"}
-    return [row(name, speed, "reports/s"), row(f"{name}-limit", limit, "reports/s"), part]
+    """A speed beside what it could be at most, measured one after the other."""
+    return beside(name, ours(reports, sealing), raw(reports, sealing), "reports/s")
 
 
-def masking(clients: int, degree: int, threshold: int) -> float:
-    """Clients per second; a twentieth leave after sharing, which costs most, because their keys are
-    rebuilt.
+def masking(clients: int, dropout: float, among: Neighbourhood) -> tuple[float, float, float]:
+    """Clients per second of all roles, of the server alone, and at most: with nothing but the key
+    exchanges and seals of the round. Those who drop out leave after sharing, which costs most,
+    because their keys are rebuilt.
     """
     rng = random.Random(1)
     values = [rng.randrange(MODULUS) for _ in range(clients)]
-    gone = set(rng.sample(range(clients), int(DROPOUT * clients)))
+    gone = set(rng.sample(range(clients), int(dropout * clients)))
+    expected = sum(value for place, value in enumerate(values) if place not in gone) % MODULUS
+    plan = MaskingPlan(clients - len(gone), MODULUS, among)
+    everyone, server = float("inf"), float("inf")
+    for _ in range(2):
+        gc.collect()
+        start = time.process_time()
+        session = MaskingSession(values, plan)
+        spent = play(session, gone)
+        everyone = min(everyone, time.process_time() - start)
+        server = min(server, spent)
+        assert session.server.view().numbers == (expected,)
+    return clients / everyone, clients / server, clients / raw_masking(clients, len(gone), among)
 
-    def work() -> None:
-        view = run_masking(
-            values,
-            MODULUS,
-            clients - len(gone),
-            Neighbourhood(degree, threshold),
-            Dropouts(mask=gone),
-        )
-        assert (
-            view.numbers[0]
-            == sum(value for place, value in enumerate(values) if place not in gone) % MODULUS
-        )
 
-    return clients / cpu_seconds(work)
+def play(session: MaskingSession, gone: set[int]) -> float:
+    """Plays a round; returns the CPU seconds of its server."""
+    answers: list[Callable[[MaskingClient, bytes, int], bytes]] = [
+        lambda client, _, __: client.join(),
+        lambda client, message, _: client.share(message),
+        lambda client, message, value: client.mask(message, [value]),
+        lambda client, message, _: client.reveal(message),
+    ]
+    spent, outgoing = 0.0, {client.address: b"" for client in session.clients}
+    for stage, answer in enumerate(answers):
+        there = [
+            (client, report[0])
+            for place, (client, report) in enumerate(
+                zip(session.clients, session.reports, strict=True)
+            )
+            if client.address in outgoing and not (stage > 1 and place in gone)
+        ]
+        messages = [answer(client, outgoing[client.address], value) for client, value in there]
+        start = time.process_time()
+        for message in messages:
+            session.server.take(message)
+        outgoing = dict(session.server.close())
+        spent += time.process_time() - start
+    return spent
+
+
+def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
+    """CPU seconds of the exchanges and seals of a round: two exchanges and a parcel sealed and
+    opened per neighbour, two key pairs and two exchanges for the line to the server, whose seven
+    messages are sealed and opened, and the exchanges of those who left.
+    """
+    own, peer = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
+    cipher, nonce, parcel, message = (
+        ChaCha20Poly1305(bytes(32)),
+        bytes(12),
+        bytes(66),
+        bytes(66 * among.degree),
+    )
+
+    def sealing(content: bytes) -> bytes:
+        return cipher.decrypt(nonce, cipher.encrypt(nonce, content, None), None)
+
+    count = 200
+    pair = cpu_seconds(lambda: [X25519PrivateKey.generate() for _ in range(count)]) / count
+    exchange = cpu_seconds(lambda: [own.exchange(peer) for _ in range(count)]) / count
+    small = cpu_seconds(lambda: [sealing(parcel) for _ in range(count)]) / count
+    large = cpu_seconds(lambda: [sealing(message) for _ in range(count)]) / count
+    each = 2 * pair + (2 * among.degree + 2) * exchange + among.degree * small + 7 * large
+    return clients * each + gone * among.degree * exchange
+
+
+def masking_rows() -> tuple[list[Row], float]:
+    """The rows of masking, and the speed of the one that flwr is compared with."""
+    default = neighbourhood(1000)
+    speed, server, limit = masking(1000, 0.1, default)
+    rows = beside("masking-default-1000", speed, limit, "clients/s")
+    rows.append(row("masking-default-1000-server", server, "clients/s"))
+    rows.append(row("masking-default-1000-bits", security(default, 1000, 900).bits, "bits"))
+    small = Neighbourhood(21, 11)
+    ours, _, limit = masking(1000, DROPOUT, small)
+    rows += beside("masking-21-11", ours, limit, "clients/s")
+    rows.append(row("masking-21-11-bits", security(small, 1000, 950, corrupt=50).bits, "bits"))
+    return rows, ours
 
 
 def two_servers(reports: int, sealing: Sealing) -> float:
@@ -109,7 +179,8 @@ def two_servers(reports: int, sealing: Sealing) -> float:
 
 def two_seals(reports: int, sealing: Sealing) -> float:
     """Reports per second of what two servers cannot do without: every half of a report sealed once
-    and opened once, as long as it is, and nothing else.
+    and opened once, as long as it is, and nothing else. Mixing seals and opens as often: a message
+    for the analyzer and its wrap for the shuffler.
     """
     key = PrivateKey.new(sealing)
     recipient = Recipient.parse(sealing, key.public())
@@ -129,19 +200,19 @@ def mixing(reports: int, messages: int) -> float:
 
 def shuffling(reports: int) -> tuple[float, float]:
     """The shuffler alone: messages per second, and bytes of memory per buffered message."""
-    identity = new_identity()
-    stores = [MemoryRecords() for _ in range(1 + 4)]
-    shuffling = {prepare_party(store, Role.SHUFFLER, identity, source=bytes) for store in stores}
-    analyzing = prepare_party(stores[0], Role.ANALYZER, identity)
-    announced = MixingRound(reports, reports, 1, shuffling.pop(), analyzing, identity=identity)
-    sealed = [wrap(announced, [b"1"]) for _ in range(reports)]
+    session = MixingSession(reports, reports)
+    sealed = [session.wrap([b"1"]) for _ in range(reports)]
+    fresh = session.shuffler.save()
 
     def take_all() -> Shuffler:
-        shuffler = Shuffler(announced, stores.pop())
+        store = MemoryRecords()
+        store._records = dict(untouched)
+        shuffler = Shuffler.restore(fresh, store)
         for report in sealed:
             shuffler.take(report)
         return shuffler
 
+    untouched = dict(session.store._records)
     seconds = cpu_seconds(lambda: take_all().close())
     tracemalloc.start()
     shuffler = take_all()
@@ -241,13 +312,11 @@ def main() -> None:
         "--flower-clients", type=int, default=40, help="clients in the round of flwr's primitives"
     )
     arguments = parser.parse_args()
-    ours = masking(1000, 21, 11)
-    rows = [
-        row("masking-21-11", ours, "clients/s"),
-        row("masking-65-33", masking(1000, 65, 33), "clients/s"),
+    rows, ours = masking_rows()
+    rows += [
         *against_limit("two-servers", two_servers, two_seals, 2000, DEFAULT),
         *against_limit("two-servers-hybrid", two_servers, two_seals, 1000, Sealing.HYBRID),
-        row("mixing", mixing(2000, 1), "messages/s"),
+        *beside("mixing", mixing(2000, 1), two_seals(2000, DEFAULT), "messages/s"),
         row("mixing-41-bits", mixing(50, 41), "messages/s"),
     ]
     speed, memory = shuffling(2000)

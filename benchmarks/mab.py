@@ -54,7 +54,7 @@ def milliseconds(name: str, task: Trial, repeats: int = 7) -> Row:
 
 def runs() -> list[Row]:
     rows = []
-    for name in ("private-klucb", "dist-dp-se"):
+    for name in ("private-klucb", "private-med", "dist-dp-se"):
         for exponent, rewards in ((9, "bernoulli"), (12, "bernoulli"), (9, "gaussian")):
             label = f"one run: {name}, 10^{exponent} users, 10 arms, ε = 1, {rewards} rewards"
             task = trial(name, horizon=10**exponent, rewards=rewards)

@@ -8,10 +8,10 @@ records out of backups and volume snapshots.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -68,22 +68,42 @@ class RecordDirectory:
 
     def read(self, name: bytes) -> bytes | None:
         """The record of this name; None if there is none."""
-        with suppress(FileNotFoundError):
+        with self._usable(), suppress(FileNotFoundError):
             return self._path(name).read_bytes()
         return None
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
         """Compare and swap, across processes; on disk before it returns."""
-        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._usable(), self._locked():
             found = self.read(name)
             if found == old:
                 self._write(self._path(name), new)
                 found = new
             return found
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise TacitError(
+                f"the key files in {self.directory} cannot be used ({problem.strerror}); nothing "
+                "was changed: free the disk or mend the permissions, and try again"
+            ) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among all processes that use the directory."""
+        try:
+            import fcntl  # not everywhere, and needed by nobody else
+        except ImportError:
+            raise TacitError("key files need a system with file locks, such as Linux") from None
+        handle = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
         finally:
-            os.close(lock)
+            os.close(handle)
 
     def _path(self, name: bytes) -> Path:
         return self.directory / f"{name.hex()}.record"

@@ -72,21 +72,35 @@ def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, reward
 
 
 @pytest.mark.parametrize(
-    ("trust", "index", "delta"), list(product(TRUSTS, ["chernoff", "variance"], [None, 1e-5]))
+    ("name", "trust", "index", "delta"),
+    [
+        *product(["private-klucb"], TRUSTS, ["chernoff", "variance"], [None, 1e-5]),
+        *product(["private-med"], TRUSTS, ["chernoff", "variance"], [None]),
+        ("private-med", "shuffle", "variance", 1e-5),
+    ],
 )
-def test_private_klucb_runs_under_every_trust_model(
-    trust: Trust, index: str, delta: float | None
+def test_private_learners_run_under_every_trust_model(
+    name: str, trust: Trust, index: str, delta: float | None
 ) -> None:
     rewards = "gaussian" if delta is None else "bernoulli"
     how = {"trust": trust, "index": index, "rewards": rewards, "delta": delta}
-    record = Trial("private-klucb", problem_for("private-klucb", arms=3, horizon=3000, **how))(1)
+    record = Trial(name, problem_for(name, arms=3, horizon=3000, **how))(1)
     assert record["users"] == 3000
 
 
 @pytest.mark.parametrize("horizon", [10**9, 10**12])
 @pytest.mark.parametrize(
     "name",
-    ["private-klucb", "dist-dp-se", "ldp-se", "shuffle-dp-se", "split-dp-se", "cdp-se", "dp-se"],
+    [
+        "private-klucb",
+        "private-med",
+        "dist-dp-se",
+        "ldp-se",
+        "shuffle-dp-se",
+        "split-dp-se",
+        "cdp-se",
+        "dp-se",
+    ],
 )
 def test_a_trillion_users_overflow_nothing(name: str, horizon: int) -> None:
     asked = {"horizon": horizon, "means": (0.3, 0.5, 0.7), "setting": "paper"}
@@ -148,7 +162,7 @@ def promises() -> list[tuple[str, ArmsProblem]]:
     ]
     cases += [
         (name, ArmsProblem(5, 10**6, dropout=0.2))
-        for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb")
+        for name in ("dist-dp-se", "dist-rdp-se", "vb-sdp-ae", "private-klucb", "private-med")
     ]
     cases.append(("dist-cdp-se", ArmsProblem(5, 10**6, epsilon=0.5, scale=1, setting="paper")))
     return [case for case in cases if case[0] not in REFERENCES]
@@ -283,6 +297,31 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
     task = Trial("thompson", ArmsProblem(horizon=300, means=(0.5, 0.5)))
     assert task(1) != task(2)
     assert task(1) == task(1)
+
+
+# Crowds and rounds
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
+    trust: Trust, epsilon: float
+) -> None:
+    asked = {"arms": 6, "horizon": 10**6, "epsilon": epsilon, "trust": trust, "binary": True}
+    experiment = built("private-med", problem_for("private-med", **asked, rounds=9))
+    world, rng, held = Bernoulli((0.3, 0.4, 0.5, 0.6, 0.7, 0.8)), np.random.default_rng(2), 0
+    while rounds := experiment.propose():
+        held += 1
+        for round_ in rounds:
+            if round_.opened:
+                assert round_.participants >= (64 if trust in ("secagg", "shuffle") else 1)
+                protocol = experiment.open(round_)
+                load = world.play(round_, protocol, rng).load
+                experiment.observe(round_, protocol.simulate(load, rng))
+            else:
+                experiment.skip(round_)
+    assert held <= 9
+    assert experiment.best() == "option 6"
 
 
 # Any horizon

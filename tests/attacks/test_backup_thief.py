@@ -17,11 +17,11 @@ from tacit.intermediaries import (
     OwnNoise,
     Refusal,
     Sealing,
+    Seat,
     SumView,
     TwoServerSession,
 )
 from tacit.intermediaries.agreement import NONCE_SIZE
-from tacit.intermediaries.half_server import RoundRecord, record_name
 from tacit.records import MemoryRecords, RecordDirectory
 
 
@@ -60,18 +60,10 @@ def test_after_the_close_no_key_is_left_for_what_was_stolen_before() -> None:
     stolen = [dict(table) for table in session.tables]
     session.finish()
     for role in (0, 1):
-        name = record_name(role, session.round.identity)
-        record = RoundRecord.decode(session.records[role].read(name) or b"")
+        record = session.seat(role).record(session.round.identity)
+        assert record is not None
         assert record.secret == b""
-        server = HalfServer(
-            session.pinned,
-            session.announcement,
-            role,
-            session.rehearsal.keys[role],
-            session.records[role],
-            stolen[role],
-            lambda _: 0,
-        )
+        server = HalfServer(session.seat(role), session.announcement, stolen[role])
         answer = server.close(session.now)
         assert server.close(0) == answer
         assert server.outcome()[21] == Outcome.OPENED
@@ -125,14 +117,13 @@ def test_a_restarted_party_finishes_its_round_from_its_files(tmp_path: Path) -> 
     """Long-term key and records from disk: the same identity, the same round, one answer."""
     session = session_with_reports()
     kept = session.rehearsal.keys[1].private_bytes_raw()
-    name = record_name(1, session.round.identity)
+    name = session.seat(1).name(session.round.identity)
     RecordDirectory(tmp_path).replace(name, None, session.records[1].read(name) or b"")
 
     def helper() -> HalfServer:
         key = Ed25519PrivateKey.from_private_bytes(kept)
-        files = RecordDirectory(tmp_path)
-        arguments = (session.pinned, session.announcement, 1, key, files, session.tables[1])
-        return HalfServer(*arguments, lambda _: 0)
+        seat = Seat(session.pinned, 1, key, RecordDirectory(tmp_path), lambda _: 0)
+        return HalfServer(seat, session.announcement, session.tables[1])
 
     late, own = session.round.binding.closes, session.server(0)
     own.take(helper().close(late)[helper().peer], late)
@@ -151,7 +142,7 @@ def test_records_restored_on_purpose_are_named_as_not_prevented(sealing: Sealing
     session = TwoServerSession(3, 1, 1009, sealing=sealing)
     for role, half in enumerate(session.split(0, [7])):
         session.server(role).take(half, session.now)
-    name = record_name(1, session.round.identity)
+    name = session.seat(1).name(session.round.identity)
     table, record = dict(session.tables[1]), session.records[1].read(name) or b""
     assert session.finish() == SumView((7,), 1)
     session.tables[1], restored = table, MemoryRecords()

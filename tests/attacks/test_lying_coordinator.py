@@ -27,11 +27,10 @@ from tacit.intermediaries import (
     HalfServer,
     Place,
     Refusal,
+    Seat,
     TwoServerRound,
     TwoServerSession,
     announce,
-    endorse_round,
-    prepare,
     split,
 )
 from tacit.intermediaries.announcements import endorse
@@ -75,7 +74,8 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
     """Whoever the coordinator names as the helper has not signed, or is not who was pinned."""
     session = opened_session(no_noise)
     own = Ed25519PrivateKey.generate()
-    fake = prepare(MemoryRecords(), 1, session.round.identity, session.round.sealing)
+    elsewhere = Seat(session.pinned, 1, session.rehearsal.keys[1], MemoryRecords())
+    fake = elsewhere.prepare(session.round.identity, session.round.sealing)
     forged = replace(session.round, servers=(session.round.servers[0], fake))
     data = forged.encode()
     signed = announce(data, [endorse(data, key) for key in (session.rehearsal.keys[0], own)])
@@ -106,9 +106,7 @@ def test_a_weaker_round_is_refused_by_devices_and_not_signed_by_the_helper(
     weaker = replace(session.round, identity=new_identity(), **changes)
     assert words in refused_by_device(session, signed_by_all(session, weaker))
     with pytest.raises(Refusal, match=words):
-        endorse_round(
-            session.pinned, weaker.encode(), 1, session.rehearsal.keys[1], session.records[1]
-        )
+        session.seat(1).endorse(weaker.encode())
 
 
 @pytest.mark.parametrize(
@@ -122,9 +120,7 @@ def test_another_binding_is_refused_by_devices_and_not_signed_by_the_helper(
     other = replace(session.round, binding=binding, assigned_until=0, identity=new_identity())
     refused_by_device(session, signed_by_all(session, other))
     with pytest.raises(Refusal):
-        endorse_round(
-            session.pinned, other.encode(), 1, session.rehearsal.keys[1], session.records[1]
-        )
+        session.seat(1).endorse(other.encode())
 
 
 def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
@@ -142,7 +138,7 @@ def test_the_victim_cannot_be_told_another_question_than_the_others() -> None:
     announcement = signed_by_all(session, twin)
     assert "terms of the round" in refused_by_device(session, announcement)
     with pytest.raises(Refusal, match="one description per round"):
-        endorse_round(told, twin.encode(), 1, keys[1], session.records[1])
+        Seat(told, 1, keys[1], session.records[1]).endorse(twin.encode())
     place = session.server(0).place(0)
     for role, half in enumerate(split(told, announcement, place, [1])):
         session.server(role).take(half, session.now)
@@ -154,7 +150,7 @@ def test_one_signature_on_two_descriptions_of_a_round_is_never_given() -> None:
     session = opened_session(no_noise)
     for changes in ({"places": 5}, {"grace": 7}, {"modulus": 1009}, {"minimum": 2}):
         with pytest.raises(Refusal, match="one description per round"):
-            session.endorse(1, replace(session.round, **changes).encode())  # type: ignore[arg-type]
+            session.seat(1).endorse(replace(session.round, **changes).encode())  # type: ignore[arg-type]
 
 
 # What it learns

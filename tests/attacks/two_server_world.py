@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.intermediaries import OwnNoise, TwoServerSession
 from tacit.intermediaries.agreement import Channel
-from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
+from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.wire import Kind, header
 from tacit.noise import DiscreteLaplace
 
@@ -71,7 +71,8 @@ def opened_session(draw: Callable[[Fraction], int], minimum: int = 1) -> TwoServ
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
     """Everything that a lying server has for the round."""
     identity = session.round.identity
-    record = RoundRecord.decode(session.records[role].read(record_name(role, identity)) or b"")
+    record = session.seat(role).record(identity)
+    assert record is not None
     return RoundSecrets(record.secret, identity, record.sealing)
 
 

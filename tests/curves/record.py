@@ -72,7 +72,7 @@ CASES: dict[str, str] = {
     "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
     **{
         f"private-med {trust}": f"{ARMS} --trust {trust}"
-        for trust in ("secagg", "central", "local", "shuffle")
+        for trust in ("secagg", "central", "local", "shuffle", "two-servers")
     },
     "vb-sdp-ae paper anytime": "--arms 3 --horizon 30000 --epsilon 0.9 --delta 1e-2 "
     "--setting paper --anytime",

@@ -15,29 +15,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tests.intermediaries.rings import ring_server
+from tests.intermediaries.rings import ring_session
 
 from tacit.intermediaries import (
-    Analyzer,
-    MaskingClient,
-    MixingRound,
+    MixingSession,
     Neighbourhood,
     OwnNoise,
     Sealing,
     ServerKeys,
-    Shuffler,
     TwoServerSession,
     masks,
     shamir,
-    wrap,
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
-from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
-from tacit.intermediaries.interface import Source, new_identity
+from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed, route_key
-from tacit.intermediaries.mixing import Role, prepare_party
+from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info
-from tacit.records import MemoryRecords
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -78,7 +72,7 @@ def primitives() -> dict[str, Any]:
             "route": route_key(first, pair[0], pair[1], context).hex(),
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
             "channel": derive(
-                agree(first, pair[1][1]), context, b"tacit channel v1" + pair[0][1] + pair[1][1], 96
+                agree(first, pair[1][1]), context, b"tacit channel v2" + pair[0][1] + pair[1][1], 96
             ).hex(),
         },
     }
@@ -88,10 +82,11 @@ def masking() -> dict[str, Any]:
     """A whole round of eight clients on a ring: number 2 leaves before masking and number 5 before
     revealing.
     """
-    server = ring_server(8, 6, 1000003, Neighbourhood(6, 4), 2, source("masking server"))
+    session = ring_session([[0, 0]] * 8, 6, 1000003, Neighbourhood(6, 4), source("masking server"))
+    server = session.server
     values = [[place, 1000 + place] for place in range(8)]
     clients = sorted(
-        (MaskingClient(server.round, source(f"masking client {place}")) for place in range(8)),
+        (session.client(source(f"masking client {place}")) for place in range(8)),
         key=lambda client: client.address,
     )
     wire: dict[str, list[str | None]] = {}
@@ -128,6 +123,8 @@ def masking() -> dict[str, Any]:
         ],
     )
     return {
+        "terms": session.pinned.terms.encode().decode(),
+        "announcement": session.announcement.hex(),
         "round": server.round.encode().hex(),
         "context": server.round.context.hex(),
         "server_private": server_private,
@@ -203,29 +200,25 @@ def two_servers(sealing: Sealing, length: int = 2) -> dict[str, Any]:
 
 def _round_secret(session: TwoServerSession, role: int) -> ServerKeys:
     identity = session.round.identity
-    held = session.records[role].read(record_name(role, identity))
-    assert held is not None
-    record = RoundRecord.decode(held)
+    record = session.seat(role).record(identity)
+    assert record is not None
     return RoundSecrets(record.secret, identity, record.sealing).keys
 
 
 def mixing(sealing: Sealing) -> dict[str, Any]:
     """Three reports of two messages each."""
-    identity, store = new_identity(source("mixing round")), MemoryRecords()
-    shuffling, analyzing = (
-        prepare_party(store, role, identity, sealing, source(role.name)) for role in Role
-    )
-    announced = MixingRound(3, 2, 2, shuffling, analyzing, 2, sealing, identity)
-    shuffler, analyzer = Shuffler(announced, store), Analyzer(announced, store)
+    session = MixingSession(3, 2, 2, 2, sealing, source=source("mixing round"))
+    announced, shuffler, analyzer = session.round, session.shuffler, session.analyzer
     keys = [keys for keys in (shuffler._keys, analyzer._keys) if keys is not None]
-    reports = [wrap(announced, [b"a%d" % place, b"b%d" % place]) for place in range(3)]
+    reports = [session.wrap([b"a%d" % place, b"b%d" % place]) for place in range(3)]
     for report in reports:
         shuffler.take(report)
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
     analyzer.close()
     return {
-        "round": announced.encode().hex(),
+        "terms": session.pinned.terms.encode().decode(),
+        "announcement": session.announcement.hex(),
         "context": announced.context.hex(),
         "shuffler": _private(keys[0]),
         "analyzer": _private(keys[1]),

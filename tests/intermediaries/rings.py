@@ -4,22 +4,20 @@ neighbour.
 
 from __future__ import annotations
 
-from tacit.intermediaries import MaskingRound, MaskingServer, Neighbourhood
-from tacit.intermediaries.interface import SYSTEM, Source, new_identity
-from tacit.intermediaries.masking_server import prepare
-from tacit.records import MemoryRecords
+from collections.abc import Sequence
+
+from tacit.intermediaries import MaskingPlan, MaskingSession, Neighbourhood
+from tacit.intermediaries.interface import SYSTEM, Source
 
 
-def ring_server(
-    reports: int,
+def ring_session(
+    reports: Sequence[int | Sequence[int]],
     minimum: int,
     modulus: int,
     among: Neighbourhood,
-    length: int = 1,
     source: Source = SYSTEM,
-) -> MaskingServer:
-    """A server that does not shuffle; with a fixed source, always the same one."""
-    store, identity = MemoryRecords(), new_identity(source)
-    key = prepare(store, identity, source)
-    announced = MaskingRound(identity, reports, minimum, modulus, length, among, key)
-    return MaskingServer(announced, store, shuffle=lambda _: None)
+    participants: int | None = None,
+) -> MaskingSession:
+    """A session whose server does not shuffle; with a fixed source, always the same one."""
+    plan = MaskingPlan(minimum, modulus, among, participants, lambda _: None, source)
+    return MaskingSession(reports, plan)

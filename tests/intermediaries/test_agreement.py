@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tacit.intermediaries import MaskingClient, MaskingServer, Refusal, Sealing
-from tacit.intermediaries.agreement import _SMALL_ORDER, agree, check_public, new_key, public_bytes
+from tacit.intermediaries import MaskingPlan, MaskingSession, Refusal, Sealing
+from tacit.intermediaries.agreement import (
+    _SMALL_ORDER,
+    agree,
+    check_public,
+    derive,
+    new_key,
+    public_bytes,
+)
 from tacit.intermediaries.sealing import Recipient
 
 FIELD = 2**255 - 19
@@ -47,11 +58,18 @@ def test_a_key_has_one_spelling() -> None:
 
 
 def test_anothers_masking_key_in_a_second_spelling_cannot_join() -> None:
-    server = MaskingServer.open(4, 3, 100)
-    first, second = MaskingClient(server.round), MaskingClient(server.round)
+    session = MaskingSession([0] * 4, MaskingPlan(3, 100))
+    server, (first, second, *_) = session.server, session.clients
     server.take(first.join())
     flipped = bytearray(first._masking_public)
     flipped[31] ^= 0x80
     second._masking_public = bytes(flipped)
     with pytest.raises(Refusal, match="only spelling"):
         server.take(second.join())
+
+
+@given(st.binary(min_size=1, max_size=80), st.binary(max_size=80), st.binary(), st.integers(1, 300))
+def test_derivation_is_the_librarys_hkdf(
+    secret: bytes, salt: bytes, info: bytes, size: int
+) -> None:
+    assert derive(secret, salt, info, size) == HKDF(SHA256(), size, salt, info).derive(secret)

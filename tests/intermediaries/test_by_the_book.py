@@ -19,7 +19,7 @@ KNOWN = json.loads((Path(__file__).parent / "vectors" / "masking.json").read_tex
 ROUND = bytes.fromhex(KNOWN["round"])
 CONTEXT = hashlib.sha256(ROUND).digest()
 PRIME = 2**256 + 297
-MODULUS = int.from_bytes(ROUND[73:], "big")
+MODULUS = int.from_bytes(ROUND[123:], "big")
 
 
 def hkdf(secret: bytes, info: bytes, size: int) -> bytes:
@@ -95,7 +95,7 @@ class Book:
         message = bytes.fromhex(KNOWN["wire"][name][number])
         address = public(self.private[number])
         assert message[20:52] == address
-        info = b"tacit channel v1" + address + public(self.server)
+        info = b"tacit channel v2" + address + public(self.server)
         keys = hkdf(x25519(self.server, address), info, 64)
         key = keys[:32] if from_client else keys[32:]
         return ChaCha20Poly1305(key).decrypt(message[52:64], message[64:], message[:52])
@@ -121,7 +121,7 @@ def test_masked_numbers_are_what_the_page_says() -> None:
         ]
         for other in neighbours:
             sign = 1 if me < other else -1
-            pairwise = mask(book.pair(b"tacit masking mask v1", book.masking, me, other), 2)
+            pairwise = mask(book.pair(b"tacit masking mask v2", book.masking, me, other), 2)
             expected = [a + sign * b for a, b in zip(expected, pairwise, strict=True)]
         content = book.open("masked", me, from_client=True)
         assert [int.from_bytes(content[:3], "big"), int.from_bytes(content[3:], "big")] == [
@@ -139,7 +139,7 @@ def test_parcels_and_reveals_are_what_the_page_says() -> None:
         for other, there, share in struct.iter_unpack(
             ">IB33s", book.open("reveal", me, from_client=True)
         ):
-            key = book.pair(b"tacit masking route v1", book.private, me, other)
+            key = book.pair(b"tacit masking route v2", book.private, me, other)
             pair = ChaCha20Poly1305(key).decrypt(
                 bytes(11) + bytes((other > me,)), parcels[other], None
             )
@@ -160,5 +160,5 @@ def test_parcels_and_reveals_are_what_the_page_says() -> None:
         expected = book.masking[2] if owner == 2 else book.seeds[owner]
         assert (secret % PRIME).to_bytes(32, "big") == expected
         commitment = book.open("shares", owner, from_client=True)[:32]
-        text = b"tacit masking seed v1" + CONTEXT + struct.pack(">I", owner) + book.seeds[owner]
+        text = b"tacit masking seed v2" + CONTEXT + struct.pack(">I", owner) + book.seeds[owner]
         assert commitment == hashlib.sha256(text).digest()

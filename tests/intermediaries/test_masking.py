@@ -8,18 +8,18 @@ import copy
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.intermediaries.rings import ring_server
+from tests.intermediaries.rings import ring_session
 
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Dropouts,
     MaskingClient,
-    MaskingRound,
-    MaskingServer,
+    MaskingPlan,
     MaskingSession,
     Neighbourhood,
     Refusal,
@@ -29,8 +29,8 @@ from tacit.intermediaries import (
 from tacit.intermediaries.masking_server import Stage
 from tacit.intermediaries.wire import Kind
 
-MODULI = st.integers(2, 2**70) | st.sampled_from(
-    [2, 3, 2**32, 2**32 + 15, 10**12 + 39, 2**64, 2**64 + 13]
+MODULI = st.integers(201, 2**70) | st.sampled_from(
+    [201, 257, 2**32, 2**32 + 15, 10**12 + 39, 2**64, 2**64 + 13]
 )
 
 
@@ -72,9 +72,7 @@ def test_masking_gives_the_exact_sum_or_refuses_for_many(
 
 def _check_round(case: tuple[list[list[int]], int, Neighbourhood, Dropouts]) -> None:
     values, modulus, among, gone = case
-    session = MaskingSession(
-        MaskingServer.open(len(values), 2, modulus, len(values[0]), among), values
-    )
+    session = MaskingSession(values, MaskingPlan(2, modulus, among))
     try:
         session.join(gone.join)
         session.share(gone.share)
@@ -144,11 +142,12 @@ def test_the_default_of_a_few_clients_spares_one_of_them(clients: int, stage: st
 
 def test_the_default_neighbourhood_is_made_for_the_minimum_and_sparse() -> None:
     for minimum in (450, 300):
-        announced = MaskingServer.open(500, minimum, 1000).round
+        session = MaskingSession([0], MaskingPlan(minimum, 1000, participants=500))
+        announced = session.server.round
         assert announced.security().bits >= 40
         assert announced.neighbourhood.degree < 100
     with pytest.raises(TacitError, match="raise the minimum"):
-        MaskingServer.open(500, 2, 1000)
+        MaskingSession([0], MaskingPlan(2, 1000, participants=500))
 
 
 def test_numbers_that_were_sent_count_even_if_the_sender_leaves_before_revealing() -> None:
@@ -168,8 +167,8 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
     """On a ring of eight with two neighbours each, two that leave cut it into two groups with a sum
     of their own.
     """
-    server = ring_server(8, 4, 100, Neighbourhood(2, 2))
-    session = MaskingSession(server, list(range(8)))
+    session = ring_session(list(range(8)), 4, 100, Neighbourhood(2, 2))
+    server = session.server
     session.join()
     session.share()
     with pytest.raises(Refusal, match="fall apart into groups"):
@@ -185,12 +184,12 @@ def test_survivors_that_fall_apart_are_not_opened_group_by_group() -> None:
 
 def test_pairs_are_not_a_neighbourhood() -> None:
     with pytest.raises(TacitError, match="makes pairs"):
-        MaskingServer.open(4, 4, 100, among=Neighbourhood(1, 1))
+        MaskingSession([0] * 4, MaskingPlan(4, 100, Neighbourhood(1, 1)))
     assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
 
 
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
-    session = MaskingSession(MaskingServer.open(4, 4, 100), [1, 2, 3, 4])
+    session = MaskingSession([1, 2, 3, 4], MaskingPlan(4, 100))
     session.join()
     with pytest.raises(Refusal, match="1 more, or a new round"):
         session.share(without=[0])
@@ -208,7 +207,7 @@ def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:
 
 
 def test_a_sum_is_opened_once_and_stays_opened() -> None:
-    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
     session.mask()
@@ -222,9 +221,7 @@ def test_a_sum_is_opened_once_and_stays_opened() -> None:
 
 
 def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None:
-    session, elsewhere = (
-        MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3]) for _ in range(2)
-    )
+    session, elsewhere = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
     elsewhere.join()
     join = session.clients[0].join()
     session.server.take(join)
@@ -251,25 +248,24 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
 
 
 def test_a_full_round_takes_no_one_else() -> None:
-    server = MaskingServer.open(2, 2, 100)
-    for _ in range(2):
-        server.take(MaskingClient(server.round).join())
+    session = MaskingSession([0, 0], MaskingPlan(2, 100))
+    for client in session.clients:
+        session.server.take(client.join())
     with pytest.raises(Refusal, match="full"):
-        server.take(MaskingClient(server.round).join())
+        session.server.take(session.client().join())
 
 
 def test_a_client_that_knows_another_round_cannot_join() -> None:
-    server = MaskingServer.open(3, 3, 100)
-    other = MaskingRound(
-        server.round.identity, 3, 3, 101, 1, server.round.neighbourhood, server.round.server
-    )
+    session = MaskingSession([0] * 3, MaskingPlan(3, 100))
+    other = replace(session.server.round, modulus=101).encode()
+    client = MaskingClient(session.pinned, session.rehearsal.announced(other))
     with pytest.raises(Refusal, match="not authentic"):
-        server.take(MaskingClient(other).join())
+        session.server.take(client.join())
 
 
 @pytest.mark.parametrize("stage", ["join", "share", "mask", "reveal"])
 def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
-    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     for name in ("join", "share", "mask", "reveal"):
         getattr(session, name)()
         if name == stage:
@@ -283,7 +279,7 @@ def test_a_masking_client_is_never_pickled_or_copied(stage: str) -> None:
 
 
 def test_a_request_that_was_sealed_anew_gets_the_same_answer() -> None:
-    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
     session.mask()
@@ -300,8 +296,8 @@ def test_a_request_that_was_sealed_anew_gets_the_same_answer() -> None:
 
 def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
     for _ in range(20):
-        server = MaskingServer.open(8, 8, 1000)
-        clients = [MaskingClient(server.round) for _ in range(8)]
+        session = MaskingSession([0] * 8, MaskingPlan(8, 1000))
+        server, clients = session.server, session.clients
         joins = [client.join() for client in clients] * 4
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(server.take, joins))
@@ -311,7 +307,7 @@ def test_threads_that_bring_the_same_messages_count_each_client_once() -> None:
 
 
 def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
-    session = MaskingSession(MaskingServer.open(3, 3, 100), [1, 2, 3])
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
     client = session.clients[0]
@@ -343,5 +339,6 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
 def test_rounds_that_cannot_be_are_not_opened(
     reports: int, minimum: int, modulus: int, length: int
 ) -> None:
+    announced = MaskingSession([0] * 5, MaskingPlan(3, 10)).server.round
     with pytest.raises(TacitError):
-        MaskingServer.open(reports, minimum, modulus, length)
+        replace(announced, reports=reports, minimum=minimum, modulus=modulus, length=length)

@@ -11,11 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
-from tests.intermediaries.rings import ring_server
+from tests.intermediaries.rings import ring_session
 
 from tacit.intermediaries import (
-    MaskingClient,
-    MaskingServer,
+    MaskingPlan,
     MaskingSession,
     Neighbourhood,
     Refusal,
@@ -39,9 +38,7 @@ LOW_ORDER = bytes(32)
 
 
 def session_until(stage: str) -> MaskingSession:
-    session = MaskingSession(
-        MaskingServer.open(N, 6, 1000, among=Neighbourhood(K, T)), list(range(N))
-    )
+    session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     for name in ("join", "share", "mask"):
         getattr(session, name)()
         if name == stage:
@@ -279,22 +276,22 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
 
 
 def test_a_client_with_a_key_of_small_order_cannot_join() -> None:
-    server = MaskingServer.open(3, 3, 100)
-    join = MaskingClient(server.round).join()
+    session = MaskingSession([0] * 3, MaskingPlan(3, 100))
+    server, join = session.server, session.clients[0].join()
     with pytest.raises(Refusal, match="small order"):
         server.take(join[:20] + LOW_ORDER + join[52:])
 
 
 def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None:
-    server = MaskingServer.open(4, 3, 100)
-    first = MaskingClient(server.round)
+    session = MaskingSession([0], MaskingPlan(3, 100, participants=4))
+    server, (first,) = session.server, session.clients
     server.take(first.join())
     for masking, reason in (
         (first._masking_public, "every key"),
         (first.address, "every key"),
         (LOW_ORDER, "small order"),
     ):
-        client = MaskingClient(server.round)
+        client = session.client()
         client._masking_public = masking
         with pytest.raises(Refusal, match=reason):
             server.take(client.join())
@@ -309,8 +306,8 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
     shares of anyone, the number comes out.
     """
     secret, modulus, n, k, t = 123, 1000, 30, 8, 5
-    server = ring_server(n, n, modulus, Neighbourhood(k, t))
-    session = MaskingSession(server, [secret, *range(1, n)])
+    session = ring_session([secret, *range(1, n)], n, modulus, Neighbourhood(k, t))
+    server = session.server
     session.join()
     session.share()
     session.mask()

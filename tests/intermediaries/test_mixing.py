@@ -10,19 +10,18 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.intermediaries.mixers import mixers
+from tests.intermediaries.mixers import keys_of
 
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Analyzer,
-    MixingRound,
+    MixingSession,
     MixView,
     Refusal,
     Sealing,
     ServerKeys,
     Shuffler,
     run_mixing,
-    wrap,
 )
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import new_identity
@@ -30,13 +29,12 @@ from tacit.intermediaries.mixing import Role, prepare_party
 from tacit.intermediaries.wire import Kind, header
 from tacit.records import MemoryRecords
 
-KEYS = (ServerKeys.new(), ServerKeys.new())
-
 
 def parties(
     reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
-) -> tuple[MixingRound, Shuffler, Analyzer]:
-    return mixers(reports, minimum, size, messages)[:3]
+) -> tuple[MixingSession, Shuffler, Analyzer]:
+    session = MixingSession(reports, minimum, size, messages)
+    return session, session.shuffler, session.analyzer
 
 
 def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
@@ -73,38 +71,38 @@ def test_the_hybrid_suite_hands_over_the_same_messages() -> None:
 
 
 def test_a_report_counts_once_however_often_it_arrives() -> None:
-    announced, shuffler, analyzer = parties()
+    session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
-        report = wrap(announced, [message])
+        report = session.wrap([message])
         shuffler.take(report)
         shuffler.take(report)
     assert sorted(finish(shuffler, analyzer).messages) == [b"a", b"b", b"c"]
 
 
 def test_a_message_wrapped_anew_counts_once() -> None:
-    announced, shuffler, analyzer = parties()
+    session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
-        shuffler.take(wrap(announced, [message]))
-    again = announced.recipients[0].seal(
-        next(iter(shuffler._taken.values()))[0], b"tacit mixing wrap v1" + announced.context
+        shuffler.take(session.wrap([message]))
+    again = session.round.recipients[0].seal(
+        next(iter(shuffler._taken.values()))[0], b"tacit mixing wrap v2" + session.round.context
     )
     with pytest.raises(Refusal, match="counts once"):
-        shuffler.take(header(Kind.WRAPPED, announced.identity) + again)
+        shuffler.take(header(Kind.WRAPPED, session.round.identity) + again)
     assert finish(shuffler, analyzer).spoilt == 0
 
 
 def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> None:
-    announced, shuffler, analyzer = parties()
+    session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
-        shuffler.take(wrap(announced, [message]))
+        shuffler.take(session.wrap([message]))
     shuffler._taken[b"again"] = next(iter(shuffler._taken.values()))
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.reports, view.spoilt) == ([b"a", b"b", b"c"], 4, 1)
 
 
 def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
-    announced, shuffler, analyzer = parties()
-    shuffler.take(wrap(announced, [b"a"]))
+    session, shuffler, analyzer = parties()
+    shuffler.take(session.wrap([b"a"]))
     (report,) = shuffler._taken.values()
     shuffler._taken |= {b"again": report, b"and again": report}
     with pytest.raises(Refusal, match="1 messages that open: the minimum is 3"):
@@ -112,37 +110,37 @@ def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
 
 
 def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
-    announced, shuffler, analyzer = parties()
+    session, shuffler, analyzer = parties()
     for message in (b"a", b"b", b"c"):
-        shuffler.take(wrap(announced, [message]))
-    nonsense = announced.recipients[0].seal(
-        bytes(announced.sealed_size), b"tacit mixing wrap v1" + announced.context
+        shuffler.take(session.wrap([message]))
+    nonsense = session.round.recipients[0].seal(
+        bytes(session.round.sealed_size), b"tacit mixing wrap v2" + session.round.context
     )
-    shuffler.take(header(Kind.WRAPPED, announced.identity) + nonsense)
+    shuffler.take(header(Kind.WRAPPED, session.round.identity) + nonsense)
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
 
 
 def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None:
-    announced, shuffler, _ = parties()
-    shuffler.take(wrap(announced, [b"a"]))
+    session, shuffler, _ = parties()
+    shuffler.take(session.wrap([b"a"]))
     with pytest.raises(Refusal, match="1 reports: the minimum is 3; nothing was opened"):
         shuffler.close()
     shuffler.refuse()
     assert not shuffler._taken
     assert not shuffler._seen
-    for attempt in (shuffler.close, lambda: shuffler.take(wrap(announced, [b"a"]))):
+    for attempt in (shuffler.close, lambda: shuffler.take(session.wrap([b"a"]))):
         with pytest.raises(Refusal, match="over"):
             attempt()
 
 
 def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
-    announced, shuffler, analyzer = parties()
+    session, shuffler, analyzer = parties()
     for attempt in (shuffler.close, analyzer.close, analyzer.view):
         with pytest.raises(Refusal):
             attempt()
     for message in (b"a", b"b", b"c"):
-        shuffler.take(wrap(announced, [message]))
+        shuffler.take(session.wrap([message]))
     assert shuffler.close() == shuffler.close()
     (batch,) = shuffler.close().values()
     analyzer.take(batch)
@@ -152,43 +150,44 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
         analyzer.refuse()
         assert sorted(analyzer.view().messages) == [b"a", b"b", b"c"]
     shuffler.refuse()
-    assert shuffler.close() == {announced.analyzer[:32]: batch}
+    assert shuffler.close() == {session.round.analyzer[:32]: batch}
     shuffler.forget()
     with pytest.raises(Refusal, match="handed on and forgotten"):
         shuffler.close()
 
 
 def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
-    announced, shuffler, analyzer = parties(reports=3)
+    session, shuffler, analyzer = parties(reports=3)
     for message in (b"a", b"b", b"c"):
         assert not shuffler.full
-        shuffler.take(wrap(announced, [message]))
+        shuffler.take(session.wrap([message]))
     assert shuffler.full
     with pytest.raises(Refusal, match="full"):
-        shuffler.take(wrap(announced, [b"d"]))
+        shuffler.take(session.wrap([b"d"]))
     finish(shuffler, analyzer)
     assert not shuffler._taken
     assert not shuffler._seen
 
 
 def test_reports_of_another_round_key_or_size_are_refused() -> None:
-    announced, shuffler, _ = parties()
+    session, shuffler, _ = parties()
     other, _, _ = parties()
     with pytest.raises(Refusal, match="another round"):
-        shuffler.take(wrap(other, [b"a"]))
+        shuffler.take(other.wrap([b"a"]))
     with pytest.raises(Refusal, match="does not open"):
-        shuffler.take(header(Kind.WRAPPED, announced.identity) + wrap(other, [b"a"])[20:])
+        shuffler.take(header(Kind.WRAPPED, session.round.identity) + other.wrap([b"a"])[20:])
     with pytest.raises(Refusal, match="bytes here"):
-        shuffler.take(wrap(announced, [b"a"]) + b"x")
+        shuffler.take(session.wrap([b"a"]) + b"x")
     for messages in ([b"aa"], [b""], [], [b"a", b"b"]):
         with pytest.raises(TacitError, match="1 messages of 1 bytes"):
-            wrap(announced, messages)
+            session.wrap(messages)
 
 
 def test_batches_that_make_no_sense_are_refused() -> None:
-    announced, shuffler, analyzer, _, keys = mixers()
+    session, shuffler, analyzer = parties()
+    announced, keys = session.round, keys_of(session)
     for message in (b"a", b"b", b"c"):
-        shuffler.take(wrap(announced, [message]))
+        shuffler.take(session.wrap([message]))
     sealed = b"".join(item for report in shuffler._taken.values() for item in report)
     for content in (
         b"",
@@ -218,9 +217,10 @@ def test_batches_that_make_no_sense_are_refused() -> None:
 
 
 def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
-    announced, _, _, store, _ = mixers()
-    other = MixingRound(4, 3, 1, announced.analyzer, announced.shuffler)
-    strange = replace(announced, shuffler=KEYS[0].public())
+    session = MixingSession(4, 3)
+    announced, store, keys = session.round, session.store, ServerKeys.new().public()
+    other = replace(announced, identity=new_identity())
+    strange = replace(announced, shuffler=keys)
     for party in (Shuffler, Analyzer):
         with pytest.raises(Refusal, match="unknown here"):
             party(other, store)
@@ -231,15 +231,16 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     with pytest.raises(TacitError, match="other keys of the shuffler"):
         Shuffler(replace(announced, identity=identity), fresh)
     with pytest.raises(TacitError, match="same key"):
-        MixingRound(4, 3, 1, KEYS[0].public(), KEYS[0].public())
+        replace(announced, shuffler=keys, analyzer=keys)
     with pytest.raises(TacitError, match="open several rounds"):
-        MixingRound(10**6, 3, 10**6, KEYS[0].public(), KEYS[1].public())
+        replace(announced, reports=10**6, size=10**6)
 
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
-    announced, shuffler, *_ = mixers(500, 1, sealing=sealing)
-    reports = [wrap(announced, [b"1"]) for _ in range(500)]
+    session = MixingSession(500, 1, sealing=sealing)
+    shuffler = session.shuffler
+    reports = [session.wrap([b"1"]) for _ in range(500)]
     tracemalloc.start()
     try:
         for report in reports:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pytest
-from tests.intermediaries.mixers import mixers
 
 from tacit.intermediaries import (
+    MaskingPlan,
     MaskingRound,
     MaskingServer,
     MaskingSession,
     MixingRound,
+    MixingSession,
     Neighbourhood,
     Outcome,
     Refusal,
@@ -53,10 +54,10 @@ class Spoiler:
 
 
 def test_masking_refuses_ten_thousand_spoilt_messages_and_the_sum_is_exact(mutate: Mutate) -> None:
-    elsewhere = MaskingSession(MaskingServer.open(6, 4, 1009), list(range(6)))
+    elsewhere = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
     spoiler = Spoiler(mutate, 1, [client.join() for client in elsewhere.clients])
     values, modulus = [100 * place + 7 for place in range(6)], 1009
-    session = MaskingSession(MaskingServer.open(6, 4, modulus, among=Neighbourhood(5, 3)), values)
+    session = MaskingSession(values, MaskingPlan(4, modulus, Neighbourhood(5, 3)))
     server, clients = session.server, session.clients
     for client in clients:
         spoiler.attack(server.take, client.join(), 150)
@@ -115,12 +116,12 @@ def test_two_servers_refuse_ten_thousand_spoilt_messages_and_the_sum_is_exact(
 def test_mixing_refuses_ten_thousand_spoilt_messages_and_the_messages_are_exact(
     mutate: Mutate,
 ) -> None:
-    announced, shuffler, analyzer, _, keys = mixers(9, 3, 2, 2)
-    other = MixingRound(9, 3, 2, keys[0].public(), keys[1].public(), 2)
-    spoiler = Spoiler(mutate, 3, [wrap(other, [b"zz", b"zz"])])
+    session, other = (MixingSession(9, 3, 2, 2) for _ in range(2))
+    shuffler, analyzer = session.shuffler, session.analyzer
+    spoiler = Spoiler(mutate, 3, [other.wrap([b"zz", b"zz"])])
     sent = [bytes((65 + place, 65)) for place in range(8)]
     for message in sent:
-        report = wrap(announced, [message, message])
+        report = session.wrap([message, message])
         spoiler.attack(shuffler.take, report, 1000)
         shuffler.take(report)
     (batch,) = shuffler.close().values()
@@ -152,26 +153,28 @@ def test_seals_that_were_spoilt_count_nowhere(sealing: Sealing, mutate: Mutate) 
 def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is_in(
     kind: str, mutate: Mutate
 ) -> None:
-    server = MaskingServer.open(6, 4, 1009)
-    session = TwoServerSession(5, 3, 1009)
+    masking = MaskingSession([0], MaskingPlan(4, 1009, Neighbourhood(5, 3), participants=6))
+    session, mixing = TwoServerSession(5, 3, 1009), MixingSession(5, 3, 2)
     place = session.server(0).place(0)
-    mixing, shuffler, *_ = mixers(5, 3, 2)
     message = {
-        "masking": server.round.encode(),
+        "masking": masking.server.round.encode(),
         "two servers": session.announcement,
-        "mixing": mixing.encode(),
+        "mixing": mixing.round.encode(),
     }[kind]
     accepted = 0
     for spoilt in mutate(random.Random(5), message, [], 2000):
         try:
             match kind:
                 case "masking":
-                    reports = [(server.take, MaskingClient(MaskingRound.decode(spoilt)).join())]
+                    signed = masking.rehearsal.announced(spoilt)
+                    client = MaskingClient(masking.pinned, signed, bits=0)
+                    reports = [(masking.server.take, client.join())]
                 case "two servers":
                     split(session.pinned, spoilt, place, [1])
                     raise AssertionError("nobody signed this")
                 case _:
-                    reports = [(shuffler.take, wrap(MixingRound.decode(spoilt), [b"ab"]))]
+                    signed = mixing.rehearsal.announced(spoilt)
+                    reports = [(mixing.shuffler.take, wrap(mixing.pinned, signed, [b"ab"]))]
         except ValueError:
             # refused, or the report does not fit the spoilt round: either way nothing was sent
             continue
@@ -184,8 +187,8 @@ def test_a_spoilt_description_is_refused_or_is_another_round_that_nobody_else_is
 
 @pytest.mark.parametrize("nothing", [b"", b"t", bytes(20), b"ta\x01\x11", None, "text", 7])
 def test_what_is_not_a_message_is_refused(nothing: object) -> None:
-    server = MaskingServer.open(6, 4, 1009)
-    client = MaskingClient(server.round)
+    session = MaskingSession(list(range(6)), MaskingPlan(4, 1009))
+    server, client = session.server, session.clients[0]
     client.join()
     takers: list[Callable[[bytes], object]] = [
         server.take,
@@ -215,9 +218,7 @@ def test_sealed_nonsense_from_a_client_is_refused_or_ends_in_a_refusal(mutate: M
     """
     rng, outcomes = random.Random(6), {"exact": 0, "refused": 0}
     for trial in range(120):
-        session = MaskingSession(
-            MaskingServer.open(4, 3, 1009, among=Neighbourhood(3, 2)), [1, 2, 3, 4]
-        )
+        session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 1009, Neighbourhood(3, 2)))
         stage = ("share", "reveal")[trial % 2]
         steps: dict[str, Callable[[MaskingClient, bytes], bytes]] = {
             "share": MaskingClient.share,
@@ -260,9 +261,7 @@ def test_sealed_nonsense_from_the_server_is_answered_or_refused_and_nothing_else
     rng = random.Random(7)
     refused = 0
     for _ in range(8):
-        session = MaskingSession(
-            MaskingServer.open(6, 4, 1009, among=Neighbourhood(5, 4)), [1, 2, 3, 4, 5, 6]
-        )
+        session = MaskingSession([1, 2, 3, 4, 5, 6], MaskingPlan(4, 1009, Neighbourhood(5, 4)))
         session.join()
         for name in ("share", "mask"):
             if name == stage:

@@ -12,18 +12,18 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import pytest
-from tests.intermediaries.mixers import mixers
 
 from tacit.intermediaries import (
     Analyzer,
     MaskingClient,
+    MaskingPlan,
     MaskingServer,
+    MaskingSession,
+    MixingSession,
     MixView,
     Refusal,
     Shuffler,
     SumView,
-    neighbourhood,
-    wrap,
 )
 from tacit.intermediaries.masking_server import Stage
 from tacit.records import MemoryRecords
@@ -94,10 +94,11 @@ class MaskingSchedule:
         self.count = rng.randrange(3, 9)
         self.minimum = rng.randrange(max(2, self.count - 2), self.count + 1)
         self.store = RacingRecords()
-        among = neighbourhood(self.count, self.minimum)
-        first = MaskingServer.open(self.count, self.minimum, 1 << 20, 1, among, self.store)
+        session = MaskingSession([0] * self.count, MaskingPlan(self.minimum, 1 << 20))
+        self.store._records = session.store._records
+        first = session.server
         self.server = Party(first, partial(MaskingServer.restore, store=self.store), rng)
-        self.clients = [MaskingClient(first.round) for _ in range(self.count)]
+        self.clients = session.clients
         self.values = {client.address: 1 << place for place, client in enumerate(self.clients)}
         self.inbound = [client.join() for client in self.clients]
         self.sent: dict[Stage, dict[bytes, bytes]] = {}
@@ -195,12 +196,12 @@ class MixingSchedule:
         self.reports = rng.randrange(1, 5)
         self.minimum = rng.randrange(1, self.reports + 1)
         store = RacingRecords()
-        announced, shuffler, analyzer, *_ = mixers(self.reports, self.minimum, store=store)
+        session = MixingSession(self.reports, self.minimum, store=store)
         store.race = self.race
-        self.shuffler = Party(shuffler, partial(Shuffler.restore, store=store), rng)
-        self.analyzer = Party(analyzer, partial(Analyzer.restore, store=store), rng)
+        self.shuffler = Party(session.shuffler, partial(Shuffler.restore, store=store), rng)
+        self.analyzer = Party(session.analyzer, partial(Analyzer.restore, store=store), rng)
         came = rng.randrange(self.minimum - 1, self.reports + 1)
-        self.wrapped = [wrap(announced, [bytes((place,))]) for place in range(came)]
+        self.wrapped = [session.wrap([bytes((place,))]) for place in range(came)]
         self.batches: list[bytes] = []
         self.views: set[MixView] = set()
 

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.intermediaries.mixers import mixers
-from tests.intermediaries.rings import ring_server
+from tests.intermediaries.mixers import keys_of
+from tests.intermediaries.rings import ring_session
 
 from tacit.intermediaries import (
     MaskingClient,
+    MaskingPlan,
     MaskingServer,
     MaskingSession,
+    MixingSession,
     Neighbourhood,
     Sealing,
     ServerKeys,
@@ -29,7 +31,6 @@ from tacit.intermediaries import (
     run_masking,
     run_mixing,
     run_two_servers,
-    wrap,
 )
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import Source
@@ -48,9 +49,9 @@ def fixed(label: str) -> Source:
 
 def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     """A round of three in which everything is fixed but the randomness of client 0."""
-    server = ring_server(3, 3, MODULUS, Neighbourhood(2, 2), source=fixed("server"))
-    victim = MaskingClient(server.round)
-    clients = [victim, *(MaskingClient(server.round, fixed(f"client {place}")) for place in (1, 2))]
+    session = ring_session([0], 3, MODULUS, Neighbourhood(2, 2), fixed("server"), 3)
+    server, (victim,) = session.server, session.clients
+    clients = [victim, *(session.client(fixed(f"client {place}")) for place in (1, 2))]
     for client in clients:
         server.take(client.join())
     setups = server.close()
@@ -136,9 +137,10 @@ def test_with_both_halves_the_number_is_plain(assert_not_uniform: Uniform) -> No
 
 
 def orders(people: int, times: int) -> list[tuple[int, ...]]:
-    announced, shuffler, _, _, keys = mixers(people, people)
+    session = MixingSession(people, people)
+    announced, shuffler, keys = session.round, session.shuffler, keys_of(session)
     for place in range(people):
-        shuffler.take(wrap(announced, [bytes((place,))]))
+        shuffler.take(session.wrap([bytes((place,))]))
     sealed, seen = list(shuffler._taken.values()), []
     place_of = {item: place for place, (item,) in enumerate(sealed)}
     ends = announced.shuffler[:32], announced.analyzer[:32]
@@ -174,7 +176,7 @@ def test_sizes_on_the_wire_do_not_depend_on_values(modulus: int, data: st.DataOb
 
 
 def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
-    session = MaskingSession(MaskingServer.open(4, 4, modulus), values)
+    session = MaskingSession(values, MaskingPlan(4, modulus))
     session.join()
     sizes = [[len(message) for message in session.outgoing.values()]]
     for stage in (session.share, session.mask, session.reveal):
@@ -188,9 +190,9 @@ def sizes_of_masking(values: list[int], modulus: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_every_mixed_report_has_the_same_size(sealing: Sealing) -> None:
-    announced = mixers(4, 4, 3, 2, sealing).round
-    reports = [wrap(announced, [bytes(3), b"\xff" * 3]), wrap(announced, [b"abc", b"abc"])]
-    assert {len(report) for report in reports} == {announced.report_size}
+    session = MixingSession(4, 4, 3, 2, sealing)
+    reports = [session.wrap([bytes(3), b"\xff" * 3]), session.wrap([b"abc", b"abc"])]
+    assert {len(report) for report in reports} == {session.round.report_size}
 
 
 def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
@@ -198,7 +200,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     session = MaskingSession(
-        MaskingServer.open(3, 3, 2**64, among=Neighbourhood(2, 2)), [11111111, 22222222, 33333333]
+        [11111111, 22222222, 33333333], MaskingPlan(3, 2**64, Neighbourhood(2, 2))
     )
     session.join()
     session.share()
@@ -219,7 +221,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
     halves = TwoServerSession(3, 3, 100)
     for record in (*halves.records[0]._records.values(), *halves.records[2]._records.values()):
         secrets += [record[at : at + 32] for at in (2, 6)]
-    mixed = mixers(3, 3)
+    mixed = MixingSession(3, 3)
     shown = [
         client,
         server,

@@ -18,6 +18,7 @@ from tacit.intermediaries import (
     Outcome,
     OwnNoise,
     Refusal,
+    Seat,
     SumView,
     TwoServerSession,
 )
@@ -79,15 +80,9 @@ class Schedule:
 
     def started(self, role: int, table: dict[bytes, bytes]) -> HalfServer:
         """A server process over the party's records and this table."""
-        return HalfServer(
-            self.session.pinned,
-            self.session.announcement,
-            role,
-            self.session.rehearsal.keys[role],
-            self.records[role],
-            table,
-            partial(self.draw, role),
-        )
+        pinned, key = self.session.pinned, self.session.rehearsal.keys[role]
+        seat = Seat(pinned, role, key, self.records[role], partial(self.draw, role))
+        return HalfServer(seat, self.session.announcement, table)
 
     def draw(self, role: int, scale: Fraction) -> int:
         assert scale == ABOVE

@@ -15,24 +15,22 @@ from hypothesis import strategies as st
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Collector,
-    HalfServer,
     Outcome,
     OwnNoise,
     Place,
     Refusal,
     Sealing,
+    Seat,
     SumView,
     TwoServerRound,
     TwoServerSession,
-    endorse_round,
-    prepare,
     prepare_collector,
     refused_by_both,
     run_two_servers,
 )
 from tacit.intermediaries.agreement import Channel
-from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
 from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info, read_outcome, word_digest
 from tacit.intermediaries.wire import Kind, header
 from tacit.records import MemoryRecords, RecordDirectory
@@ -57,7 +55,8 @@ def report(session: TwoServerSession, place: int, *values: int) -> tuple[bytes, 
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
     """What only the server has while the round is open."""
     identity = session.round.identity
-    record = RoundRecord.decode(session.records[role].read(record_name(role, identity)) or b"")
+    record = session.seat(role).record(identity)
+    assert record is not None
     return RoundSecrets(record.secret, identity, record.sealing)
 
 
@@ -310,9 +309,8 @@ def test_a_closed_server_holds_nothing_of_anybody() -> None:
     closed(session, 1, 2, 3)
     assert session.tables == [{}, {}]
     for role in (0, 1):
-        record = RoundRecord.decode(
-            session.records[role].read(record_name(role, session.round.identity)) or b""
-        )
+        record = session.seat(role).record(session.round.identity)
+        assert record is not None
         assert (record.secret, record.tags) == (b"", b"")
 
 
@@ -382,12 +380,13 @@ def test_refunds_need_the_refusals_of_both_servers() -> None:
 
 
 def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
-    records, identity = MemoryRecords(), new_identity()
-    public = prepare(records, 0, identity, Sealing.X25519)
-    assert prepare(records, 0, identity, Sealing.X25519) == public
-    assert records.read(record_name(0, identity)) is not None
+    seat, identity = SESSION.seat(0), new_identity()
+    public = seat.prepare(identity, Sealing.X25519)
+    assert seat.prepare(identity, Sealing.X25519) == public
+    assert seat.record(identity) is not None
     with pytest.raises(Refusal, match="another suite"):
-        prepare(records, 0, identity, Sealing.HYBRID)
+        seat.prepare(identity, Sealing.HYBRID)
+    records = MemoryRecords()
     key = prepare_collector(records, identity, Sealing.X25519)
     assert prepare_collector(records, identity, Sealing.X25519) == key
     with pytest.raises(Refusal, match="another suite"):
@@ -396,28 +395,27 @@ def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
 
 def test_a_server_signs_one_description_per_round_ever() -> None:
     session = TwoServerSession(5, 3, 100)
-    again = session.endorse(0, session.round.encode())
+    again = session.seat(0).endorse(session.round.encode())
     assert again == session.announcement[-128:-64]
     other = replace(session.round, minimum=4)
     for _ in range(2):
         with pytest.raises(Refusal, match="one description per round"):
-            session.endorse(0, other.encode())
+            session.seat(0).endorse(other.encode())
         closed_session = TwoServerSession(5, 1, 100)
         closed(closed_session, 1)
         session, other = closed_session, replace(closed_session.round, minimum=2)
     with pytest.raises(Refusal, match="this round is over"):
-        prepare(session.records[0], 0, session.round.identity, session.round.sealing)
+        session.seat(0).prepare(session.round.identity, session.round.sealing)
 
 
 def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
     session = TwoServerSession(5, 3, 100)
-    fresh, identity = MemoryRecords(), new_identity()
-    named = replace(session.round, identity=identity)
+    named = replace(session.round, identity=new_identity())
     with pytest.raises(Refusal, match="keys were not made"):
-        endorse_round(session.pinned, named.encode(), 0, session.rehearsal.keys[0], fresh)
-    prepare(fresh, 0, identity, named.sealing)
+        session.seat(0).endorse(named.encode())
+    session.seat(0).prepare(named.identity, named.sealing)
     with pytest.raises(Refusal, match="other keys"):
-        endorse_round(session.pinned, named.encode(), 0, session.rehearsal.keys[0], fresh)
+        session.seat(0).endorse(named.encode())
 
 
 def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
@@ -438,7 +436,7 @@ def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
 def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
     session = TwoServerSession(5, 1, 100)
     report(session, 0, 1)
-    name = record_name(0, session.round.identity)
+    name = session.seat(0).name(session.round.identity)
     good = session.records[0].read(name) or b""
     for damaged in (b"", good[:1], good[:40], good + b"x", b"\x09" + good[1:], good[:-2]):
         broken = MemoryRecords()
@@ -463,9 +461,7 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
     session = TwoServerSession(5, 3, 10)
     keys = session.rehearsal.keys
     for wrong in (
-        lambda: HalfServer(
-            session.pinned, session.announcement, 1, keys[0], MemoryRecords(), {}, None
-        ),
+        lambda: Seat(session.pinned, 1, keys[0], MemoryRecords()),
         lambda: Collector(session.pinned, session.announcement, MemoryRecords()),
     ):
         with pytest.raises(TacitError, match=r"not that of|no key"):
@@ -516,7 +512,7 @@ def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
     """Threads with a server object each, over the same key files and table."""
     session = TwoServerSession(8, 1, 10_000, noise=LOUD)
     files = RecordDirectory(tmp_path)
-    name = record_name(1, session.round.identity)
+    name = session.seat(1).name(session.round.identity)
     files.replace(name, None, session.records[1].read(name) or b"")
     session.records = (session.records[0], files, session.records[2])  # type: ignore[assignment]
     halves = [session.split(place, [1]) for place in range(8)]

@@ -14,17 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.intermediaries import (
-    Analyzer,
     MaskingRound,
-    MixingRound,
+    MixingSession,
     PrivateKey,
     Sealing,
-    Shuffler,
     masks,
     shamir,
 )
-from tacit.intermediaries.mixing import Role, prepare_party
-from tacit.records import MemoryRecords
 
 FOLDER = Path(__file__).parent
 MAKE = runpy.run_path(str(FOLDER / "make_vectors.py"))
@@ -112,15 +108,12 @@ def test_the_vectors_of_two_servers_open_to_what_they_say(name: str, length: int
 @pytest.mark.parametrize("sealing", list(Sealing))
 def test_the_mixing_vectors_open_to_what_they_say(sealing: Sealing) -> None:
     known = vectors(f"mixing-{sealing.name.lower()}")
-    announced = MixingRound.decode(bytes.fromhex(known["round"]))
-    store = MemoryRecords()
-    for role in Role:
-        prepare_party(store, role, announced.identity, sealing, MAKE["source"](role.name))
-    shuffler = Shuffler(announced, store)
+    session = MixingSession(3, 2, 2, 2, sealing, source=MAKE["source"]("mixing round"))
+    assert session.announcement.hex() == known["announcement"]
+    shuffler, analyzer = session.shuffler, session.analyzer
     for report in known["reports"]:
         shuffler.take(bytes.fromhex(report))
     assert shuffler.full
-    analyzer = Analyzer(announced, store)
     analyzer.take(bytes.fromhex(known["batch"]))
     analyzer.close()
     assert sorted(message.hex() for message in analyzer.view().messages) == known["messages"]

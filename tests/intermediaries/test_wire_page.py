@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.intermediaries import OwnNoise, Sealing, TwoServerSession
-from tacit.intermediaries.half_server import RoundRecord, RoundSecrets, record_name
+from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.wire import Kind
 from tacit.signatures import Signed
 
@@ -100,9 +100,9 @@ def test_a_report_is_what_the_page_says(session: TwoServerSession) -> None:
     for role, half in enumerate(session.split(3, values)):
         found = dict(fields("field of HALF", half[HEADER:], 32))
         assert (number(found["role"]), number(found["place"])) == (role, 3)
-        record = session.records[role].read(record_name(role, session.round.identity)) or b""
-        secret = RoundRecord.decode(record).secret
-        keys = RoundSecrets(secret, session.round.identity, session.round.sealing).keys
+        record = session.seat(role).record(session.round.identity)
+        assert record is not None
+        keys = RoundSecrets(record.secret, session.round.identity, record.sealing).keys
         peer = X25519PublicKey.from_public_bytes(session.round.servers[1 - role][:32])
         shared = keys.line.exchange(peer)
         token_key = HKDF(hashes.SHA256(), 32, context, b"tacit places v2").derive(shared)

@@ -228,7 +228,16 @@ def test_20_both_directions_of_asymmetric_noise(tacit: Tacit) -> None:
 
 # the command that shows them all
 
+TRUNK = "M = 100, T = 1e4"
+MANY = "ε = 0.5, δ = 1e-05, n = 1000τ"
 DOCUMENTED: dict[tuple[int, str, str], tuple[float, float]] = {
+    (24, "epsilon of a person at (0.2, 0.1)", f"{TRUNK}, B = 25, not lazy"): (0.2, 79.6),
+    (24, "epsilon of a person at (1, 1e-05)", f"{TRUNK}, B = 25, not lazy"): (1, 52.9),
+    (25, "epsilon of a silo's records together", f"{TRUNK}, ε = 3e-05, δ = 1e-06"): (0.2995, 0.437),
+    (26, "variance of a released prefix sum", "ε = 1, δ = 1e-05, T = 1e4, B = 25"): (9826, 7607),
+    (26, "variance of a released prefix sum", "ε = 1, δ = 0.1, T = 1e4, B = 25"): (2973, 2302),
+    (27, "variance of a batch's noise / τ", MANY): (0.25, 0.49975),
+    (27, "log-MGF of the noise at 3", MANY): (31_638, 37_485),
     (7, "delta of the Gaussian closed form", "ε = 10, δ = 0.25"): (0.25, 0.789),
     (7, "delta of the Gaussian closed form", "ε = 20, δ = 0.25"): (0.25, 0.9999),
     (7, "sigma / sensitivity that is needed", "ε = 10, δ = 0.25"): (0.1794, 0.2472),
@@ -252,7 +261,7 @@ def test_the_list_of_corrections_shows_the_documented_values(tacit: Tacit, throu
     shown = {
         (row["line"], row["what"], row["setting"]): (row["printed"], row["true"]) for row in found
     }
-    assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17}
+    assert {line for line, _, _ in shown} == {7, 13, 15, 16, 17, 24, 25, 26, 27}
     for key, (printed, true) in DOCUMENTED.items():
         assert shown[key][0] == pytest.approx(printed, rel=6e-4)
         assert shown[key][1] == pytest.approx(true, rel=4e-3)

@@ -20,7 +20,16 @@ from tacit.noise import (
     Skellam,
     Table,
 )
-from tacit.privacy import Gaussian, GaussianLoss, l2_guarantee, linf_loss, skellam_renyi
+from tacit.privacy import (
+    Gaussian,
+    GaussianLoss,
+    l2_guarantee,
+    linf_loss,
+    privacy_loss,
+    skellam_renyi,
+)
+from tacit.privacy.composition import ComposedLoss
+from tacit.privacy.guarantees import renyi_epsilon
 from tacit.privacy.loss import renyi_divergence
 
 
@@ -77,6 +86,9 @@ L2: list[tuple[NoiseLaw, float, int]] = [
     (Skellam(4.0), math.sqrt(3), 3),
     (DiscreteLaplace(3.0), 2.0, 2),
     (DiscreteLaplace(2.0).share(3), math.sqrt(5), 2),
+    (Skellam(1.0), 2.0, 2),
+    (Skellam(4.0), 3.0, 2),
+    (DiscreteGaussian(1.5), math.sqrt(5), 2),
     (Binomial(120), 2.0, 2),
     (Binomial(121), math.sqrt(5), 2),
     (Binomial(90, 0.3), math.sqrt(2), 2),
@@ -100,6 +112,32 @@ def test_l2_is_never_below_any_movement_in_the_ball(
     assert any(sum(s * s for s in m) > bound * bound * (1 - 1e-9) for m in inside)
     truth = max(joint_delta(law, movement, found.epsilon) for movement in inside)
     assert truth <= delta
+
+
+@pytest.mark.parametrize("law", [Skellam(1.0), Skellam(4.0), DiscreteGaussian(1.5)], ids=repr)
+def test_l2_is_tight_where_all_movements_are_tried(law: NoiseLaw) -> None:
+    """By the definition, summed over all pairs of integers: a hundredth less would not hold."""
+    found = l2_guarantee(law, 2.0, 2, 1e-3)
+    assert found.derivation.startswith("exact")
+    inside = [m for m in movements(2, 2) if sum(s * s for s in m) <= 4]
+    truth = max(joint_delta(law, movement, 0.99 * found.epsilon) for movement in inside)
+    assert truth > 1e-3
+
+
+def test_skellam_noise_of_small_variance_costs_what_it_costs() -> None:
+    """The proven Rényi bound says more than twice as much."""
+    for variance, bound, least in ((1.0, 1.0, 2.3), (2.0, 1.0, 1.9), (1.0, 2.0, 2.0)):
+        curve = ((order, skellam_renyi(variance, bound, 10, order)) for order in range(2, 513))
+        loose = min(renyi_epsilon(order, value, 1e-5) for order, value in curve)
+        assert loose > least * l2_guarantee(Skellam(variance), bound, 10, 1e-5).epsilon
+
+
+def test_many_ways_to_move_are_bounded_by_likely_outcomes() -> None:
+    found = l2_guarantee(Skellam(4.0), 12.0, 200, 1e-5)
+    assert "likely outcomes" in found.derivation
+    ones = ComposedLoss(((privacy_loss(Skellam(4.0), 1), 144),)).epsilon(1e-5)
+    twelve = privacy_loss(Skellam(4.0), 12).epsilon(1e-5)
+    assert max(ones, twelve) <= found.epsilon
 
 
 def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -49,6 +51,48 @@ def test_key_files_are_for_their_owner_and_leave_nothing_beside(tmp_path: Path) 
     assert files == {"61.record": 0o600, "lock": 0o600}
     assert not any(b"secret" in file.read_bytes() for file in directory.directory.iterdir())
     assert RecordDirectory(tmp_path / "keys").read(b"a") == b"answer"
+
+
+WRITER = """
+import sys
+from tacit.records import RecordDirectory
+records = RecordDirectory(sys.argv[1])
+held = records.read(b"r")
+number = int.from_bytes(held[:8], "big") if held else 0
+while True:
+    new = (number + 1).to_bytes(8, "big") * 20_000
+    assert records.replace(b"r", held, new) == new
+    held, number = new, number + 1
+    print(number, flush=True)
+"""
+
+
+def test_a_process_that_is_killed_leaves_a_whole_record_and_takes_nothing_back(
+    tmp_path: Path,
+) -> None:
+    """Killed without warning, again and again: what was reported is there, and nothing is torn."""
+    records = RecordDirectory(tmp_path)
+    for count in (3, 20, 41, 7):
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            said = [int(writer.stdout.readline()) for _ in range(count)]
+            writer.kill()
+            said += [int(line) for line in writer.stdout if line.endswith("\n")]
+        held = records.read(b"r") or b""
+        number = int.from_bytes(held[:8], "big")
+        assert held == number.to_bytes(8, "big") * 20_000
+        assert number in (said[-1], said[-1] + 1)
+        records.replace(b"r", held, held)
+
+
+def test_files_that_cannot_be_used_are_an_error_in_words(tmp_path: Path) -> None:
+    records = RecordDirectory(tmp_path / "keys")
+    (tmp_path / "keys" / "61.record").mkdir()
+    with pytest.raises(TacitError, match="cannot be used"):
+        records.read(b"a")
+    with pytest.raises(TacitError, match="nothing was changed"):
+        records.replace(b"a", None, b"x")
 
 
 def test_a_directory_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:

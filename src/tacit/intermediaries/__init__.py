@@ -15,10 +15,12 @@ docs/wire-formats.md.
 from tacit.intermediaries.announcements import Binding, accept, announce
 from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Claim, Neighbourhood, Security, neighbourhood, security
-from tacit.intermediaries.half_server import HalfServer, endorse_round, prepare
+from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.in_process import (
     Dropouts,
+    MaskingPlan,
     MaskingSession,
+    MixingSession,
     OwnNoise,
     TwoServerSession,
     run_masking,
@@ -31,6 +33,7 @@ from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer
 from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
 from tacit.intermediaries.sealing import PrivateKey, Sealing, ServerKeys
+from tacit.intermediaries.seats import Seat
 from tacit.intermediaries.two_servers import Outcome, Place, TwoServerRound, refused_by_both, split
 
 __all__ = [
@@ -42,11 +45,13 @@ __all__ = [
     "HalfServer",
     "Intermediary",
     "MaskingClient",
+    "MaskingPlan",
     "MaskingRound",
     "MaskingServer",
     "MaskingSession",
     "MixView",
     "MixingRound",
+    "MixingSession",
     "Neighbourhood",
     "Outcome",
     "OwnNoise",
@@ -55,6 +60,7 @@ __all__ = [
     "Refusal",
     "Relay",
     "Sealing",
+    "Seat",
     "Security",
     "ServerKeys",
     "Shuffler",
@@ -63,9 +69,7 @@ __all__ = [
     "TwoServerSession",
     "accept",
     "announce",
-    "endorse_round",
     "neighbourhood",
-    "prepare",
     "prepare_collector",
     "refused_by_both",
     "run_masking",

@@ -87,7 +87,7 @@ class Channel:
         starts: bool,
     ) -> None:
         secret = agree(own, responder if starts else initiator)
-        keys = derive(secret, context, b"tacit channel v1" + initiator + responder, 3 * KEY_SIZE)
+        keys = derive(secret, context, b"tacit channel v2" + initiator + responder, 3 * KEY_SIZE)
         first, second = (
             ChaCha20Poly1305(keys[start : start + KEY_SIZE]) for start in (0, KEY_SIZE)
         )

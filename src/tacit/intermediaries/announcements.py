@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.checks import Refusal, TacitError
 from tacit.intermediaries.wire import head
-from tacit.signatures import SIGNATURE_SIZE, Signed, sign
+from tacit.signatures import SIGNATURE_SIZE, Signed, public_key, sign
 from tacit.terms import DIGEST_SIZE, Offer, Pinned
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
@@ -78,6 +78,14 @@ DescriptionT = TypeVar("DescriptionT", bound=Description)
 def endorse(description: bytes, key: Ed25519PrivateKey) -> bytes:
     """A party's signature under the whole description; a party signs one per round, ever."""
     return sign(Signed.ROUND, description, key)
+
+
+def endorse_offer(pinned: Pinned, described: Description, key: Ed25519PrivateKey) -> bytes:
+    """The signature of a party of the pinned terms under a description that keeps to them."""
+    pinned.check(described.offer())
+    if public_key(key) not in pinned.keys:
+        raise TacitError("this key is none of those that the terms name")
+    return endorse(described.encode(), key)
 
 
 def announce(description: bytes, signatures: Sequence[bytes]) -> bytes:

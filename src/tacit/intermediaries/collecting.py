@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import derive
 from tacit.intermediaries.announcements import accept
-from tacit.intermediaries.half_server import PARTIAL_HEAD, SECRET_SIZE, partial_info
+from tacit.intermediaries.half_server import PARTIAL_HEAD, partial_info
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView
 from tacit.intermediaries.sealing import PrivateKey, Sealing, suite
+from tacit.intermediaries.seats import SECRET_SIZE
 from tacit.intermediaries.two_servers import Outcome, TwoServerRound, read_outcome
 from tacit.intermediaries.wire import Kind, body, front, pack_numbers, unpack_numbers
 from tacit.records import Records

@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import io
 import os
 import struct
 import threading
-from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from fractions import Fraction
+from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
 from itertools import pairwise
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masks
-from tacit.intermediaries.agreement import KEY_SIZE, NONCE_SIZE, Channel, agree, derive
-from tacit.intermediaries.announcements import accept, endorse
-from tacit.intermediaries.interface import SYSTEM, Refusal, Source
-from tacit.intermediaries.sealing import Recipient, Sealing, ServerKeys, suite
+from tacit.intermediaries.agreement import NONCE_SIZE, Channel, agree, derive
+from tacit.intermediaries.announcements import accept
+from tacit.intermediaries.interface import Refusal
+from tacit.intermediaries.sealing import Recipient
+from tacit.intermediaries.seats import RoundRecord, RoundSecrets, Seat, Stage
 from tacit.intermediaries.two_servers import (
     DIGEST_SIZE,
     HALF_FRONT,
@@ -55,125 +51,13 @@ from tacit.intermediaries.wire import (
     unpack_numbers,
 )
 from tacit.intermediaries.wire import records as cut
-from tacit.records import Records
-from tacit.signatures import Signed, public_key, sign
-from tacit.terms import Pinned
-
-Draw = Callable[[Fraction], int]
-"""An exact draw of discrete Laplace noise of this scale."""
+from tacit.signatures import Signed, sign
 
 Part = bytes | list[int]
 """A server's part of a report: a seed, or numbers."""
 
-SECRET_SIZE = 32
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _LISTED = b"list"  # the name of the other server's list in the table
-
-
-class Stage(IntEnum):
-    """How far a server is with a round."""
-
-    MADE = 1
-    OPEN = 2
-    LISTED = 3
-    CLOSED = 4
-
-
-@dataclass(frozen=True, repr=False)
-class RoundRecord:
-    """What a server's record of a round holds: its secret until the answer takes its place."""
-
-    stage: Stage
-    sealing: Sealing
-    secret: bytes = b""
-    context: bytes = b""
-    tags: bytes = b""
-    listing: bytes = b""
-    outcome: bytes = b""
-    partial: bytes = b""
-
-    def encode(self) -> bytes:
-        """The bytes of it."""
-        parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
-        sized = b"".join(struct.pack(">I", len(part)) + part for part in parts)
-        return bytes((self.stage, self.sealing)) + sized
-
-    @classmethod
-    def decode(cls, data: bytes) -> RoundRecord:
-        """What `encode` wrote; a damaged record is refused, and nothing is said by it."""
-        try:
-            parts, at = [], 2
-            while at < len(data):
-                (size,) = struct.unpack_from(">I", data, at)
-                parts.append(data[at + 4 : at + 4 + size])
-                at += 4 + size
-            record = cls(Stage(data[0]), suite(data[1]), *parts)
-        except (struct.error, ValueError, IndexError, TypeError):
-            raise Refusal("the record of this round is damaged: it is not used") from None
-        if record.encode() != data:
-            raise Refusal("the record of this round is damaged: it is not used")
-        return record
-
-
-class RoundSecrets:
-    """Every key that a server has for one round, from the one secret in its record."""
-
-    def __init__(self, secret: bytes, identity: bytes, sealing: Sealing) -> None:
-        material = io.BytesIO(derive(secret, identity, b"tacit round keys v2", 256))
-        self.keys = ServerKeys.new(sealing, material.read)
-        self.wrapping = AESGCM(material.read(KEY_SIZE))
-        self.naming = hmac.new(material.read(KEY_SIZE), digestmod="sha256")
-
-
-def prepare(
-    records: Records, role: int, identity: bytes, sealing: Sealing, source: Source = SYSTEM
-) -> bytes:
-    """A server's public keys for a new round; their secret is in `records` before they are known to
-    anybody. Asked again, they are the same. `source` is for test vectors only.
-    """
-    name = record_name(role, identity)
-    fresh = RoundRecord(Stage.MADE, sealing, source(SECRET_SIZE)).encode()
-    made = RoundRecord.decode(records.replace(name, None, fresh) or fresh)
-    if made.stage is Stage.CLOSED or made.sealing is not sealing:
-        raise Refusal("this round is over, or was prepared for another suite; open a new round")
-    return RoundSecrets(made.secret, identity, sealing).keys.public()
-
-
-def endorse_round(
-    pinned: Pinned, description: bytes, role: int, key: Ed25519PrivateKey, records: Records
-) -> bytes:
-    """A server's signature under the description of a round that keeps to its terms and names the
-    keys that it has on record; one description per round, ever.
-    """
-    described = TwoServerRound.decode(description)
-    pinned.check(described.offer())
-    _check_key(pinned, role, key)
-    name = record_name(role, described.identity)
-    found = records.read(name)
-    record = None if found is None else RoundRecord.decode(found)
-    if record is not None and record.stage is Stage.MADE:
-        secrets = RoundSecrets(record.secret, described.identity, record.sealing)
-        if secrets.keys.public() != described.servers[role]:
-            raise Refusal("the description names other keys than this server made for the round")
-        opened = replace(record, stage=Stage.OPEN, context=described.context).encode()
-        found = records.replace(name, found, opened)
-        record = None if found is None else RoundRecord.decode(found)
-    if record is None or record.context != described.context:
-        raise Refusal(
-            "this server signs one description per round, after it made its keys for it; this is "
-            "another, or its keys were not made"
-        )
-    return endorse(description, key)
-
-
-def record_name(role: int, identity: bytes) -> bytes:
-    """What a server calls its record of a round."""
-    return bytes((role,)) + identity
-
-
-def _check_key(pinned: Pinned, role: int, key: Ed25519PrivateKey) -> None:
-    if role not in (0, 1) or pinned.terms.keys[role] != public_key(key):
-        raise TacitError(f"this key is not that of server {role} of the terms")
 
 
 class HalfServer:
@@ -183,31 +67,20 @@ class HalfServer:
     Every call may be repeated, and the object thrown away and made anew over the same stores at any
     time. `now` is this server's own clock, in seconds since 1970: nobody else is believed about how
     far a round is. One lock guards the object; several objects, in several processes, may share the
-    stores if both replace and `setdefault` atomically. `draw` makes the noise, None where devices
-    bring it.
+    stores if both replace and `setdefault` atomically.
     """
 
     def __init__(
-        self,
-        pinned: Pinned,
-        announcement: bytes,
-        role: int,
-        key: Ed25519PrivateKey,
-        records: Records,
-        table: MutableMapping[bytes, bytes],
-        draw: Draw | None,
+        self, seat: Seat, announcement: bytes, table: MutableMapping[bytes, bytes]
     ) -> None:
-        _check_key(pinned, role, key)
-        self.round = accept(TwoServerRound, pinned, announcement)
-        if self.round.scale is not None and draw is None:
+        self.round = accept(TwoServerRound, seat.pinned, announcement)
+        if self.round.scale is not None and seat.draw is None:
             raise TacitError("this server adds noise to its partial sum: say how it is drawn")
-        self.role = role
-        self.peer = pinned.terms.keys[1 - role]
-        self._key = key
-        self._records = records
+        self.role = seat.role
+        self.peer = seat.pinned.terms.keys[1 - seat.role]
+        self._seat = seat
         self._table = table
-        self._draw = draw
-        self._name = record_name(role, self.round.identity)
+        self._name = seat.name(self.round.identity)
         self._secrets: _Working | None = None
         self._read: tuple[bytes, RoundRecord | None] = (b"", None)
         self._lock = threading.RLock()
@@ -343,7 +216,7 @@ class HalfServer:
     def _noisy(self, parts: list[Part]) -> list[int]:
         """The sum of these halves, with noise of this server's own on every number."""
         modulus, length = self.round.modulus, self.round.length
-        scale, draw = self.round.scale, self._draw
+        scale, draw = self.round.scale, self._seat.draw
         noise = [0 if scale is None or draw is None else draw(scale) for _ in range(length)]
         seeds = [part for part in parts if isinstance(part, bytes)]
         rows = [part for part in parts if not isinstance(part, bytes)]
@@ -355,10 +228,12 @@ class HalfServer:
         """The end of a round: what is sent from now on, in the place of everything secret."""
         about = self.round.context + bytes((self.role,))
         said = bytes((Outcome.REFUSED if content is None else Outcome.OPENED,))
-        outcome = self._front(Kind.OUTCOME) + said + sign(Signed.OUTCOME, about + said, self._key)
+        outcome = (
+            self._front(Kind.OUTCOME) + said + sign(Signed.OUTCOME, about + said, self._seat.key)
+        )
         partial = b""
         if content is not None:
-            signed = content + sign(Signed.PARTIAL, about + content, self._key)
+            signed = content + sign(Signed.PARTIAL, about + content, self._seat.key)
             collector = Recipient.parse(self.round.sealing, self.round.collector)
             partial = self._front(Kind.PARTIAL) + collector.seal(signed, partial_info(about))
         last = replace(
@@ -369,7 +244,7 @@ class HalfServer:
     # What is kept
 
     def _record(self) -> RoundRecord:
-        found = self._records.read(self._name)
+        found = self._seat.records.read(self._name)
         if found is not None and found != self._read[0]:
             self._read = (found, RoundRecord.decode(found))
         record = self._read[1]
@@ -384,7 +259,7 @@ class HalfServer:
         """What is on record after the attempt to replace it: somebody else may have been
         faster.
         """
-        self._records.replace(self._name, old.encode(), new.encode())
+        self._seat.records.replace(self._name, old.encode(), new.encode())
         return self._record()
 
     def _working(self, record: RoundRecord) -> _Working:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tacit.checks import TacitError
+from tacit.intermediaries.agreement import KEY_SIZE
 from tacit.intermediaries.announcements import announce
 from tacit.intermediaries.collecting import Collector, prepare_collector
-from tacit.intermediaries.graph import Neighbourhood
-from tacit.intermediaries.half_server import Draw, HalfServer, endorse_round, prepare
+from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood
+from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new_identity
 from tacit.intermediaries.masking import MaskingRound
-from tacit.intermediaries.masking_client import MaskingClient
-from tacit.intermediaries.masking_server import MaskingServer
+from tacit.intermediaries.masking_client import BITS, MaskingClient
+from tacit.intermediaries.masking_server import MaskingServer, prepare_server
 from tacit.intermediaries.mixing import (
     Analyzer,
     MixingRound,
@@ -30,12 +31,14 @@ from tacit.intermediaries.mixing import (
 )
 from tacit.intermediaries.rehearsal import Rehearsal, rehearse
 from tacit.intermediaries.sealing import DEFAULT, Sealing
+from tacit.intermediaries.seats import Draw, Seat
 from tacit.intermediaries.two_servers import TwoServerRound, split
 from tacit.records import MemoryRecords
 from tacit.terms import Middle, Noise, Promise
 
 Report = int | Sequence[int]
 GRACE = 3600  # seconds, of rounds that are played here
+_BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,48 @@ class Dropouts:
     reveal: Collection[int] = ()
 
 
+@dataclass(frozen=True)
+class MaskingPlan:
+    """A round of masking that is to be played: for so many `participants`, or as many as there are
+    reports. `among` is a neighbourhood of one's own choice, with the security that it has; without
+    one it is made for the minimum, a tenth dropping out and a tenth corrupt. `shuffle` and `source`
+    are for test vectors only.
+    """
+
+    minimum: int
+    modulus: int
+    among: Neighbourhood | None = None
+    participants: int | None = None
+    shuffle: Shuffle | None = None
+    source: Source = SYSTEM
+
+
 class MaskingSession:
     """A round of masking with its server and all clients, one stage at a time."""
 
-    def __init__(self, server: MaskingServer, reports: Sequence[Report]) -> None:
-        self.server = server
+    def __init__(self, reports: Sequence[Report], plan: MaskingPlan) -> None:
         self.reports = _lists(reports)
-        announced = MaskingRound.decode(server.round.encode())
-        clients = [MaskingClient(announced) for _ in self.reports]
+        room, length = plan.participants or len(self.reports), len(self.reports[0])
+        withstood = Fraction(1, 10)
+        middle = Middle("masking", plan.minimum, withstood, withstood)
+        self.rehearsal = rehearse(middle, metrics=length, noise=_BROUGHT, source=plan.source)
+        self.pinned, self.store = self.rehearsal.pinned, MemoryRecords()
+        self.bits = 0 if plan.among else BITS
+        among = plan.among or neighbourhood(room, plan.minimum)
+        identity = new_identity(plan.source)
+        described = (self.rehearsal.binding, identity, room, plan.minimum, plan.modulus, length)
+        MaskingRound(*described, among, bytes(KEY_SIZE))  # refused before a key is made
+        key = prepare_server(self.store, identity, plan.source)
+        self.server = MaskingServer(MaskingRound(*described, among, key), self.store, plan.shuffle)
+        signature = self.server.endorse(self.pinned, self.rehearsal.keys[0], self.bits)
+        self.announcement = announce(self.server.round.encode(), [signature])
+        clients = [self.client() for _ in self.reports]
         self.clients = sorted(clients, key=lambda client: client.address)  # as they are numbered
         self.outgoing: Mapping[bytes, bytes] = {}
+
+    def client(self, source: Source = SYSTEM) -> MaskingClient:
+        """One more device."""
+        return MaskingClient(self.pinned, self.announcement, self.bits, source)
 
     def join(self, without: Collection[int] = ()) -> None:
         """Everyone but those `without` joins; the server deals the graph."""
@@ -110,9 +145,7 @@ def run_masking(
     SumView(numbers=(7,), reports=3)
     """
     gone = dropouts or Dropouts()
-    length = len(_lists(reports[:1])[0])
-    room = participants or len(reports)
-    session = MaskingSession(MaskingServer.open(room, minimum, modulus, length, among), reports)
+    session = MaskingSession(reports, MaskingPlan(minimum, modulus, among, participants))
     session.join(gone.join)
     session.share(gone.share)
     session.mask(gone.mask)
@@ -154,9 +187,7 @@ class TwoServerSession:
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
         self.noise = noise
         identity = new_identity(source)
-        first, second = (
-            prepare(self.records[role], role, identity, sealing, source) for role in (0, 1)
-        )
+        first, second = (self.seat(role).prepare(identity, sealing, source) for role in (0, 1))
         self.round = TwoServerRound(
             self.rehearsal.binding,
             places,
@@ -172,25 +203,18 @@ class TwoServerSession:
             identity,
         )
         description = self.round.encode()
-        self.announcement = announce(description, [self.endorse(n, description) for n in (0, 1)])
+        signatures = [self.seat(role).endorse(description) for role in (0, 1)]
+        self.announcement = announce(description, signatures)
         self.now = self.round.binding.closes - 1
 
-    def endorse(self, role: int, description: bytes) -> bytes:
-        """A server's signature under a description."""
-        key = self.rehearsal.keys[role]
-        return endorse_round(self.pinned, description, role, key, self.records[role])
+    def seat(self, role: int) -> Seat:
+        """A server's place in the experiment."""
+        draw = self.noise.draw if self.noise else None
+        return Seat(self.pinned, role, self.rehearsal.keys[role], self.records[role], draw)
 
     def server(self, role: int) -> HalfServer:
         """A server, as if it had just been started."""
-        return HalfServer(
-            self.pinned,
-            self.announcement,
-            role,
-            self.rehearsal.keys[role],
-            self.records[role],
-            self.tables[role],
-            self.noise.draw if self.noise else None,
-        )
+        return HalfServer(self.seat(role), self.announcement, self.tables[role])
 
     def collector(self) -> Collector:
         """The collector, as if it had just been started."""
@@ -224,8 +248,7 @@ def _two_server_terms(
 ) -> Rehearsal:
     middle = Middle("two-servers", crowd)
     if noise is None:
-        brought = Noise(Fraction(1), "devices", "rehearsed")
-        return rehearse(middle, metrics=metrics, noise=brought, source=source)
+        return rehearse(middle, metrics=metrics, noise=_BROUGHT, source=source)
     promise = Promise(Fraction(noise.levels * metrics) / noise.scale)
     levels = noise.levels
     return rehearse(middle, levels=levels, metrics=metrics, promise=promise, source=source)
@@ -275,18 +298,60 @@ def run_mixing(
     """
     _check_any(reports)
     room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
-    store, identity = MemoryRecords(), new_identity()
-    shuffling, analyzing = (prepare_party(store, role, identity, sealing) for role in Role)
-    opened = MixingRound(room, minimum, size, shuffling, analyzing, messages, sealing, identity)
-    announced = MixingRound.decode(opened.encode())
-    shuffler, analyzer = Shuffler(announced, store), Analyzer(announced, store)
+    session = MixingSession(room, minimum, size, messages, sealing)
     for place, report in enumerate(reports):
         if place not in lost:
-            shuffler.take(wrap(announced, report))
-    for batch in shuffler.close().values():
-        analyzer.take(batch)
-    analyzer.close()
-    return analyzer.view()
+            session.shuffler.take(session.wrap(report))
+    for batch in session.shuffler.close().values():
+        session.analyzer.take(batch)
+    session.analyzer.close()
+    return session.analyzer.view()
+
+
+class MixingSession:
+    """A round of mixing with its shuffler and analyzer; both keep their records in one `store`
+    here, and in life each in its own.
+    """
+
+    def __init__(
+        self,
+        reports: int,
+        minimum: int,
+        size: int = 1,
+        messages: int = 1,
+        sealing: Sealing = DEFAULT,
+        store: MemoryRecords | None = None,
+        source: Source = SYSTEM,
+    ) -> None:
+        self.rehearsal = rehearse(Middle("mixing", minimum), noise=_BROUGHT, source=source)
+        self.pinned = self.rehearsal.pinned
+        self.store, identity = store or MemoryRecords(), new_identity(source)
+        shuffling, analyzing = (
+            prepare_party(self.store, role, identity, sealing, source) for role in Role
+        )
+        self.round = MixingRound(
+            self.rehearsal.binding,
+            reports,
+            minimum,
+            size,
+            shuffling,
+            analyzing,
+            messages,
+            sealing,
+            identity,
+        )
+        self.shuffler = Shuffler(self.round, self.store)
+        self.analyzer = Analyzer(self.round, self.store)
+        first, second = self.rehearsal.keys
+        signatures = [
+            self.shuffler.endorse(self.pinned, first),
+            self.analyzer.endorse(self.pinned, second),
+        ]
+        self.announcement = announce(self.round.encode(), signatures)
+
+    def wrap(self, messages: Sequence[bytes]) -> bytes:
+        """One more person's report."""
+        return wrap(self.pinned, self.announcement, messages)
 
 
 def _lists(reports: Sequence[Report]) -> list[list[int]]:

@@ -14,6 +14,7 @@ the share of its masking key; never both).
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, agree, derive
+from tacit.intermediaries.announcements import Binding
 from tacit.intermediaries.graph import Claim, Neighbourhood, Security, security
-from tacit.intermediaries.interface import IDENTITY_SIZE, check_counts
+from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal, check_counts
 from tacit.intermediaries.shamir import SHARE_SIZE
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
@@ -38,6 +40,7 @@ from tacit.intermediaries.wire import (
     last_modulus,
     pack_modulus,
 )
+from tacit.terms import Middle, Offer
 
 ADDRESS_SIZE = KEY_SIZE
 """A client is addressed by its public key for encryption."""
@@ -67,10 +70,11 @@ _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 class MaskingRound:
     """What everyone knows about a round: made by the server, checked and obeyed by every client.
 
-    `length` numbers per report are added up modulo `modulus`; nothing is opened for fewer than
-    `minimum` of at most `reports` clients.
+    `binding` names the terms; `length` numbers per report are added up modulo `modulus`; nothing is
+    opened for fewer than `minimum` of at most `reports` clients.
     """
 
+    binding: Binding
     identity: bytes
     reports: int
     minimum: int
@@ -102,17 +106,35 @@ class MaskingRound:
             self.neighbourhood.threshold,
             self.server,
         )
-        return header(Kind.MASKING_ROUND, self.identity) + fields + pack_modulus(self.modulus)
+        front = header(Kind.MASKING_ROUND, self.identity) + self.binding.encode()
+        return front + fields + pack_modulus(self.modulus)
 
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
         """The round that a message announces."""
-        fields, rest = head(_HEAD, body(message, Kind.MASKING_ROUND), "the description")
-        reports, minimum, length, degree, threshold, server = fields
-        modulus = last_modulus(rest)
         with described():
-            among = Neighbourhood(degree, threshold)
-            return cls(identity_of(message), reports, minimum, modulus, length, among, server)
+            binding, rest = Binding.first(body(message, Kind.MASKING_ROUND))
+            fields, rest = head(_HEAD, rest, "the description")
+            reports, minimum, length, degree, threshold, server = fields
+            modulus, among = last_modulus(rest), Neighbourhood(degree, threshold)
+            identity = identity_of(message)
+            return cls(binding, identity, reports, minimum, modulus, length, among, server)
+
+    def offer(self) -> Offer:
+        """What a device holds against its terms."""
+        about = self.binding
+        return Offer(
+            terms=about.terms,
+            kind="masking",
+            option=about.option,
+            places=self.reports,
+            minimum=self.minimum,
+            levels=about.levels,
+            metrics=self.length,
+            window=about.window,
+            closes=about.closes,
+            modulus=self.modulus,
+        )
 
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
         """How sure it is that only the sum is learnt, with so many corrupt: a tenth unless said."""
@@ -125,6 +147,18 @@ class MaskingRound:
         It goes into every key, so two sides that differ in anything share no key.
         """
         return hashlib.sha256(self.encode()).digest()
+
+
+def check_withstands(announced: MaskingRound, middle: Middle, bits: int) -> None:
+    """Refuses a round whose degree, threshold and minimum keep the terms' claim with fewer bits
+    than asked for, while the part of the people that the terms name is corrupt.
+    """
+    if middle.claim not in tuple(Claim):
+        raise Refusal(f"the claim {middle.claim} of the terms is none of {', '.join(Claim)}")
+    corrupt = math.floor(middle.corrupt * announced.reports)
+    found = announced.security(corrupt, Claim(middle.claim))
+    if found.bits < bits:
+        raise Refusal(f"the round is weaker than the {bits} bits that are asked for: {found}")
 
 
 CLIENT_KINDS = (Kind.JOIN, Kind.SHARES, Kind.MASKED, Kind.REVEAL)
@@ -147,7 +181,7 @@ def route_key(
     """The key under which two neighbours seal parcels for each other; each is named by number and
     encryption key.
     """
-    return derive(agree(own, other[1]), context, _pair(b"tacit masking route v1", me, other))
+    return derive(agree(own, other[1]), context, _pair(b"tacit masking route v2", me, other))
 
 
 def mask_seed(
@@ -156,7 +190,7 @@ def mask_seed(
     """The seed of the mask that two neighbours share; each is named by its number and masking
     key.
     """
-    return derive(agree(own, other[1]), context, _pair(b"tacit masking mask v1", me, other))
+    return derive(agree(own, other[1]), context, _pair(b"tacit masking mask v2", me, other))
 
 
 def parcel_nonce(sender: int, receiver: int) -> bytes:
@@ -171,7 +205,7 @@ def commitment(context: bytes, number: int, seed: bytes) -> bytes:
     wrong sum.
     """
     return hashlib.sha256(
-        b"tacit masking seed v1" + context + number.to_bytes(4, "big") + seed
+        b"tacit masking seed v2" + context + number.to_bytes(4, "big") + seed
     ).digest()
 
 

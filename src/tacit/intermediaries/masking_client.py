@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import Channel, new_key, public_bytes
+from tacit.intermediaries.announcements import accept
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, check_minimum
 from tacit.intermediaries.masking import (
     FRONT_SIZE,
@@ -27,6 +28,7 @@ from tacit.intermediaries.masking import (
     SETUP_ENTRY,
     SETUP_HEAD,
     MaskingRound,
+    check_withstands,
     commitment,
     mask_seed,
     parcel_nonce,
@@ -44,15 +46,25 @@ from tacit.intermediaries.wire import (
     pack_numbers,
     records,
 )
+from tacit.terms import Pinned
+
+BITS = 40
+"""How sure a device asks a round to be that nothing but the sum is learnt."""
 
 
 class MaskingClient:
     """One device in one round: `join`, `share`, `mask`, `reveal`, in this order.
 
-    `source` is for test vectors only; leave it alone everywhere else.
+    It takes part only in a round that the pinned party signed, that keeps to the pinned terms and
+    withstands what they say with so many `bits`; all of that is checked before any randomness is
+    drawn. `source` is for test vectors only; leave it alone everywhere else.
     """
 
-    def __init__(self, announced: MaskingRound, source: Source = SYSTEM) -> None:
+    def __init__(
+        self, pinned: Pinned, announcement: bytes, bits: int = BITS, source: Source = SYSTEM
+    ) -> None:
+        announced = accept(MaskingRound, pinned, announcement)
+        check_withstands(announced, pinned.terms.middle, bits)
         self.round = announced
         self._source = source
         self._key = new_key(source)

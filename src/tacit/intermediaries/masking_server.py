@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Self
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
@@ -31,11 +32,10 @@ from tacit.intermediaries.agreement import (
     derive,
     public_bytes,
 )
+from tacit.intermediaries.announcements import endorse_offer
 from tacit.intermediaries.graph import (
-    Neighbourhood,
     Shuffle,
     connected,
-    neighbourhood,
     regular_graph,
     shuffled_by,
 )
@@ -45,9 +45,14 @@ from tacit.intermediaries.interface import (
     Source,
     SumView,
     check_minimum,
-    new_identity,
 )
-from tacit.intermediaries.masking import MaskingRound, client_kind, commitment, mask_seed
+from tacit.intermediaries.masking import (
+    MaskingRound,
+    check_withstands,
+    client_kind,
+    commitment,
+    mask_seed,
+)
 from tacit.intermediaries.standing import (
     CONTEXT_SIZE,
     Entry,
@@ -67,7 +72,8 @@ from tacit.intermediaries.wire import (
     records,
     unpack_numbers,
 )
-from tacit.records import MemoryRecords, Records
+from tacit.records import Records
+from tacit.terms import Pinned
 
 _COMMITMENT_SIZE = 32
 _DIGEST_SIZE = 32
@@ -108,7 +114,7 @@ class _Client:
     held: dict[int, bytes] = field(default_factory=dict)
 
 
-def prepare(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
+def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
     """Makes the server's key for a round, on record before anybody hears of it; returns its public
     half. Asked again, the same. `source` is for test vectors only.
     """
@@ -120,10 +126,6 @@ class MaskingServer:
     """One round of masking: `take` messages and `close` stages until `view`, or `refuse` the round.
 
     Whatever is refused changes nothing. One lock guards the whole round.
-
-    >>> server = MaskingServer.open(reports=64, minimum=57, modulus=1000)
-    >>> server.stage.name, server.round.neighbourhood
-    ('JOINING', Neighbourhood(degree=14, threshold=8))
     """
 
     def __init__(
@@ -146,31 +148,18 @@ class MaskingServer:
         self._shuffle = shuffle
         self._obey(self._standing.read())
 
-    @classmethod
-    def open(
-        cls,
-        reports: int,
-        minimum: int,
-        modulus: int,
-        length: int = 1,
-        among: Neighbourhood | None = None,
-        store: Records | None = None,
-    ) -> Self:
-        """Open a round; without `among`, the neighbourhood is computed for the minimum, a tenth
-        dropping out and a tenth corrupt; without a `store`, the record is in memory.
-        """
-        chosen = among or neighbourhood(reports, minimum)
-        kept = MemoryRecords() if store is None else store
-        identity = new_identity()
-        described = (identity, reports, minimum, modulus, length, chosen)
-        MaskingRound(*described, bytes(KEY_SIZE))  # what cannot be is refused before a key is made
-        return cls(MaskingRound(*described, prepare(kept, identity)), kept)
-
     __reduce_ex__ = never_copied
 
     def __repr__(self) -> str:
         where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
         return f"MaskingServer({where}, clients={len(self._by_address)})"
+
+    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = 0) -> bytes:
+        """The server's signature under the description that its record is tied to, if that keeps
+        to the terms.
+        """
+        check_withstands(self.round, pinned.terms.middle, bits)
+        return endorse_offer(pinned, self.round, key)
 
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage from one client, or one that was accepted before,
@@ -436,7 +425,7 @@ class MaskingServer:
         self._threshold = fitted.threshold
         joined = hashlib.sha256(b"".join(sorted(self._decided[Stage.JOINING]))).digest()
         seed = derive(
-            self._key.private_bytes_raw(), self.round.context, b"tacit masking graph v1" + joined
+            self._key.private_bytes_raw(), self.round.context, b"tacit masking graph v2" + joined
         )
         shuffle = self._shuffle or shuffled_by(seed)
         for number, (client, neighbours) in enumerate(

@@ -20,8 +20,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Self
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from tacit.checks import TacitError, integer
 from tacit.intermediaries.agreement import KEY_SIZE, Channel, derive, public_bytes
+from tacit.intermediaries.announcements import Binding, accept, endorse_offer
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -54,10 +57,11 @@ from tacit.intermediaries.wire import (
     records,
 )
 from tacit.records import Records
+from tacit.terms import Offer, Pinned
 
 ID_SIZE = 16
 
-_HEAD = struct.Struct(">IIIIB")
+_HEAD = struct.Struct(">IIIIIB")
 _BATCH_HEAD = struct.Struct(">I")
 _VIEW_HEAD = struct.Struct(">II")  # reports, spoilt messages
 _SEEN_SIZE = 16
@@ -68,10 +72,12 @@ _KEYS_INFO = b"tacit mixing keys v2"
 
 @dataclass(frozen=True)
 class MixingRound:
-    """What everyone knows about a round: each of `reports` people sends `messages` messages of
-    `size` bytes. A new round has a fresh random identity.
+    """What everyone knows about a round: the terms, and that each of `reports` people sends
+    `messages` messages of `size` bytes about `metrics` metrics. A new round has a fresh random
+    identity.
     """
 
+    binding: Binding
     reports: int
     minimum: int
     size: int
@@ -80,11 +86,13 @@ class MixingRound:
     messages: int = 1
     sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
+    metrics: int = 1
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum)
         integer("size", self.size, at_least=1)
         integer("messages", self.messages, at_least=1)
+        integer("metrics", self.metrics, at_least=1)
         if self.reports * self.messages * self.sealed_size >= SIZE_LIMIT:
             raise TacitError(
                 f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
@@ -104,20 +112,46 @@ class MixingRound:
 
     def encode(self) -> bytes:
         """The message that announces the round."""
-        fields = _HEAD.pack(self.reports, self.minimum, self.size, self.messages, self.sealing)
-        return header(Kind.MIXING_ROUND, self.identity) + fields + self.shuffler + self.analyzer
+        counts = (self.reports, self.minimum, self.size, self.messages, self.metrics)
+        front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
+        return front + _HEAD.pack(*counts, self.sealing) + self.shuffler + self.analyzer
 
     @classmethod
     def decode(cls, message: bytes) -> MixingRound:
         """The round that a message announces."""
-        fields, rest = head(_HEAD, body(message, Kind.MIXING_ROUND), "the description")
-        reports, minimum, size, messages, number = fields
-        sealing = suite(number)
-        shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
         with described():
+            binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
+            fields, rest = head(_HEAD, rest, "the description")
+            reports, minimum, size, messages, metrics, number = fields
+            sealing = suite(number)
+            shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
             return cls(
-                reports, minimum, size, shuffler, analyzer, messages, sealing, identity_of(message)
+                binding,
+                reports,
+                minimum,
+                size,
+                shuffler,
+                analyzer,
+                messages,
+                sealing,
+                identity_of(message),
+                metrics,
             )
+
+    def offer(self) -> Offer:
+        """What a device holds against its terms."""
+        about = self.binding
+        return Offer(
+            terms=about.terms,
+            kind="mixing",
+            option=about.option,
+            places=self.reports,
+            minimum=self.minimum,
+            levels=about.levels,
+            metrics=self.metrics,
+            window=about.window,
+            closes=about.closes,
+        )
 
     @cached_property
     def context(self) -> bytes:
@@ -140,13 +174,16 @@ class MixingRound:
         return HEADER_SIZE + self.sealing.overhead + self.messages * self.sealed_size
 
 
-def wrap(announced: MixingRound, messages: Sequence[bytes], source: Source = SYSTEM) -> bytes:
+def wrap(
+    pinned: Pinned, announcement: bytes, messages: Sequence[bytes], source: Source = SYSTEM
+) -> bytes:
     """One person's report: every message sealed to the analyzer by itself, all together wrapped for
-    the shuffler.
+    the shuffler, if both pinned parties signed the round and it keeps to their terms.
 
     Each message carries a fresh random id, so that the analyzer counts it once whatever a shuffler
     does. `source` is for test vectors only.
     """
+    announced = accept(MixingRound, pinned, announcement)
     if len(messages) != announced.messages or any(
         len(message) != announced.size for message in messages
     ):
@@ -206,6 +243,12 @@ class Shuffler:
 
     def __repr__(self) -> str:
         return f"Shuffler(round={self.round.identity.hex()}, reports={len(self._taken)})"
+
+    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey) -> bytes:
+        """The shuffler's signature under the description that its record is tied to, if that keeps
+        to the terms.
+        """
+        return endorse_offer(pinned, self.round, key)
 
     @property
     def full(self) -> bool:
@@ -345,6 +388,12 @@ class Analyzer:
     def __repr__(self) -> str:
         return f"Analyzer(round={self.round.identity.hex()}, batch={bool(self._batch)})"
 
+    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey) -> bytes:
+        """The analyzer's signature under the description that its record is tied to, if that keeps
+        to the terms.
+        """
+        return endorse_offer(pinned, self.round, key)
+
     def take(self, message: bytes) -> None:
         """Accept the shuffler's batch; the same again is taken once, another is refused."""
         with self._lock:
@@ -461,8 +510,8 @@ def _line(announced: MixingRound, keys: ServerKeys, *, starts: bool) -> Channel:
 
 
 def _inner_info(context: bytes) -> bytes:
-    return b"tacit mixing message v1" + context
+    return b"tacit mixing message v2" + context
 
 
 def _outer_info(context: bytes) -> bytes:
-    return b"tacit mixing wrap v1" + context
+    return b"tacit mixing wrap v2" + context

@@ -230,7 +230,7 @@ class Polya(NoiseLaw):
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """r ln((1-β) / (1 - β e^s)), for s < -ln β."""
         s = np.asarray(s, dtype=float)
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             inside = float(self.r) * (
                 math.log(-math.expm1(-self.mgf_radius)) - np.log(-np.expm1(s - self.mgf_radius))
             )

@@ -2,14 +2,18 @@
 
 Two ways of bounding that movement, and for each what is proven. Under an l∞ bound every coordinate
 may move by the bound at the same time: the coordinates' exact losses compose. Under an l2 bound the
-movement is shared among coordinates: exact for the Gaussian; a law's own concentrated or Rényi
-bound where one is proven (discrete Gaussian, Skellam); for every other law a Rényi bound on the
-likely outcomes, from its probabilities.
+movement is shared among coordinates: exact for the Gaussian, and for integers where so few ways of
+sharing it exist that all can be tried; else the least of a law's own concentrated or Rényi bound
+where one is proven (discrete Gaussian, Skellam) and a Rényi bound on the likely outcomes, from its
+probabilities.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +27,8 @@ from tacit.privacy.guarantees import ConcentratedDP, renyi_epsilon
 from tacit.privacy.loss import privacy_loss
 
 MOST_SHIFTS = 512
+MOST_WAYS = 40  # of sharing a movement among coordinates that are all tried
+SMALL_SHIFT = 32  # up to which likely outcomes are looked at beside a proven bound
 ORDERS = (1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 50, 64, 80, 100)
 
 
@@ -75,20 +81,63 @@ def l2_guarantee(
         return VectorGuarantee(
             law.loss(norm).epsilon(level), level, "exact: Gaussian mechanism (Balle & Wang 2018)"
         )
+    # a bound of √3 lets three coordinates move, though its float's square is below 3
+    square = math.floor(norm * norm * (1 + 1e-12))
+    if square < 1:
+        return VectorGuarantee(0.0, level, "an integer vector cannot move by less than 1")
+    ways = list(itertools.islice(_ways(square, size), MOST_WAYS + 1))
+    if len(ways) <= MOST_WAYS and law.largest_shift_is_worst:
+        return _exact(law, ways, level)
+    proven = _proven(law, norm, size, level)
+    if proven is None:
+        return _likely_outcomes(law, norm, size, level)
+    if math.isqrt(square) > SMALL_SHIFT:
+        return proven
+    likely = _likely_outcomes(law, norm, size, level)
+    return min(proven, likely, key=lambda guarantee: guarantee.epsilon)
+
+
+def _proven(law: NoiseLaw, norm: float, size: int, delta: float) -> VectorGuarantee | None:
+    """By the law's own concentrated or Rényi bound, if it has one."""
     rho = law.concentration(norm)
     if rho is not None:
-        return VectorGuarantee(
-            ConcentratedDP(rho).epsilon_at(level),
-            level,
-            f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10",
-        )
+        epsilon = ConcentratedDP(rho).epsilon_at(delta)
+        how = f"{rho:.4g}-zCDP of {law.kind} noise, CZ23 Lemma 10"
+        return VectorGuarantee(epsilon, delta, how)
     curve = [(order, law.renyi_bound(order, norm, size)) for order in range(2, 513)]
-    found = [renyi_epsilon(order, value, level) for order, value in curve if value is not None]
-    if not found:
-        return _likely_outcomes(law, norm, size, level)
-    return VectorGuarantee(
-        max(0.0, min(found)), level, f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    found = [renyi_epsilon(order, value, delta) for order, value in curve if value is not None]
+    how = f"proven Rényi bound of {law.kind} noise, CZ23 Lemma 10"
+    return VectorGuarantee(max(0.0, min(found)), delta, how) if found else None
+
+
+def _ways(square: int, room: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
+    """The sizes of integer movements of at most `room` coordinates whose squares add up to at most
+    `square`, largest first, but for those to which another coordinate could be added: those move
+    less in every coordinate.
+    """
+    if square < 1 or room < 1:
+        yield ()
+        return
+    for first in range(min(most or square, math.isqrt(square)), 0, -1):
+        for rest in _ways(square - first * first, room - 1, first):
+            yield first, *rest
+
+
+def _exact(law: NoiseLaw, ways: list[tuple[int, ...]], delta: float) -> VectorGuarantee:
+    """The worst of all ways to move: for each the exact losses of its coordinates compose, and a
+    smaller movement in any coordinate is dominated (`linf_loss`).
+    """
+    losses = {shift: privacy_loss(law, shift) for shift in {part for way in ways for part in way}}
+    worst = max(
+        ComposedLoss(
+            tuple((losses[shift], count) for shift, count in Counter(way).items())
+        ).epsilon(delta)
+        for way in ways
     )
+    how = f"exact: composed losses of {law.kind} noise, the worst of {len(ways)} movements"
+    if math.isinf(worst):
+        how += "; too narrow for any guarantee at this delta"
+    return VectorGuarantee(worst, delta, how)
 
 
 def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> VectorGuarantee:
@@ -101,12 +150,8 @@ def _likely_outcomes(law: NoiseLaw, l2: float, dimension: int, delta: float) -> 
     M(s)/s², because Σ s_i² <= Δ₂². Coordinates that do not move contribute nothing. A tenth of δ
     pays for P[not E].
     """
-    square = (
-        l2 * l2 * (1 + 1e-12)
-    )  # a bound of √3 lets three coordinates move, though its float's square is below 3
+    square = l2 * l2 * (1 + 1e-12)
     largest, moved = math.floor(math.sqrt(square)), min(dimension, math.floor(square))
-    if largest < 1:
-        return VectorGuarantee(0.0, delta, "an integer vector cannot move by less than 1")
     if largest > MOST_SHIFTS:
         raise TacitError(
             f"the bound {l2:g} lets a coordinate move by {largest}, more than the "

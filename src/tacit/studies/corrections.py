@@ -7,11 +7,14 @@ values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tacit.noise import DiscreteLaplace
+from tacit.algorithms import SilosProblem, zc24_noise
+from tacit.noise import Binomial, DiscreteLaplace
 from tacit.privacy import ApproximateDP, GaussianLoss, calibrate, dropout_loss
+from tacit.protocols.shuffled_bits import tkms21_noise
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,16 @@ class Correction:
 
 
 def corrections() -> Iterator[Correction]:
-    """Lines 7, 13, 15, 16 and 17, from scratch."""
+    """Lines 7, 13, 15 to 17 and 24 to 27, from scratch."""
     yield from _gaussian()
     yield from _dropout()
     yield from _fair_bits()
     yield from _level_bits()
     yield from _skellam()
+    yield from _person()
+    yield from _group()
+    yield from _tree()
+    yield from _biased_bits()
 
 
 def _gaussian() -> Iterator[Correction]:
@@ -110,3 +117,52 @@ def _skellam() -> Iterator[Correction]:
         yield Correction(
             17, "standard deviation / g", setting, paper.law.std / levels, tight.law.std / levels
         )
+
+
+def _person() -> Iterator[Correction]:
+    """What a recorded pair is promised, and what the person."""
+    setting = "M = 100, T = 1e4, B = 25, not lazy"
+    for epsilon, delta in ((0.2, 0.1), (1.0, 1e-5)):
+        problem = SilosProblem(epsilon=epsilon, delta=delta, lazy=False)
+        found = zc24_noise.secagg_fedlinucb(problem).guarantee
+        assert found is not None
+        what = f"epsilon of a person at ({epsilon:g}, {delta:g})"
+        yield Correction(24, what, setting, epsilon, found.epsilon)
+
+
+def _group() -> Iterator[Correction]:
+    """Lemma F.2's ε of all that a silo holds: T times one record's at the same δ₀, and in truth."""
+    problem = SilosProblem(epsilon=3e-5, delta=1e-6)
+    sigma, moved = zc24_noise.sdp_fedlinucb(problem).sums.sigma, zc24_noise.sensitivity(problem)
+    delta0 = problem.delta / (16 * zc24_noise.nodes(problem) * problem.silos)
+    multiplied = problem.horizon * GaussianLoss(sigma, moved).epsilon(delta0)
+    true = GaussianLoss(sigma, problem.horizon * moved).epsilon(delta0)
+    setting = "M = 100, T = 1e4, ε = 3e-05, δ = 1e-06"
+    yield Correction(25, "epsilon of a silo's records together", setting, multiplied, true)
+
+
+def _tree() -> Iterator[Correction]:
+    """The paper's tree with κ as printed and with whole nodes, per silo."""
+    for delta in (1e-5, 0.1):
+        problem = SilosProblem(epsilon=1.0, delta=delta, setting="paper")
+        sums = zc24_noise.ldp_fedlinucb(problem).sums
+        depth = 1 + math.log2(problem.steps)
+        printed = depth * 8 * depth * (math.log(2 / delta) + 1)
+        setting = f"ε = 1, δ = {delta:g}, T = 1e4, B = 25"
+        released = float(sums.variances.max()) / problem.silos
+        yield Correction(26, "variance of a released prefix sum", setting, printed, released)
+
+
+def _biased_bits() -> Iterator[Correction]:
+    """TKMS21 Algorithm 3 with far more participants than τ: one bit of bias τ/2n from each."""
+    target = ApproximateDP(0.5, 1e-5)
+    needed = 96 * math.log(2 / target.delta) / target.epsilon**2
+    people = 1000 * math.ceil(needed)
+    each, bias = tkms21_noise(people, target)
+    noise = Binomial(each * people, bias)
+    setting = "ε = 0.5, δ = 1e-05, n = 1000τ"
+    yield Correction(
+        27, "variance of a batch's noise / τ", setting, 0.25, float(noise.variance) / needed
+    )
+    grown = float(noise.log_mgf(3.0)) - 3.0 * float(noise.mean)
+    yield Correction(27, "log-MGF of the noise at 3", setting, 9 * needed * 3 / 4, grown)
