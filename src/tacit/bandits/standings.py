@@ -81,13 +81,14 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
     present = [k for k in range(len(tallies)) if k not in setting.absent]
     chances = dict(zip(present, best_of([known[k] for k in present]), strict=True))
     intervals = [interval(tally, sure * setting.share(k)) for k, tally in enumerate(tallies)]
-    named = best_option(tallies, present, setting, sure)
-    floor = max((intervals[k][0] for k in present), default=0.0)
+    leader = leading(tallies, present)
+    worse = {k for k in present if beats(tallies, leader, k, setting, sure)}
+    decisions = dict.fromkeys(setting.absent, "removed") | dict.fromkeys(worse, "worse")
+    if len(present) > 1 and len(worse) == len(present) - 1:
+        decisions[leader] = "best"
     rows = []
     for k, name in enumerate(names):
         low, high = intervals[k]
-        worse = named is not None or high < floor
-        decision = "removed" if k in setting.absent else "worse" if worse else "open"
         lift, lift_low, lift_high = None, None, None
         if k != setting.control:
             base = known[setting.control][1]
@@ -105,7 +106,7 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
                 lift,
                 lift_low,
                 lift_high,
-                "best" if k == named else decision,
+                decisions.get(k, "open"),
                 always=True,
             )
         )
@@ -153,22 +154,24 @@ def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | No
     return float(np.min(low)) - 1, top if math.isfinite(top) else None
 
 
+def leading(tallies: Sequence[Tally], present: Sequence[int]) -> int:
+    """The option with the largest mean."""
+    return max(present, key=lambda k: -math.inf if (mean := tallies[k].mean) is None else mean)
+
+
 def best_option(
     tallies: Sequence[Tally], present: Sequence[int], setting: Setting, sure: float
 ) -> int | None:
     """The option that is shown to be better than every other one that is present."""
-    seen = [k for k in present if tallies[k].participants]
-    if sure <= 0 or len(seen) < len(present) or len(present) < 2:
-        return None
-    leader = max(seen, key=lambda k: tallies[k].mean or 0.0)
-    others = sorted((k for k in seen if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
+    leader = leading(tallies, present)
+    others = sorted((k for k in present if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
     better = all(beats(tallies, leader, k, setting, sure) for k in others)
-    return leader if better else None
+    return leader if others and better else None
 
 
 def beats(tallies: Sequence[Tally], one: int, other: int, setting: Setting, sure: float) -> bool:
-    """Whether an option is shown to be better than another. For one that is not the best this is
-    ever said of the best with probability `sure` at most.
+    """Whether an option is shown to be better than another. Of the best one (if it is alone) it is
+    ever said that another is better with probability `sure` at most.
     """
     level = level_of(sure * setting.share(one) * setting.rival(other))
     return is_larger(tallies[one], tallies[other], level)

@@ -46,7 +46,7 @@ def plan(
         float | None,
         typer.Option(help="Least share of the control, and of others until they are worse."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 24,
+    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 20,
     seed: Seed = 0,
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated, instead of private-med's trust models.")
@@ -111,6 +111,7 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
         key: label
         for key, label in columns.items()
         if any(getattr(cost, key) is not None for cost in result.costs if not cost.refused)
+        and not (key == "asked" and all(c.asked == c.participants for c in result.costs))
     }
     rows = [
         [

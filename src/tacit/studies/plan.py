@@ -169,7 +169,7 @@ def plan(
     dropout: float = 0.0,
     rounds: int | None = None,
     per_day: int | None = None,
-    runs: int = 24,
+    runs: int = 20,
     seed: int = 0,
     algorithm: str = "private-med",
     algorithms: Iterable[str] = (),

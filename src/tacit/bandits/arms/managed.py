@@ -17,7 +17,7 @@ from typing import Any, Self
 from tacit.bandits.always import Tally
 from tacit.bandits.contract import Learner, Plan
 from tacit.bandits.ratios import Ratios
-from tacit.bandits.standings import Setting, beats, failure_left
+from tacit.bandits.standings import Setting, beats, failure_left, leading
 from tacit.checks import TacitError, integer, probability
 from tacit.estimates import Arm, Estimate, Round
 from tacit.names import name_of, named
@@ -228,7 +228,7 @@ class Managed(Learner):
         if self.explore:
             setting = self._setting(LEVEL, self.control)
             sure = failure_left(self._tallies, setting)
-            leader = max(self.present, key=lambda k: self._tallies[k].mean or 0.0)
+            leader = leading(self._tallies, self.present)
             open_ = [
                 k
                 for k in self.present
