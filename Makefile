@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all coverage check mutants bench docs clean
+.PHONY: setup demo test test-all coverage check mutants verify bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -37,6 +37,10 @@ check: $(READY)
 # broken copies of the package, each of which a test must notice; goes on where it was interrupted
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
+
+# every promise of a grid, recomputed from the law of what is seen by slow independent arithmetic
+verify: $(READY)
+	$(BIN)/python -m tests.verify
 
 bench: $(READY)
 	$(BIN)/python benchmarks/collect.py

@@ -162,8 +162,11 @@ def check_other(words: tuple[str, ...]) -> None:
         targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
         assert words[1] in targets
     elif words[:2] == ("python", "-m"):
-        place = ROOT / "src" / Path(*words[2].split("."))
-        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists()
+        places = [root / Path(*words[2].split(".")) for root in (ROOT / "src", ROOT)]
+        assert any(
+            place.with_suffix(".py").exists() or (place / "__main__.py").exists()
+            for place in places
+        )
     elif words[0] == "python":
         assert (ROOT / words[1]).exists()
     elif words[:2] != ("pip", "install"):

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.algorithms.asking import options_of
 
@@ -74,6 +75,26 @@ def test_a_run_that_is_not_lazy_headlines_the_persons_number(
     assert guarantee.epsilon == pytest.approx(epsilon, rel=5e-3)
     assert experiment.mechanism.promise.startswith(guarantee.short)
     assert "the person's own pairs only it is (1, 1e-05)-DP" in experiment.mechanism.promise
+
+
+@pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
+@pytest.mark.parametrize("times", [2, 25, 500])
+def test_participations_anywhere_get_the_target_together(name: str, times: int) -> None:
+    """The Gaussian mechanism for so many records in one batch, a second time."""
+    problem = replace(SMALL, participations=times)
+    experiment = lookup(name).build(problem)
+    sums = experiment.mechanism.sums  # type: ignore[attr-defined]
+    shape = sums.shape
+    column = float(np.linalg.norm(shape.right, axis=0).max())
+    true = GaussianLoss(sums.sigma, times * math.sqrt(4.5) * column).epsilon(1e-5)
+    assert true <= promised(name, problem).epsilon <= 1.0
+    assert true > 0.9
+    assert f"up to {times} times, to any silos in any batches" in experiment.mechanism.promise
+
+
+def test_participations_and_visits_are_not_said_together() -> None:
+    with pytest.raises(TacitError, match="give one or the other"):
+        replace(SMALL, participations=2, visits=3)
 
 
 @pytest.mark.parametrize("name", PRIVATE)

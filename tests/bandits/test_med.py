@@ -17,6 +17,7 @@ from tacit.bandits import Evidence, ForgettingElimination, PrivateMED
 from tacit.bandits.arms.divergence import kl
 from tacit.bandits.arms.med import quick
 from tacit.estimates import Arm, ErrorLaw, Estimate, Round
+from tacit.noise import DiscreteLaplace
 
 
 def told(learner: PrivateMED, means: list[float]) -> list[Round]:
@@ -45,8 +46,8 @@ def test_a_round_is_shared_out_in_proportion_to_the_exponentials(index: str) -> 
 
 
 def test_a_share_below_the_smallest_batch_is_one_as_often_as_it_must() -> None:
-    """4,000 seeds, false-alarm rate 1e-6 for each arm: 4.9 standard errors."""
-    means, least, runs = [0.5, 0.52, 0.54, 0.56], 400, 4000
+    """1,000 seeds, false-alarm rate 1e-6 for each arm: 4.9 standard errors."""
+    means, least, runs = [0.5, 0.52, 0.54, 0.56], 400, 1000
     weights = [math.exp(-500 * kl(mean, 0.56)) for mean in means]
     due = [800 * weight / sum(weights) / least for weight in weights]
     assert due[0] < due[1] < due[2] < 1 < due[3]
@@ -134,6 +135,29 @@ def test_the_exponent_is_the_level_of_the_bound_that_it_refutes(level: float) ->
     assert evidence.exponent(evidence.upper(level).value) == pytest.approx(level, rel=2e-3)
     assert evidence.exponent(evidence.mean) == 0.0
     assert evidence.exponent(evidence.mean - 0.1) == 0.0
+
+
+@pytest.mark.parametrize("gap", [0.02, 0.17, 0.4])
+@pytest.mark.parametrize("sizes", [(64,), (64, 64, 64, 64), (300, 120), (2000, 90, 900)])
+@pytest.mark.parametrize("scale", [1, 2, 10])
+def test_the_exponent_is_the_largest_over_a_grid(
+    scale: int, sizes: tuple[int, ...], gap: float
+) -> None:
+    """Also close to where the noise has no moments."""
+    noise = DiscreteLaplace(scale)
+    evidence = evidence_of(*(Estimate(0.5 * n, ErrorLaw(n, 1, noise)) for n in sizes))
+    steepest = 30 / max(group.weight for group in evidence._groups)
+    best = max(
+        evidence._exponent(theta, 0.5 + gap, -1.0, evidence._statistic)[0]
+        for theta in np.geomspace(1e-4 * steepest, steepest, 1000).tolist()
+    )
+    assert best * (1 - 1e-3) <= evidence.exponent(0.5 + gap) <= best * 1.02
+
+
+def test_the_search_for_the_exponent_does_not_stop_at_a_pole() -> None:
+    """Found: this came out as 0, and the arm got as much as the leader."""
+    batch = Estimate(32.5, ErrorLaw(64, 1, DiscreteLaplace(2)))
+    assert evidence_of(*[batch] * 4).exponent(0.6780520343418696) == pytest.approx(9.05, abs=0.01)
 
 
 @pytest.mark.parametrize(("mean", "top"), [(0.5, 0.6), (0.02, 0.025), (0.95, 0.99), (0.3, 0.7)])

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit import signatures
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     Collector,
@@ -539,3 +540,12 @@ def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
     assert len(found) == 8
     assert len(set(found)) == 1
     assert found[0][3] == Kind.PARTIAL
+
+
+def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
+    session = TwoServerSession(30, 1, 100)
+    session.split(0, [1])
+    checked = signatures._verified.cache_info()
+    for place in range(1, 30):
+        session.split(place, [1])
+    assert signatures._verified.cache_info() == checked

@@ -18,9 +18,11 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.intermediaries import OwnNoise, Sealing, TwoServerSession
+from tacit.intermediaries.rehearsal import rehearse
 from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.wire import Kind
 from tacit.signatures import Signed
+from tacit.terms import Middle
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire-formats.md").read_text(encoding="utf-8")
 HEADER = 20
@@ -130,3 +132,17 @@ def test_every_label_and_kind_of_the_code_is_on_the_page() -> None:
         assert f"`{kind.value}`" in PAGE
     for message in Kind:
         assert f"| `{message:02x}` | {message.name} |" in PAGE
+
+
+def test_every_key_of_terms_is_on_the_page_and_no_other() -> None:
+    rows = re.search(r"\| key \| content \|\n\|---\|---\|\n((?:\|.*\|\n)+)", PAGE)
+    assert rows is not None
+    first = (line.strip("|").split("|")[0] for line in rows[1].splitlines())
+    keys = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
+    document = TwoServerSession(3, 1, 100).pinned.terms.document()
+    assert sorted(keys) == sorted(document)
+    masking = rehearse(Middle("masking", 2)).pinned.terms.document()
+    for part in ("answer", "guarantee", "middle", "noise"):
+        (row,) = (line for line in rows[1].splitlines() if line.startswith(f"| `{part}`"))
+        named = set(re.findall(r"`(\w+)`", row))
+        assert set(masking[part]) <= named

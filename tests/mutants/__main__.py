@@ -33,7 +33,7 @@ from tests.mutants.operators import HELPERS, variants
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tacit"
 KEPT = ROOT / ".mutants.json"
-LIMIT = 240.0  # seconds; a mutant that hangs has been noticed
+LIMIT = 150.0  # seconds; a mutant that hangs has been noticed
 CAUGHT = (1, 2)  # pytest: a test failed, or a module of tests could not even be loaded
 
 

@@ -61,7 +61,7 @@ MASKING = (
 )
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
 MIXING = ("tests/intermediaries/test_mixing.py",)
-GRAPH = ("tests/intermediaries/test_graph.py",)
+AGREEMENT = ("tests/intermediaries/test_agreement.py",)
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 
 TARGETS: tuple[Target, ...] = (
@@ -78,12 +78,16 @@ TARGETS: tuple[Target, ...] = (
     Target("noise/binomial.py", "Binomial._draw_one", (noise,), DRAWS),
     Target("noise/gaussian.py", "DiscreteGaussian._draw_one", (counts,), DRAWS),
     Target(
-        "noise/wrapping.py", "wrap_probability", (counts, sides), ("tests/noise/test_tails.py",)
+        "noise/wrapping.py",
+        "wrap_probability",
+        (sides, swap("(m - top - 1) // 2", "(m - top) // 2")),
+        ("tests/noise/test_sums.py",),
+        ("max(", "//"),
     ),
     # losses, composition, crowds
     Target("privacy/loss.py", "PrivacyLoss.delta", (limits,), LOSS),
     Target("privacy/loss.py", "Direction.delta", (signs,), LOSS),
-    Target("privacy/loss.py", "Direction.epsilon", (limits,), LOSS),
+    Target("privacy/loss.py", "Direction.epsilon", (limits,), LOSS, ("<= delta", "> delta ->")),
     Target(
         "privacy/loss.py",
         "privacy_loss",
@@ -107,7 +111,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
     Target("privacy/shuffling.py", "RandomizedResponse.delta", (sides, limits), SHUFFLING),
-    Target("privacy/shuffling.py", "_responses", (signs,), SHUFFLING),
+    Target("privacy/shuffling.py", "_responses", (signs,), SHUFFLING, ("users - 1", "1 - flip")),
     Target(
         "privacy/gaussian.py", "GaussianLoss.delta", (signs,), LOSS, ("mu / 2 - at", "other - one")
     ),
@@ -158,10 +162,36 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/carrying.py", "minimum", (sides,), ROUNDS),
     Target("rounds/carrying.py", "carry", (limits,), ROUNDS),
     # intermediaries
-    Target("intermediaries/shamir.py", "split", (counts, signs), SHAMIR),
-    Target("intermediaries/shamir.py", "combine", (checks,), SHAMIR),
+    Target("intermediaries/shamir.py", "split", (counts,), SHAMIR),
     Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
     Target("intermediaries/half_server.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
+    Target("intermediaries/half_server.py", "HalfServer._take_list", (checks,), TWO_SERVERS),
+    Target(
+        "intermediaries/half_server.py",
+        "HalfServer._noisy",
+        (swap("draw(scale)", "0"), swap("draw(scale)", "draw(scale / 2)")),
+        (*TWO_SERVERS, *ROUNDS),
+    ),
+    Target("intermediaries/masking_client.py", "MaskingClient._read_request", (checks,), MASKING),
+    Target(
+        "intermediaries/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING
+    ),
+    Target("intermediaries/masking_server.py", "MaskingServer._take_reveal", (checks,), MASKING),
+    Target("intermediaries/masks.py", "_words", (limits,), ("tests/intermediaries/test_masks.py",)),
+    Target(
+        "intermediaries/masks.py",
+        "total",
+        (swap("number % modulus", "number % (modulus - 1)"), swap("sub", "add")),
+        ("tests/intermediaries/test_masks.py",),
+    ),
+    Target("intermediaries/mixing.py", "Shuffler.take", (checks,), MIXING),
+    Target("intermediaries/agreement.py", "Channel.open", (checks,), AGREEMENT),
+    Target(
+        "intermediaries/two_servers.py",
+        "report_tag",
+        (swap("context", "b''"), swap("digests", "(b'', b'')")),
+        TWO_SERVERS,
+    ),
     # bandits
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),

@@ -322,6 +322,33 @@ def test_a_persons_worst_case_is_that_of_all_ways_to_come(
     assert protocol.movement >= worst
 
 
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("visits", [1, 2, 3])
+@pytest.mark.parametrize(("trust", "noise"), [("silo", "gaussian"), ("secagg", "skellam")])
+@pytest.mark.parametrize("kind", ["tree", "square-root"])
+def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
+    kind: Kind, trust: Trust, noise: Noise, visits: int, eager: bool
+) -> None:
+    """Brute force over every batch, silo and place; reached where silos are lazy."""
+    silos, people, steps = 2, 3, 3
+    shape, presence = factorize(kind, steps), Presence(1, visits, eager, anywhere=True)
+    scale = 1 if trust == "silo" else 1 << 30
+    about = (shape, silos, 1, 1.0, trust, noise, 5.0, scale, people)
+    protocol = PrefixSums(*about, presence=presence)
+    worst = 0.0
+    places = list(itertools.product(range(steps), range(silos), range(people)))
+    for visited in itertools.combinations(places, visits):
+        counts = np.zeros((steps, silos))
+        for step, silo in {(step, silo) for step, silo, _ in visited}:
+            mine = [place for *where, place in visited if where == [step, silo]]
+            counts[step, silo] = people - min(mine) if eager else len(mine)
+        opened = shape.right @ (counts if protocol.alone else counts.sum(axis=1))
+        worst = max(worst, float(np.linalg.norm(opened)))
+    assert worst <= protocol.movement
+    if not eager:
+        assert worst == pytest.approx(protocol.movement, rel=1e-7)
+
+
 def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
     """One record in each of two silos, at the edge of rounding, moves an opened number by two units
     more than the records do.

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from tests.samples import follows
 
+from tacit import Arm, begin
 from tacit.intermediaries import OwnNoise, Refusal
 from tacit.protocols.sums import TwoServers
 from tacit.rounds import carry, codec, open_through
@@ -41,3 +42,23 @@ def test_a_round_below_the_asked_minimum_opens_nothing_over_two_servers() -> Non
     protocol = TwoServers(6, 4, 0.5)
     with pytest.raises(Refusal, match="nothing was opened"):
         carry(protocol, [1, 2], "two-servers", lost=(range(2), ()))
+
+
+def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer() -> None:
+    """The learner, the protocol and the cryptography that a live service will use, together."""
+    experiment = begin(
+        "private-klucb", ["a", "b"], binary=True, horizon=300, trust="two-servers", epsilon=20.0
+    )
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            if not round_.opened:
+                experiment.skip(round_)
+                continue
+            assert isinstance(round_.assignment, Arm)
+            liked = 1.0 if round_.assignment.arm == 1 else 0.0
+            answers = [liked] * round_.participants
+            protocol = experiment.open(round_)
+            assert isinstance(protocol, TwoServers)
+            experiment.observe(round_, open_through(protocol, answers, "two-servers"))
+    assert experiment.learner.best() == 1
+    assert "as long as one of the two servers is honest" in str(experiment.guarantee)

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ from hypothesis import strategies as st
 from tests.terms.examples import KEYS, NOON, approvals, offer, parties, pinned, terms
 from tests.terms.make_vectors import FILE, vectors
 
+from tacit import keyfiles
 from tacit.checks import Refusal, TacitError
 from tacit.records import MemoryRecords
-from tacit.signatures import Signed, public_key, sign, verify
+from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (
     Account,
     Answer,
@@ -31,6 +33,7 @@ from tacit.terms import (
     approve_successor,
     canonical,
     cosign,
+    in_words,
     parsed,
 )
 
@@ -161,6 +164,36 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
 def test_terms_that_contradict_themselves_are_refused(changes: Any, words: str) -> None:
     with pytest.raises(TacitError, match=words):
         terms(**changes)
+
+
+def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
+    text = "\n".join(in_words(terms()))
+    for said in (
+        terms().question,
+        "a note; a bell",
+        "from 0 to 60 in 4 steps, about what happens within 1 day",
+        "up to 3 times, from 2026-11-01 to 2026-12-31",
+        "at most 1.65 times as likely",  # e^(1/2) = 1.6487…
+        terms().claim(),
+        "fewer than 50 reports",
+        fingerprint(public_key(KEYS[1])),
+        "That you take part can be seen",
+        "also more than once",
+    ):
+        assert said in text
+    other = terms(
+        middle=Middle("masking", 1),
+        noise=Noise(Fraction(48), "devices"),
+        promise=Promise(Fraction(30), Fraction(1, 10**6)),
+        parties=parties(KEYS[0], KEYS[1])[:1],
+        answer=Answer("x", window=90),
+        admission="invitation",
+        predecessor=bytes(32),
+    )
+    text = "\n".join(in_words(other))
+    for said in ("masked", "e^30", "at most 1/1000000", "within 90 seconds", "invited", "0000"):
+        assert said in text
+    assert "two servers" not in text
 
 
 # Pinning
@@ -313,6 +346,25 @@ def test_a_party_approves_one_successor_of_a_digest_ever() -> None:
         approve_successor(old, other, KEYS[0], records)
     with pytest.raises(TacitError, match="none of those"):
         approve_successor(old, one, KEYS[3], records)
+
+
+def test_a_rotated_key_is_named_by_successor_terms_that_the_old_one_approves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A helper with a new key: devices follow because both old keys signed the successor."""
+    monkeypatch.setattr(keyfiles, "_COST", 1 << 4)
+    lock = keyfiles.Passphrase("correct horse battery staple")
+    keyfiles.save_signing_key(tmp_path / "key", KEYS[1], lock)
+    new = keyfiles.rotate_signing_key(tmp_path / "key", lock)
+    (kept,) = (path for path in tmp_path.iterdir() if path.name != "key")
+    before = pinned()
+    after = terms(parties=parties(KEYS[0], new), predecessor=before.terms.digest)
+    old = keyfiles.load_signing_key(kept, lock)
+    approved = [
+        approve_successor(before.terms, after, key, MemoryRecords()) for key in (KEYS[0], old)
+    ]
+    signatures = (cosign(after, KEYS[0]), cosign(after, new))
+    assert before.succeeded_by(after, signatures, approved).keys[1] == public_key(new)
 
 
 # The ledger

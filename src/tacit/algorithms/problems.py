@@ -382,9 +382,9 @@ class LinearProblem(Problem):
 class SilosProblem(Problem):
     """A federated contextual bandit: silos that learn together.
 
-    Returning participants: the guarantee is for somebody who comes in at most `visits` batches, at
-    most `visits_per_batch` times in each, to one silo or (where only sums over silos are opened) to
-    any (ZC24 App. G.4).
+    Returning participants: the guarantee is for somebody who comes `participations` times, to any
+    silos in any batches; or, where more is known of it, in at most `visits` batches, at most
+    `visits_per_batch` times in each (ZC24 App. G.4).
     """
 
     family: ClassVar[str] = "federated"
@@ -409,6 +409,7 @@ class SilosProblem(Problem):
         True, "Silos decide from private sums only, or also from raw data.", panel=SILOS
     )
     confidence: float = option(0.01, "Probability with which a confidence set may fail.")
+    participations: int = option(1, "How often one person may take part; epsilon is for all.")
     visits: int = option(1, "Batches that one person may be in.", panel=SILOS)
     visits_per_batch: int = option(1, "How often in each of them.", panel=SILOS)
     noise: str = option("discrete-gaussian", f"Noise to share: {', '.join(NOISES)}.")
@@ -426,6 +427,12 @@ class SilosProblem(Problem):
         if self.silos is None:
             object.__setattr__(self, "silos", 100 if self.data is None else 10)
         check_counts(self, silos=1, dimension=2, actions=1, sync=1, visits=1, visits_per_batch=1)
+        check_counts(self, participations=1)
+        if self.participations > 1 and self.visits * self.visits_per_batch > 1:
+            raise TacitError(
+                f"participations is {self.participations}, and visits say how often in which "
+                "batches: give one or the other"
+            )
         remedy = (
             f"silos synchronise every {self.sync} rounds, so there must be that many; or choose a "
             "smaller sync"
@@ -442,6 +449,11 @@ class SilosProblem(Problem):
         one_of("noise", self.noise, NOISES)
         one_of("setting", self.setting, SETTINGS)
         one_of("field", self.field, ("title", "body"))
+
+    @property
+    def returning(self) -> bool:
+        """Whether anybody may come more than once."""
+        return self.participations * self.visits * self.visits_per_batch > 1
 
     @property
     def steps(self) -> int:

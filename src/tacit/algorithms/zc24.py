@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
 OPEN = (*WORLD, "confidence", "lazy")
-ALL = (*OPEN, "epsilon", "delta", "setting", "visits", "visits_per_batch")
+ALL = (*OPEN, "epsilon", "delta", "setting", "participations", "visits", "visits_per_batch")
 OURS = (*(name for name in ALL if name != "setting"), "noise")
 
 

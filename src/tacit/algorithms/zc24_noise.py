@@ -58,6 +58,8 @@ def sensitivity(problem: SilosProblem) -> float:
 
 def coming(problem: SilosProblem, *, eager: bool) -> Presence:
     """How often one person may come; to silos that act on raw data within a batch, or do not."""
+    if problem.participations > 1:
+        return Presence(1, problem.participations, eager, anywhere=True)
     return Presence(problem.visits, problem.visits_per_batch, eager)
 
 
@@ -150,7 +152,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
                 "taken as 1): use secagg-fedlinucb, which holds at every epsilon, or "
                 "sdp-fedlinucb-vec"
             )
-        if problem.visits * problem.visits_per_batch > 1:
+        if problem.returning:
             raise TacitError(
                 "amplification is worked out for users who come once: use secagg-fedlinucb for "
                 "returning users"
@@ -307,9 +309,8 @@ def _shuffled(
     why = "each silo's own noise, accounted for exactly; amplification proves nothing more here"
     alone = finished(problem, protocol, why, sigma)
     assert alone.guarantee is not None
-    once = problem.visits * problem.visits_per_batch == 1
     records = 1 if problem.lazy else problem.sync
-    shuffled = _amplified_guarantee(problem, protocol.sigma, records) if once else None
+    shuffled = None if problem.returning else _amplified_guarantee(problem, protocol.sigma, records)
     proven = shuffled is not None and shuffled.delta <= problem.delta
     if shuffled is None or not proven or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone

@@ -8,6 +8,7 @@ only who can open it.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,9 +26,12 @@ from cryptography.hazmat.primitives.hpke import (
 
 from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, check_public, new_key, public_bytes
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
+from tacit.keyfiles import Location, Lock, read_key, set_aside, write_key
+from tacit.signatures import fingerprint
 
 _MLKEM_SEED_SIZE = 64
 _MLKEM_PUBLIC_SIZE = 1184
+_KIND, _KINDS = b"sealing", b"server"  # of key files
 
 
 class Sealing(IntEnum):
@@ -102,6 +106,46 @@ class PrivateKey:
             return cls(sealing, classical)
         return cls(sealing, classical, MLKEM768PrivateKey.from_seed_bytes(source(_MLKEM_SEED_SIZE)))
 
+    def private_bytes(self) -> bytes:
+        """Everything secret, unprotected: the suite, the X25519 key, the ML-KEM seed if there is
+        one.
+        """
+        seed = self.lattice.private_bytes_raw() if self.lattice else b""
+        return bytes((self.sealing,)) + self.classical.private_bytes_raw() + seed
+
+    @classmethod
+    def from_private_bytes(cls, private: bytes) -> PrivateKey:
+        """The key that these bytes are."""
+        sealing = suite(private[0] if private else 0)
+        size = 1 + KEY_SIZE + (_MLKEM_SEED_SIZE if sealing is Sealing.HYBRID else 0)
+        if len(private) != size:
+            raise Refusal(
+                f"a private key has {len(private)} bytes; the suite {sealing.name} has {size}"
+            )
+        return cls.new(sealing, io.BytesIO(private[1:]).read)
+
+    def save(self, path: Location, lock: Lock) -> None:
+        """Encrypted, in place of what is there."""
+        write_key(path, _KIND, self.private_bytes(), lock)
+
+    @classmethod
+    def load(cls, path: Location, lock: Lock) -> PrivateKey:
+        """The key that was saved there."""
+        return cls.from_private_bytes(read_key(path, _KIND, lock))
+
+    @classmethod
+    def rotate(cls, path: Location, lock: Lock) -> PrivateKey:
+        """A new key of the same suite in the place of the saved one, which is kept beside it."""
+        present = cls.load(path, lock)
+        set_aside(path, present.fingerprint())
+        fresh = cls.new(present.sealing)
+        fresh.save(path, lock)
+        return fresh
+
+    def fingerprint(self) -> str:
+        """The public key, for people to compare."""
+        return fingerprint(self.public())
+
     def public(self) -> bytes:
         """The bytes that anyone may seal to: the ML-KEM key if there is one, then the X25519
         key.
@@ -141,6 +185,30 @@ class ServerKeys:
     def new(cls, sealing: Sealing = DEFAULT, source: Source = SYSTEM) -> ServerKeys:
         """Fresh keys; `source` is for test vectors only."""
         return cls(PrivateKey.new(sealing, source), new_key(source))
+
+    def save(self, path: Location, lock: Lock) -> None:
+        """Encrypted, in place of what is there."""
+        write_key(path, _KINDS, self.line.private_bytes_raw() + self.sealing.private_bytes(), lock)
+
+    @classmethod
+    def load(cls, path: Location, lock: Lock) -> ServerKeys:
+        """The keys that were saved there."""
+        private = read_key(path, _KINDS, lock)
+        line = X25519PrivateKey.from_private_bytes(private[:KEY_SIZE])
+        return cls(PrivateKey.from_private_bytes(private[KEY_SIZE:]), line)
+
+    @classmethod
+    def rotate(cls, path: Location, lock: Lock) -> ServerKeys:
+        """New keys of the same suite in the place of the saved ones, which are kept beside them."""
+        present = cls.load(path, lock)
+        set_aside(path, present.fingerprint())
+        fresh = cls.new(present.sealing.sealing)
+        fresh.save(path, lock)
+        return fresh
+
+    def fingerprint(self) -> str:
+        """The public keys, for people to compare."""
+        return fingerprint(self.public())
 
     def public(self) -> bytes:
         """What everyone may know: the line's public key, then the key that people seal to."""

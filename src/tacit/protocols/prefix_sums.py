@@ -44,7 +44,8 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
 
 @dataclass(frozen=True)
 class Presence:
-    """How often one person comes: in at most `batches` steps, `visits` times in each, to any silos.
+    """How often one person comes: in at most `batches` steps, `visits` times in each, to any silos;
+    or, `anywhere`, `visits` times in all, to any silos in any steps.
 
     Where silos are `eager`, they act on the raw data of their batch: what later people of the same
     silo and batch are given depends on whoever came before, so one visit may move every record of
@@ -57,6 +58,7 @@ class Presence:
     batches: int = 1
     visits: int = 1
     eager: bool = False
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
         integer("batches", self.batches, at_least=1, remedy="a person is in at least one batch")
@@ -87,6 +89,8 @@ class Presence:
         batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
         if self.batches == self.visits == 1:
             return "once"
+        if self.anywhere:
+            return f"up to {self.visits} times, to any silos in any batches"
         return f"in {batches}, up to {self.visits} times in each, to any silos"
 
 
@@ -234,10 +238,14 @@ class PrefixSums:
 
         Messages of silos whose noise is their own move apart, so squares add up; one opened sum
         moves by all of it at once. Rounding moves each affected number of a silo by less than one
-        unit.
+        unit. Where visits may fall anywhere, no arrangement moves more than all of them in the
+        batch that moves most (the triangle inequality).
         """
         record = self.sensitivity * self.shape.movement(self.presence.batches)
         rounding = math.sqrt(self.size * self._rows) / self.scale if self.integral else 0.0
+        if self.presence.anywhere:
+            moved = self.presence.visits * (self.people if self.presence.eager else 1)
+            return moved * record + self._visited * rounding
         spreads = self.presence.records(self.silos, self.people)
         parts = ([count * record + rounding for count in counts] for counts in spreads)
         return max(math.hypot(*moved) if self.alone else sum(moved) for moved in parts)
@@ -245,7 +253,13 @@ class PrefixSums:
     @property
     def _rows(self) -> int:
         """The most opened rows in which one person's records are."""
-        return min(self.shape.steps, self.presence.batches * self.shape.rows_moved)
+        steps = self.presence.visits if self.presence.anywhere else self.presence.batches
+        return min(self.shape.steps, steps * self.shape.rows_moved)
+
+    @property
+    def _visited(self) -> int:
+        """The most silos that one person visits in a batch."""
+        return min(self.presence.visits, self.silos)
 
     @property
     def rounding_overhead(self) -> float:
@@ -261,8 +275,7 @@ class PrefixSums:
             raise TacitError("nothing hides what is sent: there is no guarantee without noise")
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
-        visited = len(self.presence.records(self.silos, self.people)[-1])
-        rows = self._rows * (visited if self.alone else 1)
+        rows = self._rows * (self._visited if self.alone else 1)
         shares = 1 if self.alone else self.honest
         return NearlyGaussianLoss(self.total, self.movement * self.scale, self.size * rows, shares)
 

@@ -21,6 +21,7 @@ from tacit.terms.document import (
     parsed,
 )
 from tacit.terms.pinned import Offer, Pinned, approve_successor, check_successor, cosign
+from tacit.terms.words import in_words
 
 __all__ = [
     "CLAIM",
@@ -40,5 +41,6 @@ __all__ = [
     "canonical",
     "check_successor",
     "cosign",
+    "in_words",
     "parsed",
 ]

@@ -151,16 +151,15 @@ class Evidence:
         for _ in range(60):
             g, g1, g2, _, _ = self._exponent(theta, mean, -1.0, self._statistic)
             if g == -math.inf:  # beyond the noise's moments
-                high, moved = theta, (low + theta) / 2
-            else:
-                best = max(best, g)
-                low, high = (theta, high) if g1 > 0 else (low, theta)
-                moved = theta - g1 / g2
-            if not low < moved < high:
-                moved = (low + high) / 2
-            if abs(moved - theta) < 1e-3 * theta:
+                high, theta = theta, (low + theta) / 2
+                continue
+            best = max(best, g)
+            if g1 * g1 < -2e-4 * g2 * best:  # what a step would gain; near a pole steps are short
                 break
-            theta = moved
+            low, high = (theta, high) if g1 > 0 else (low, theta)
+            theta -= g1 / g2
+            if not low < theta < high:
+                theta = (low + high) / 2
         return best
 
     def _solve(self, level: float, side: float, statistic: float, start: Bound | None) -> Bound:

@@ -1,0 +1,150 @@
+"""Long-term keys on disk: encrypted under a passphrase or a key file, replaced whole, never shown.
+
+A file is a header (which kind of key, and how the lock's key is stretched), then AES-256-GCM of the
+private bytes under a key that scrypt (RFC 7914) makes of the passphrase or of the key file's
+content; the header is authenticated. Only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from tacit.checks import Refusal, TacitError
+from tacit.signatures import fingerprint, public_key
+
+MAGIC = b"tacit key 2\n"
+SIGNING = b"signing"
+_SALT_SIZE, _NONCE_SIZE, _KIND_SIZE = 16, 12, 16
+_HEADER_SIZE = len(MAGIC) + _KIND_SIZE + _SALT_SIZE + _NONCE_SIZE
+_COST = 1 << 16  # 64 MiB for every guess
+_SHORTEST = {"passphrase": 8, "key file": 32}
+
+Location = str | os.PathLike[str]
+
+
+class Lock(Protocol):
+    """What a key is encrypted under."""
+
+    def material(self) -> bytes:
+        """The bytes that the lock's key is made of."""
+
+
+@dataclass(frozen=True, repr=False)
+class Passphrase:
+    """A passphrase; take a long one: whoever has the file can guess at leisure."""
+
+    text: str
+
+    def material(self) -> bytes:
+        """The bytes that the lock's key is made of."""
+        return _long_enough("passphrase", self.text.encode())
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """A file of at least 32 random bytes, kept apart from the keys that it locks."""
+
+    path: Location
+
+    def material(self) -> bytes:
+        """The bytes that the lock's key is made of."""
+        return _long_enough("key file", _read(Path(self.path)))
+
+
+def write_key(path: Location, kind: bytes, secret: bytes, lock: Lock) -> None:
+    """Puts an encrypted key where it is to be, in place of what is there."""
+    salt, nonce = os.urandom(_SALT_SIZE), os.urandom(_NONCE_SIZE)
+    header = MAGIC + kind.ljust(_KIND_SIZE) + salt + nonce
+    sealed = AESGCM(_stretched(lock, salt)).encrypt(nonce, secret, header)
+    _write(Path(path), header + sealed)
+
+
+def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
+    """The private bytes of a key of this kind."""
+    data = _read(Path(path))
+    header = data[:_HEADER_SIZE]
+    found = header[len(MAGIC) :][:_KIND_SIZE].strip()
+    if len(data) <= _HEADER_SIZE or not header.startswith(MAGIC) or found != kind:
+        raise Refusal(f"{path} is no key file of the kind {kind.decode()}")
+    salt, nonce = header[-_SALT_SIZE - _NONCE_SIZE : -_NONCE_SIZE], header[-_NONCE_SIZE:]
+    try:
+        return AESGCM(_stretched(lock, salt)).decrypt(nonce, data[_HEADER_SIZE:], header)
+    except InvalidTag:
+        raise Refusal(f"{path} does not open: another passphrase or key file, or altered") from None
+
+
+def set_aside(path: Location, mark: str) -> Path:
+    """Keeps the present file of a key that is about to be replaced, under a name with this mark."""
+    present = Path(path)
+    aside = present.with_name(f"{present.name}.{mark.replace(' ', '')[:16]}")
+    with suppress(FileExistsError):
+        os.link(present, aside)
+    return aside
+
+
+def save_signing_key(path: Location, key: Ed25519PrivateKey, lock: Lock) -> None:
+    """A party's long-term signing key, encrypted."""
+    write_key(path, SIGNING, key.private_bytes_raw(), lock)
+
+
+def load_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
+    """The signing key that was saved there."""
+    return Ed25519PrivateKey.from_private_bytes(read_key(path, SIGNING, lock))
+
+
+def rotate_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
+    """A new signing key in the place of the present one, which is kept beside it: successor terms
+    need the signatures of both.
+    """
+    present, fresh = load_signing_key(path, lock), Ed25519PrivateKey.generate()
+    set_aside(path, fingerprint(public_key(present)))
+    save_signing_key(path, fresh, lock)
+    return fresh
+
+
+def _stretched(lock: Lock, salt: bytes) -> bytes:
+    return Scrypt(salt, length=32, n=_COST, r=8, p=1).derive(lock.material())
+
+
+def _long_enough(what: str, material: bytes) -> bytes:
+    if len(material) < _SHORTEST[what]:
+        raise TacitError(
+            f"the {what} has {len(material)} bytes; it must have at least {_SHORTEST[what]}"
+        )
+    return material
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise TacitError(f"{path} cannot be read ({problem.strerror}): name another file") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as problem:
+        raise TacitError(
+            f"the key cannot be written to {path} ({problem.strerror}): name another file"
+        ) from None

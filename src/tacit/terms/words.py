@@ -1,0 +1,77 @@
+"""Terms in plain words, for the person who decides whether to take part."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from tacit.signatures import fingerprint
+from tacit.terms.document import Terms
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+_TRUST = {
+    "two-servers": "Your answer is split in two before it leaves your device; each server gets one "
+    "half, which alone says nothing.",
+    "masking": "Your answer leaves your device masked; the server can take the masks off a sum of "
+    "answers, and off no single one as long as it follows the protocol.",
+    "mixing": "Your answer is mixed with others' before it is read; shuffler and analyzer must not "
+    "work together.",
+}
+
+
+def in_words(terms: Terms) -> list[str]:
+    """Sentences that say everything that these terms say."""
+    answer, promise = terms.answer, terms.promise
+    times = "once" if promise.participations == 1 else f"up to {promise.participations} times"
+    return [
+        f"The question: {terms.question}",
+        f"You are given one of: {'; '.join(terms.options)}.",
+        f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
+        f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
+        f"{_window(answer.window)}.",
+        f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
+        _TRUST[terms.middle.kind],
+        f"All that you ever report here, together, makes anything that others may find out at most "
+        f"{_factor(promise.epsilon)} times as likely as other answers of yours would"
+        f"{_exceptions(promise.delta)}.",
+        *([f"Word for word: {terms.claim()}."] if terms.view == "other-server" else []),
+        f"Nothing is opened for fewer than {terms.middle.crowd} "
+        f"{_plural('report', terms.middle.crowd)}.",
+        *(
+            f"The {party.role} is at {party.address}, with the key {fingerprint(party.key)}."
+            for party in terms.parties
+        ),
+        "That you take part can be seen, and when your device is running.",
+        "Whoever wants may take part, also more than once under other names."
+        if terms.admission == "open"
+        else "Who takes part was invited.",
+        *(
+            [f"These terms take the place of {terms.predecessor.hex()[:16]}…, and promise no less."]
+            if terms.predecessor
+            else []
+        ),
+    ]
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _window(seconds: int) -> str:
+    if not seconds:
+        return ""
+    size, name = next((size, name) for size, name in _UNITS if seconds % size == 0)
+    count = seconds // size
+    return f", about what happens within {count} {_plural(name, count)}"
+
+
+def _factor(epsilon: Fraction) -> str:
+    """e^ε, rounded up."""
+    if epsilon > 20:
+        return f"e^{epsilon}"
+    return f"{math.ceil(math.exp(epsilon) * 100 * (1 + 1e-12)) / 100:g}"
+
+
+def _exceptions(delta: Fraction) -> str:
+    return "" if delta == 0 else f", but for exceptions with a probability of at most {delta}"

@@ -1,0 +1,119 @@
+"""A thief of backups of the masking server, the shuffler or the analyzer, who may also have their
+records of rounds that are over.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+
+import pytest
+from tests.intermediaries.mixers import keys_of
+
+from tacit.checks import TacitError
+from tacit.intermediaries import (
+    Analyzer,
+    MaskingPlan,
+    MaskingServer,
+    MaskingSession,
+    MixingSession,
+    Neighbourhood,
+    Refusal,
+    Shuffler,
+)
+from tacit.records import MemoryRecords
+
+STAGES = ("join", "share", "mask", "reveal")
+
+
+def backups_of(session: MaskingSession) -> list[bytes]:
+    saved = [session.server.save()]
+    for stage in STAGES:
+        getattr(session, stage)()
+        saved.append(session.server.save())
+    return saved
+
+
+def test_backups_of_a_masking_server_hold_no_key_and_open_nothing_after_the_round() -> None:
+    session = MaskingSession([5, 6, 7, 8], MaskingPlan(4, 100, Neighbourhood(3, 2)))
+    key = session.server._key.private_bytes_raw()
+    saved = backups_of(session)
+    held = b"".join(session.store._records.values())
+    for part in (*saved, held):
+        assert key not in part
+    for backup in saved:
+        restored = MaskingServer.restore(backup, session.store)
+        assert restored.view() == session.server.view()
+        assert "_key" not in restored.__dict__
+        with pytest.raises(Refusal, match="over: it was opened"):
+            restored.take(session.clients[0].join())
+        with pytest.raises(Refusal, match="unknown here"):
+            MaskingServer.restore(backup, MemoryRecords())
+
+
+def test_a_refused_round_is_refused_in_every_backup_and_its_key_is_gone() -> None:
+    session = MaskingSession([5, 6, 7, 8], MaskingPlan(4, 100))
+    key, before = session.server._key.private_bytes_raw(), session.server.save()
+    session.join()
+    session.server.refuse()
+    assert key not in b"".join(session.store._records.values())
+    for backup in (before, session.server.save()):
+        restored = MaskingServer.restore(backup, session.store)
+        with pytest.raises(Refusal, match="over: it was refused"):
+            restored.close()
+
+
+def test_a_backup_of_a_shuffler_is_noise_and_does_not_tell_who_came_first() -> None:
+    session = MixingSession(4, 3)
+    reports = [session.wrap([message]) for message in (b"a", b"b", b"c")]
+    seen = set()
+    for order in itertools.permutations(reports):
+        shuffler = Shuffler(session.round, session.store)
+        for report in order:
+            shuffler.take(report)
+        seen.add(shuffler.save())
+    (backup,) = seen
+    for sealed in shuffler._taken.values():
+        assert sealed[0][:32] not in backup
+        assert sealed[0][-32:] not in backup
+    shuffler.close()
+    restored = Shuffler.restore(backup, session.store)
+    assert not restored._taken
+    with pytest.raises(Refusal):
+        Shuffler.restore(backup, MemoryRecords())
+
+
+def test_after_a_mixed_round_no_key_that_opened_its_reports_is_left() -> None:
+    session = MixingSession(4, 3)
+    keys = keys_of(session)
+    for message in (b"a", b"b", b"c"):
+        session.shuffler.take(session.wrap([message]))
+    (batch,) = session.shuffler.close().values()
+    session.analyzer.take(batch)
+    session.analyzer.close()
+    session.shuffler.forget()
+    held = b"".join(session.store._records.values())
+    assert batch not in held
+    for party in keys:
+        assert party.line.private_bytes_raw() not in held
+        assert party.sealing.classical.private_bytes_raw() not in held
+    secrets = [record for record in session.store._records.values() if record[0] == 0]
+    assert not secrets, "no record of an open round is left"
+    for kind in (Shuffler, Analyzer):
+        fresh = kind(session.round, session.store)
+        assert fresh._keys is None
+
+
+def test_devices_and_servers_leave_no_copy_to_steal() -> None:
+    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), MixingSession(4, 3)
+    things: list[object] = [
+        session.clients[0],
+        session.server,
+        mixing.shuffler,
+        mixing.analyzer,
+    ]
+    for thing in things:
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TacitError, match="never pickled or copied"):
+                copied(thing)

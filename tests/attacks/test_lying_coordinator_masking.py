@@ -1,0 +1,223 @@
+"""A coordinator that announces rounds of masking or mixing which are weaker than its terms, or asks
+devices and restored copies of itself for more than one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.intermediaries.rings import ring_session
+
+from tacit.intermediaries import (
+    Binding,
+    MaskingClient,
+    MaskingPlan,
+    MaskingRound,
+    MaskingServer,
+    MaskingSession,
+    MixingSession,
+    Neighbourhood,
+    Refusal,
+    ServerKeys,
+    SumView,
+    announce,
+    neighbourhood,
+    wrap,
+)
+from tacit.intermediaries.agreement import new_key, public_bytes
+from tacit.intermediaries.announcements import endorse
+from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.masking_server import Stage
+from tacit.intermediaries.rehearsal import Rehearsal, rehearse
+from tacit.records import MemoryRecords
+from tacit.terms import Middle, Noise
+
+TENTH = Fraction(1, 10)
+BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
+
+
+def untouched(size: int) -> bytes:
+    raise AssertionError(f"{size} random bytes were drawn for a round that should be refused")
+
+
+def thousand(claim: str = "semi-honest", crowd: int = 900) -> tuple[Rehearsal, MaskingRound]:
+    """Terms for rounds of a thousand of whom a tenth may be corrupt, and a round that keeps to
+    them.
+    """
+    terms = rehearse(Middle("masking", crowd, TENTH, TENTH, claim), noise=BROUGHT)
+    among = neighbourhood(1000, crowd)
+    key = public_bytes(new_key())
+    announced = MaskingRound(terms.binding, new_identity(), 1000, crowd, 1_000_003, 1, among, key)
+    return terms, announced
+
+
+def offered(terms: Rehearsal, announced: MaskingRound) -> MaskingClient:
+    signed = terms.announced(announced.encode())
+    return MaskingClient(terms.pinned, signed, source=untouched)
+
+
+def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
+    terms, announced = thousand()
+    with pytest.raises(AssertionError, match="random bytes were drawn"):
+        offered(terms, announced)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"minimum": 2}, "crowd of at least 900"),
+        ({"minimum": 899}, "crowd of at least 900"),
+        ({"neighbourhood": Neighbourhood(2, 2)}, "0.0 bits"),
+        ({"neighbourhood": Neighbourhood(21, 11)}, "weaker than the 40 bits"),
+        ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
+        ({"modulus": 1000}, "no room for the sum"),
+        ({"length": 2}, "number of metrics"),
+        ({"reports": 2000}, "weaker than the 40 bits"),
+    ],
+)
+def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(
+    change: dict[str, Any], reason: str
+) -> None:
+    terms, announced = thousand()
+    with pytest.raises(Refusal, match=reason):
+        offered(terms, replace(announced, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"terms": bytes(32)}, "the terms say"),
+        ({"option": 2}, "none of the 2"),
+        ({"levels": 2}, "number of levels"),
+        ({"window": 7}, "observation window"),
+        ({"closes": 0}, "outside of"),
+    ],
+)
+def test_another_experiment_question_or_window_is_refused(
+    change: dict[str, Any], reason: str
+) -> None:
+    terms, announced = thousand()
+    binding: Binding = replace(announced.binding, **change)
+    with pytest.raises(Refusal, match=reason):
+        offered(terms, replace(announced, binding=binding))
+
+
+def test_a_threshold_for_the_weaker_claim_is_refused_under_the_stronger() -> None:
+    terms, announced = thousand("two-fates")
+    with pytest.raises(Refusal, match=r"0.0 bits \(two-fates"):
+        offered(terms, announced)
+    strong = replace(announced, neighbourhood=Neighbourhood(115, 79))
+    with pytest.raises(AssertionError, match="random bytes were drawn"):
+        offered(terms, strong)
+
+
+def test_a_low_minimum_does_not_pass_with_a_threshold_made_for_a_high_one() -> None:
+    terms, announced = thousand(crowd=400)
+    lazy = replace(announced, neighbourhood=neighbourhood(1000, 900))
+    with pytest.raises(Refusal, match="weaker than the 40 bits"):
+        offered(terms, lazy)
+
+
+def test_a_round_that_the_pinned_party_did_not_sign_is_refused() -> None:
+    terms, announced = thousand()
+    description = announced.encode()
+    forged = endorse(description, Ed25519PrivateKey.generate())
+    for message in (
+        announce(description, [forged]),
+        announce(description, []),
+        terms.announced(description)[:-1] + b"\xff",
+        terms.announced(replace(announced, minimum=901).encode())[:-64] + forged,
+    ):
+        with pytest.raises(Refusal):
+            MaskingClient(terms.pinned, message, source=untouched)
+
+
+def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None:
+    """Keys of its own in the place of another party's: the other party did not sign them."""
+    session = MixingSession(4, 3)
+    own = replace(session.round, analyzer=ServerKeys.new().public()).encode()
+    shuffling, _ = session.rehearsal.keys
+    own_signature = endorse(own, shuffling)
+    for signatures in ([own_signature], [own_signature] * 2, [own_signature, bytes(64)]):
+        with pytest.raises(Refusal):
+            wrap(session.pinned, announce(own, signatures), [b"x"], source=untouched)
+    weaker = session.rehearsal.announced(replace(session.round, minimum=1).encode())
+    with pytest.raises(Refusal, match="crowd of at least 3"):
+        wrap(session.pinned, weaker, [b"x"], source=untouched)
+
+
+def test_a_party_signs_one_description_per_round() -> None:
+    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), MixingSession(4, 3)
+    with pytest.raises(Refusal, match="one description per round"):
+        MaskingServer(replace(session.server.round, modulus=101), session.store)
+    for party in (type(mixing.shuffler), type(mixing.analyzer)):
+        with pytest.raises(Refusal, match="one description per round"):
+            party(replace(mixing.round, size=2), mixing.store)
+
+
+def carried_to(stage: Stage, session: MaskingSession, without: tuple[int, ...] = ()) -> None:
+    for name, reached in (("join", Stage.SHARING), ("share", Stage.MASKING)):
+        getattr(session, name)()
+        if reached is stage:
+            return
+    session.mask(without)
+
+
+def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> None:
+    """The difference of two requests would unmask whoever is in one of them: the copy from before
+    the first request gives the same one or none, whatever it is fed.
+    """
+    session = ring_session(list(range(6)), 4, 100, Neighbourhood(5, 3))
+    carried_to(Stage.MASKING, session)
+    before, inboxes = session.server.save(), session.outgoing
+    masked = [
+        client.mask(inboxes[client.address], [place])
+        for place, client in enumerate(session.clients)
+    ]
+    for message in masked[:5]:
+        session.server.take(message)
+    requests = session.server.close(Stage.MASKING)
+    for held in (masked[1:5], masked[:4]):
+        copy = MaskingServer.restore(before, session.store)
+        for message in held:
+            copy.take(message)
+        with pytest.raises(Refusal, match="does not hold"):
+            copy.close(Stage.MASKING)
+    with pytest.raises(Refusal, match="too late"):
+        copy.take(masked[5])
+    copy.take(masked[4])
+    assert copy.close(Stage.MASKING) == requests
+    for client in session.clients[:5]:
+        session.server.take(client.reveal(requests[client.address]))
+    session.server.close()
+    assert session.server.view() == SumView((10,), 5)
+
+
+def test_a_server_without_its_record_says_nothing() -> None:
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
+    carried_to(Stage.MASKING, session)
+    with pytest.raises(Refusal, match="unknown here"):
+        MaskingServer.restore(session.server.save(), MemoryRecords())
+
+
+def test_a_shuffler_made_anew_for_a_round_hands_on_the_first_batch_only() -> None:
+    """Two batches of one round would tell by their difference who came in between."""
+    session = MixingSession(4, 2)
+    early = session.shuffler.save()
+    for message in (b"a", b"b", b"c"):
+        session.shuffler.take(session.wrap([message]))
+    first = session.shuffler.close()
+    remade: list[Callable[[], Any]] = [
+        lambda: type(session.shuffler)(session.round, session.store),
+        lambda: type(session.shuffler).restore(early, session.store),
+    ]
+    for make in remade:
+        shuffler = make()
+        with pytest.raises(Refusal, match="over"):
+            shuffler.take(session.wrap([b"d"]))
+        assert shuffler.close() == first

@@ -1,0 +1,109 @@
+"""A network that repeats, delays, reorders, mixes up and asks too early, in masking and mixing."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from tests.intermediaries.test_masking_trust import request, session_until
+
+from tacit.intermediaries import (
+    MaskingClient,
+    MaskingPlan,
+    MaskingSession,
+    MixingSession,
+    Refusal,
+    SumView,
+)
+from tacit.intermediaries.masking_server import Stage
+
+
+def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
+    rng, session = random.Random(1), MaskingSession([1, 2, 3, 4, 5], MaskingPlan(4, 100))
+    server, clients = session.server, session.clients
+    history: list[bytes] = []
+    for stage in (Stage.JOINING, Stage.SHARING, Stage.MASKING, Stage.REVEALING):
+        outgoing = session.outgoing
+        for place, client in enumerate(clients):
+            match stage:
+                case Stage.JOINING:
+                    history.append(client.join())
+                case Stage.SHARING:
+                    history.append(client.share(outgoing[client.address]))
+                case Stage.MASKING:
+                    history.append(client.mask(outgoing[client.address], [place + 1]))
+                case _:
+                    history.append(client.reveal(outgoing[client.address]))
+        for message in rng.sample(history * 3, 3 * len(history)):
+            server.take(message)
+        for early in (Stage.MASKING, Stage.REVEALING):
+            if stage in (Stage.JOINING, Stage.SHARING):
+                with pytest.raises(Refusal, match=r"not that far yet|more, or a new round"):
+                    server.close(early)
+        session.outgoing = server.close(stage)
+        for _ in range(2):
+            assert server.close(stage) == session.outgoing
+    assert server.view() == SumView((15,), 5)
+
+
+def test_a_second_close_right_after_the_first_destroys_nothing() -> None:
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
+    for stage in (session.join, session.share, session.mask):
+        stage()
+        with pytest.raises(Refusal):
+            session.server.close()
+    session.reveal()
+    assert session.server.close() == {}
+    assert session.server.view() == SumView((6,), 3)
+
+
+def test_messages_of_one_round_are_worth_nothing_in_another() -> None:
+    here, there = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
+    mixed, other = (MixingSession(4, 3) for _ in range(2))
+    with pytest.raises(Refusal, match="another round"):
+        here.server.take(there.clients[0].join())
+    with pytest.raises(Refusal, match="another round"):
+        mixed.shuffler.take(other.wrap([b"x"]))
+    join = there.clients[0].join()
+    with pytest.raises(Refusal, match="not authentic"):
+        here.server.take(join[:4] + here.server.round.identity + join[20:])
+    wrapped = other.wrap([b"x"])
+    with pytest.raises(Refusal, match="does not open"):
+        mixed.shuffler.take(wrapped[:4] + mixed.round.identity + wrapped[20:])
+
+
+def test_reports_that_arrive_at_once_and_twice_are_shuffled_once() -> None:
+    for _ in range(10):
+        session = MixingSession(8, 8)
+        reports = [session.wrap([bytes((place,))]) for place in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(session.shuffler.take, reports * 4))
+            closing = [pool.submit(session.shuffler.close) for _ in range(8)]
+            batches = [future.result() for future in closing]
+            assert all(batch == batches[0] for batch in batches)
+            (batch,) = batches[0].values()
+            list(pool.map(session.analyzer.take, [batch] * 8))
+            opening = [pool.submit(session.analyzer.close) for _ in range(8)]
+            assert [future.result() for future in opening] == [{}] * 8
+        assert sorted(session.analyzer.view().messages) == [bytes((n,)) for n in range(8)]
+
+
+def answered(client: MaskingClient, asked: bytes) -> bytes | None:
+    try:
+        return client.reveal(asked)
+    except Refusal:
+        return None
+
+
+def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
+    """Two requests with different survivors, at the same time: at most one is answered."""
+    for _ in range(10):
+        session = session_until("mask")
+        asked = [
+            request(session, 0, [n for n in range(1, 8) if n != gone], [gone]) for gone in (3, 4)
+        ] * 4
+        with ThreadPoolExecutor(8) as pool:
+            answers = set(pool.map(partial(answered, session.clients[0]), asked))
+        assert len(answers - {None}) == 1

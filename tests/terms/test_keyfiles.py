@@ -1,0 +1,128 @@
+"""Long-term keys come back as they were saved, to who has the lock, and to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit import keyfiles
+from tacit.checks import Refusal, TacitError
+from tacit.intermediaries import PrivateKey, Sealing, ServerKeys
+from tacit.intermediaries.sealing import Recipient
+from tacit.keyfiles import (
+    KeyFile,
+    Lock,
+    Passphrase,
+    load_signing_key,
+    rotate_signing_key,
+    save_signing_key,
+)
+from tacit.signatures import public_key
+
+PHRASE = Passphrase("correct horse battery staple")
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyfiles, "_COST", 1 << 4)
+
+
+def locks(folder: Path) -> list[Lock]:
+    (folder / "lock").write_bytes(bytes(range(40)))
+    return [PHRASE, KeyFile(folder / "lock")]
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_keys_come_back_as_they_were_saved(sealing: Sealing, tmp_path: Path) -> None:
+    key, keys = PrivateKey.new(sealing), ServerKeys.new(sealing)
+    for lock in locks(tmp_path):
+        key.save(tmp_path / "key", lock)
+        keys.save(tmp_path / "keys", lock)
+        again, both = (
+            PrivateKey.load(tmp_path / "key", lock),
+            ServerKeys.load(tmp_path / "keys", lock),
+        )
+        assert (again.public(), both.public()) == (key.public(), keys.public())
+        assert both.fingerprint() == keys.fingerprint() != again.fingerprint() == key.fingerprint()
+        assert both.line.private_bytes_raw() == keys.line.private_bytes_raw()
+        sealed = Recipient.parse(sealing, key.public()).seal(b"x", b"")
+        assert again.open(sealed, b"") == b"x"
+
+
+def test_a_signing_key_comes_back_and_a_rotated_one_leaves_the_old_beside(tmp_path: Path) -> None:
+    path, key = tmp_path / "signing", Ed25519PrivateKey.generate()
+    save_signing_key(path, key, PHRASE)
+    fresh = rotate_signing_key(path, PHRASE)
+    assert public_key(load_signing_key(path, PHRASE)) == public_key(fresh) != public_key(key)
+    (aside,) = (other for other in tmp_path.iterdir() if other != path)
+    assert public_key(load_signing_key(aside, PHRASE)) == public_key(key)
+
+
+def test_rotated_keys_are_new_and_the_old_ones_still_open(tmp_path: Path) -> None:
+    kinds: list[type[PrivateKey] | type[ServerKeys]] = [PrivateKey, ServerKeys]
+    for kind in kinds:
+        path = tmp_path / kind.__name__
+        old = kind.new(Sealing.HYBRID)
+        old.save(path, PHRASE)
+        fresh = kind.rotate(path, PHRASE)
+        assert kind.load(path, PHRASE).fingerprint() == fresh.fingerprint() != old.fingerprint()
+        (aside,) = tmp_path.glob(f"{kind.__name__}.*")
+        assert kind.load(aside, PHRASE).fingerprint() == old.fingerprint()
+
+
+def test_wrong_locks_and_altered_files_do_not_open(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    ServerKeys.new().save(path, PHRASE)
+    good = path.read_bytes()
+    (tmp_path / "other").write_bytes(bytes(40))
+    for lock in (Passphrase("correct horse battery stable"), KeyFile(tmp_path / "other")):
+        with pytest.raises(Refusal, match="does not open"):
+            ServerKeys.load(path, lock)
+    for place in (*range(len(good)),):
+        path.write_bytes(good[:place] + bytes((good[place] ^ 1,)) + good[place + 1 :])
+        with pytest.raises(Refusal):
+            ServerKeys.load(path, PHRASE)
+    for cut in (0, 10, 56, 57, len(good) - 1):
+        path.write_bytes(good[:cut])
+        with pytest.raises(Refusal):
+            ServerKeys.load(path, PHRASE)
+    path.write_bytes(good)
+    loads: list[Callable[..., Any]] = [PrivateKey.load, load_signing_key]
+    for load in loads:
+        with pytest.raises(Refusal, match="no key file of the kind"):
+            load(path, PHRASE)
+    assert ServerKeys.load(path, PHRASE)
+
+
+def test_a_key_file_shows_nothing_and_is_its_owners_alone(tmp_path: Path) -> None:
+    keys = ServerKeys.new()
+    keys.save(tmp_path / "keys", PHRASE)
+    data = (tmp_path / "keys").read_bytes()
+    for secret in (keys.line.private_bytes_raw(), keys.sealing.classical.private_bytes_raw()):
+        assert secret not in data
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
+    assert "horse" not in repr(PHRASE)
+    keys.save(tmp_path / "again", PHRASE)
+    assert (tmp_path / "again").read_bytes() != data
+
+
+def test_what_cannot_be_is_said_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    keys = ServerKeys.new()
+    (tmp_path / "short").write_bytes(bytes(31))
+    bad: list[tuple[Lock, str]] = [
+        (Passphrase("short"), "at least 8"),
+        (KeyFile(tmp_path / "short"), "at least 32"),
+        (KeyFile(tmp_path / "nowhere"), "cannot be read"),
+    ]
+    for lock, reason in bad:
+        with pytest.raises(TacitError, match=reason):
+            keys.save(tmp_path / "keys", lock)
+    with pytest.raises(TacitError, match="cannot be written"):
+        keys.save(tmp_path / "no" / "keys", PHRASE)
+    with pytest.raises(TacitError, match="cannot be read"):
+        ServerKeys.load(tmp_path / "keys", PHRASE)
+    assert [path.name for path in tmp_path.iterdir()] == ["short"]

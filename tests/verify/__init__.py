@@ -1,0 +1,1 @@
+"""Promises recomputed by slow arithmetic that shares nothing with the package: `make verify`."""

@@ -1,0 +1,262 @@
+"""Every named algorithm's printed numbers against slow arithmetic of its own noise.
+
+    python -m tests.verify [--only NAME] [--quick]
+
+For a grid of ε, δ, people, dropout, corrupt and returning participants the protocol of a round is
+built as the algorithm would, its shares' parameters are taken, and δ at the printed ε is computed
+from the law of what is seen when the fewest honest people are there and one of the others looks.
+More than is printed anywhere fails. `slack` is how much of the printed number is truly used, at
+least and at most: of δ, or of ε where δ is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+from tests.verify import arithmetic as slow
+
+from tacit.algorithms.registry import Algorithm, algorithms
+from tacit.checks import TacitError
+
+NEVER_OVER = 1 + 1e-9
+SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)
+SMOOTH = 500  # wider discrete Gaussians are Gaussians to e^-2π²σ² (Poisson summation)
+LARGEST_SUM = 20_000  # people whose discrete Gaussian shares are added up; squaring takes minutes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`copies` independent numbers with noise of this law, each of which one person moves by
+    `shift`; `pure` is the loss of one where it is known exactly, `gaussian` how many standard
+    deviations all of it moves where it is normal.
+    """
+
+    law: Callable[[], slow.Law]
+    shift: int
+    copies: int = 1
+    pure: Any = None
+    gaussian: float = 0.0
+
+
+def summed(share: Any, count: int) -> tuple[Callable[[], slow.Law], Any]:
+    """The law of so many shares, from their parameters, when it is needed; and the exact rate of
+    its loss, if any.
+    """
+    kind = type(share).__name__
+    if kind == "DiscreteLaplace" and count == 1:
+        scale = Fraction(share.scale)
+        return lambda: slow.laplace(scale), mp.mpf(scale.denominator) / scale.numerator
+    if kind == "PolyaDifference":
+        rate = Fraction(share.beta.rate)
+        assert share.beta.factor == 1
+        if Fraction(share.r) * count == 1:
+            return lambda: slow.laplace(1 / rate), mp.mpf(rate.numerator) / rate.denominator
+        return lambda: slow.polya_difference(Fraction(share.r) * count, rate), None
+    if kind == "Skellam":
+        return lambda: slow.skellam(mp.mpf(float(share.variance)) * count), None
+    if kind == "Binomial":
+        return lambda: slow.binomial(int(share.n) * count, Fraction(share.p)), None
+    if kind == "DiscreteGaussian":
+        if count > LARGEST_SUM:
+            raise TacitError("too many shares to add up one by one")
+        return lambda: slow.power(slow.gaussian(float(share.sigma)), count), None
+    raise TacitError(f"{kind} is not recomputed: add it")
+
+
+def seen(protocol: Any, honest: int) -> Seen:
+    """What somebody sees of this protocol's round, noise of so many honest people in it."""
+    name, times = type(protocol).__name__, getattr(protocol.guarantee, "participations", 1)
+    if hasattr(protocol, "sums") and hasattr(protocol.sums, "shape"):
+        return prefix_sums(protocol.sums)
+    if name == "SeparateSums":
+        return seen(min(protocol.parts, key=lambda part: part.participants), honest)
+    if name == "SplitAndMix":
+        return seen(protocol.inner, honest)
+    if name == "RandomizedBits":
+        epsilon = mp.mpf(protocol.epsilon.numerator) / protocol.epsilon.denominator
+        return Seen(nothing, 1, times, epsilon)
+    if name == "CentralLaplace":
+        return Seen(nothing, 1, times, mp.mpf(protocol.precision) / protocol.noise.scale)
+    alone = {"Central", "Local", "TwoServers"}
+    share = getattr(protocol, "share", None) or getattr(protocol, "device", None)
+    if share is None and hasattr(protocol, "noise_bits"):
+        from tacit.noise import Binomial
+
+        share = Binomial(protocol.noise_bits, protocol.bias)
+    shift = int(getattr(protocol, "precision", 1024))
+    copies = times * protocol.coordinates
+    share, adding = share or protocol.law, 1 if name in alone else honest
+    if adding == 1 and type(share).__name__ == "DiscreteGaussian" and share.sigma > SMOOTH:
+        return Seen(nothing, shift, gaussian=shift * math.sqrt(copies) / float(share.sigma))
+    law, rate = summed(share, adding)
+    return Seen(law, shift, copies, None if rate is None else rate * shift)
+
+
+def prefix_sums(sums: Any) -> Seen:
+    """All steps of private prefix sums, as the Gaussian that their noise nearly is: a person of one
+    batch moves them by a column of the right factor. Rounding is left out, so it is a lower bound.
+    """
+    adding = 1 if sums.alone else sums.honest
+    std = math.sqrt(float(sums.share.variance) * adding) / sums.scale
+    column = max(math.sqrt(float((row**2).sum())) for row in sums.shape.right.T)
+    return Seen(nothing, 1, 1, gaussian=sums.sensitivity * column / std)
+
+
+def printed(guarantee: Any) -> tuple[float, float]:
+    """The numbers that a reader sees."""
+    found = re.match(r"\(([^,]+), ([^)]+)\)", guarantee.short)
+    if found is None:
+        raise TacitError(f"{guarantee.short} has no ε and δ")
+    return float(found[1]), float(found[2])
+
+
+def used(what: Seen, epsilon: float, delta: float) -> float:
+    """The part of what is printed that is truly needed: of δ, or of ε where δ is 0."""
+    if what.gaussian:
+        return float(slow.gaussian_delta(what.gaussian, epsilon) / delta)
+    if what.pure is not None and (delta == 0 or what.law is nothing):
+        return float(what.copies * what.pure / epsilon)
+    if what.pure is not None and what.copies * what.pure <= epsilon:
+        return float(what.copies * what.pure / epsilon)
+    law = what.law()
+    if delta == 0:
+        return float(what.copies * slow.largest_loss(law, what.shift) / epsilon)
+    if what.copies == 1:
+        return float(slow.delta(law, what.shift, epsilon) / delta)
+    return slow.composed_delta(law, what.shift, what.copies, epsilon) / delta
+
+
+def nothing() -> slow.Law:
+    """No table: the exact loss says all."""
+    return slow.Law(0, [slow.UNIT])
+
+
+@dataclass
+class Row:
+    """What was found of one algorithm."""
+
+    checked: int = 0
+    refused: int = 0
+    least: float = math.inf
+    most: float = 0.0
+    worst: str = ""
+
+    def add(self, part: float, about: str) -> None:
+        """One setting more."""
+        self.checked, self.least = self.checked + 1, min(self.least, part)
+        if part > self.most:
+            self.most, self.worst = part, about
+
+
+def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
+    """Options of this algorithm on a grid; only those that it has."""
+    epsilons = (0.1, 1.0) if quick else (0.01, 0.1, 1.0, 8.0)
+    others: list[dict[str, Any]] = [
+        {},
+        {"delta": 1e-9},
+        {"delta": 1e-3, "dropout": 0.2},
+        {"dropout": 0.3},
+        {"corrupt": 0.1},
+        {"dropout": 0.1, "corrupt": 0.1},
+        {"participations": 3},
+        {"participations": 500},
+        {"trust": "central"},
+        {"trust": "local"},
+        {"trust": "shuffle"},
+        {"trust": "shuffle", "delta": 1e-6},
+        {"trust": "two-servers"},
+    ]
+    for epsilon, more in itertools.product(epsilons, others):
+        options = {"epsilon": epsilon, **more}
+        if set(options) <= set(entry.options):
+            yield options
+
+
+def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterator[Any]:
+    """The protocols of rounds of several sizes, as an experiment with these options opens them."""
+    asked = entry.ask(options)
+    problem: Any = asked.fitted(asked.start(0, None).world, 0)
+    for binary in (False, True) if hasattr(problem, "binary") else (None,):
+        chosen = problem if binary is None else replace(problem, binary=binary)
+        experiment = entry.build(chosen)
+        mechanism: Any = experiment.mechanism
+        first = next(round_ for round_ in experiment.propose() if round_.opened)
+        yield experiment.open(first)
+        if entry.family == "arms" and hasattr(mechanism, "make"):
+            for size in SIZES[:5] if quick else SIZES:
+                try:
+                    yield mechanism.make(size, **mechanism.arguments)
+                except TacitError:
+                    yield None
+
+
+def certain(people: int, options: dict[str, Any]) -> int:
+    """How many honest people's noise is in a round at least, hidden from one who took part in it
+    and looks on; corrupt people are such.
+    """
+    dropout, corrupt = (Fraction(str(options.get(name, 0))) for name in ("dropout", "corrupt"))
+    here = math.ceil((1 - dropout) * people)
+    return max(1, min(here - 1, math.ceil((1 - dropout - corrupt) * people)))
+
+
+def verify(entry: Algorithm, quick: bool) -> Row:
+    """Everything that this algorithm prints on the grid."""
+    row = Row()
+    for options in settings(entry, quick):
+        try:
+            found = list(protocols(entry, options, quick))
+        except TacitError:
+            row.refused += 1
+            continue
+        for protocol in found:
+            if protocol is None or protocol.guarantee is None:
+                row.refused += 1
+                continue
+            try:
+                epsilon, delta = printed(protocol.guarantee)
+                people = min(
+                    (part.participants for part in getattr(protocol, "parts", [])),
+                    default=protocol.participants,
+                )
+                part = used(seen(protocol, certain(people, options)), epsilon, delta)
+            except TacitError:
+                row.refused += 1
+                continue
+            row.add(part, f"{options}, {protocol.participants} people, {protocol.guarantee.short}")
+    return row
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.verify", description=__doc__)
+    parser.add_argument("--only", default="", help="algorithms whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="fewer values of everything")
+    options = parser.parse_args()
+    print(f"{'algorithm':24}{'checked':>8}{'refused':>8}{'slack: of ε or δ used':>26}  seconds")
+    over = []
+    for name, entry in algorithms().items():
+        if options.only not in name or "epsilon" not in entry.options:
+            continue
+        started = time.monotonic()
+        row = verify(entry, options.quick)
+        share = f"{row.least:.4f} to {row.most:.6f}" if row.checked else "nothing recomputed"
+        passed = time.monotonic() - started
+        print(f"{name:24}{row.checked:8}{row.refused:8}{share:>26}  {passed:7.0f}", flush=True)
+        if row.most > NEVER_OVER:
+            over.append(f"{name}: {row.most:.6g} times what is printed, at {row.worst}")
+    print("\n".join(over) or "no printed number is below the truth")
+    return int(bool(over))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""Probabilities and divergences a second time: big integers and mpmath, no array of the package.
+
+A law is a table of integers, its probabilities in units of 2^-PRECISION, rounded down, so that what
+is summed up of it is never too much. Several independent draws are powers of one huge integer whose
+digits are the table (Kronecker substitution). Several losses together are put on a grid, rounded
+down, and convolved: again never too much. A promise below such a number is false.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+PRECISION = 200
+UNIT = 1 << PRECISION
+TINY = 1 << (PRECISION - 120)  # smaller probabilities are left out: 2^-120
+mp.mp.prec = PRECISION + 64
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """P[X = first + k] in units of 2^-PRECISION, rounded down."""
+
+    first: int
+    masses: list[int]
+
+    def __call__(self, value: int) -> int:
+        place = value - self.first
+        return self.masses[place] if 0 <= place < len(self.masses) else 0
+
+
+def _law(centre: int, right: list[Any], left: list[Any], total: Any) -> Law:
+    """From weights at centre, centre + 1, ... and at centre - 1, centre - 2, ..."""
+    masses = [int(mp.floor(w * UNIT / total)) for w in [*reversed(left), *right]]
+    return Law(centre - len(left), masses)
+
+
+def _falling(first: Any, ratio: Any) -> list[Any]:
+    """Weights from a first one on, each `ratio(k)` times the one before, down to 2^-125 of it."""
+    weights, least = [first], first / mp.mpf(2) ** 125
+    while weights[-1] > least:
+        weights.append(weights[-1] * ratio(len(weights)))
+    return weights
+
+
+@lru_cache(maxsize=64)
+def laplace(scale: Fraction) -> Law:
+    """P(k) ∝ e^{-|k|/scale}."""
+    rate = mp.exp(-mp.mpf(scale.denominator) / scale.numerator)
+    right = _falling(mp.mpf(1), lambda _: rate)
+    return _law(0, right, right[1:], (1 + rate) / (1 - rate))
+
+
+@lru_cache(maxsize=64)
+def gaussian(sigma: float) -> Law:
+    """P(k) ∝ e^{-k²/2σ²}."""
+    square = 2 * mp.mpf(sigma) ** 2
+    right = _falling(mp.mpf(1), lambda k: mp.exp(-(2 * k - 1) / square))
+    return _law(0, right, right[1:], 2 * mp.fsum(right) - 1)
+
+
+@lru_cache(maxsize=64)
+def skellam(variance: Any) -> Law:
+    """e^{-v} I_k(v), by the recurrence I_{k-1} = I_{k+1} + (2k/v) I_k from far out (Miller)."""
+    v = mp.mpf(variance)
+    start = int(25 * math.sqrt(float(v))) + 120
+    above, here = mp.mpf(0), mp.mpf(1)
+    values = [here]
+    for k in range(start, 0, -1):
+        above, here = here, above + 2 * k / v * here
+        values.append(here)
+    right = values[::-1]
+    total = 2 * mp.fsum(right) - right[0]
+    kept = [w for w in right if w > total / mp.mpf(2) ** 125]
+    return _law(0, kept, kept[1:], total)
+
+
+@lru_cache(maxsize=64)
+def binomial(trials: int, p: Fraction) -> Law:
+    """C(n, k) p^k (1-p)^{n-k}, by ratios from the mode out."""
+    odds = mp.mpf(p.numerator) / (p.denominator - p.numerator)
+    mode = min(trials, int((trials + 1) * p))
+    top = mp.exp(
+        mp.loggamma(trials + 1)
+        - mp.loggamma(mode + 1)
+        - mp.loggamma(trials - mode + 1)
+        + mode * mp.log(mp.mpf(p.numerator) / p.denominator)
+        + (trials - mode) * mp.log(1 - mp.mpf(p.numerator) / p.denominator)
+    )
+    right = _falling(top, lambda k: odds * (trials - mode - k + 1) / (mode + k))
+    left = _falling(top, lambda k: (mode - k + 1) / odds / (trials - mode + k))[1:]
+    return _law(mode, right, left, mp.mpf(1))
+
+
+@lru_cache(maxsize=64)
+def polya_difference(r: Fraction, rate: Fraction) -> Law:
+    """The difference of two independent Pólya variables: P(k+1)/P(k) = β (r + k)/(k + 1)."""
+    beta, shape = (
+        mp.exp(-mp.mpf(rate.numerator) / rate.denominator),
+        mp.mpf(r.numerator) / r.denominator,
+    )
+    right = _falling((1 - beta) ** shape, lambda k: beta * (shape + k - 1) / k)
+    one = _law(0, right, [], mp.mpf(1))
+    return _sum(one, Law(1 - len(one.masses), one.masses[::-1]))
+
+
+@lru_cache(maxsize=64)
+def largest_loss(law: Law, shift: int) -> Any:
+    """The largest |ln P(k)/P(k + shift)| where both are resolved."""
+    found = mp.mpf(0)
+    for place, mass in enumerate(law.masses):
+        other = law(law.first + place + shift)
+        if min(mass, other) > TINY:
+            found = max(found, abs(mp.log(mp.mpf(mass) / other)))
+    return found
+
+
+@lru_cache(maxsize=64)
+def power(law: Law, copies: int) -> Law:
+    """The law of the sum of so many independent draws, by squaring."""
+    result, square = Law(0, [UNIT]), law
+    while copies:
+        if copies & 1:
+            result = _sum(result, square)
+        copies >>= 1
+        if copies:
+            square = _sum(square, square)
+    return result
+
+
+def _sum(one: Law, other: Law) -> Law:
+    """Of two independent variables: the product of two integers with the tables as digits."""
+    digit = 2 * PRECISION + 8 * ((len(one.masses) + len(other.masses)).bit_length() // 8 + 1)
+    size = digit // 8 + 1
+    packed = [
+        int.from_bytes(b"".join(mass.to_bytes(size, "little") for mass in law.masses), "little")
+        for law in (one, other)
+    ]
+    count = len(one.masses) + len(other.masses) - 1
+    data = (packed[0] * packed[1]).to_bytes(count * size + size, "little")
+    masses = [
+        int.from_bytes(data[k * size : (k + 1) * size], "little") >> PRECISION for k in range(count)
+    ]
+    low = next(k for k, mass in enumerate(masses) if mass > TINY)
+    high = next(k for k in range(count - 1, -1, -1) if masses[k] > TINY)
+    return Law(one.first + other.first + low, masses[low : high + 1])
+
+
+@lru_cache(maxsize=64)
+def delta(law: Law, shift: int, epsilon: float) -> Any:
+    """The larger of Σ (P(k) - e^ε P(k + shift))⁺ and the same for -shift, never too much but for
+    what was rounded down of the second term, 2^-199 each.
+    """
+    factor = int(mp.ceil(mp.exp(mp.mpf(epsilon)) * UNIT))
+    found = []
+    for step in (shift, -shift):
+        total = 0
+        for place, mass in enumerate(law.masses):
+            other = law(law.first + place + step) + 1
+            total += max(0, mass - (other * factor >> PRECISION) - 1)
+        found.append(total)
+    return mp.mpf(max(found)) / UNIT
+
+
+@lru_cache(maxsize=64)
+def composed_delta(law: Law, shift: int, copies: int, epsilon: float) -> float:
+    """A lower bound on δ(ε) of so many independent such losses together: losses on a grid, rounded
+    down, added up by Fourier transforms in double precision (good to about 1e-13).
+    """
+    return max(_composed(law, step, copies, epsilon) for step in (shift, -shift))
+
+
+def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
+    pairs = [
+        (mass, law(law.first + place + step))
+        for place, mass in enumerate(law.masses)
+        if mass > TINY
+    ]
+    p = np.array([mass / UNIT for mass, _ in pairs])
+    finite = np.array([other > TINY for _, other in pairs])
+    losses = np.array([_log_ratio(a, b) if b > TINY else 0.0 for a, b in pairs])
+    endless = float(p[~finite].sum())
+    p, losses = p[finite], losses[finite]
+    spread = math.sqrt(max(1e-30, float(p @ losses**2) - float(p @ losses) ** 2))
+    reach = min(
+        copies * float(np.abs(losses).max()),
+        copies * abs(float(p @ losses)) + 12 * math.sqrt(copies) * spread + 30 * spread,
+    )
+    grid = max(epsilon, reach, 1e-9) / (1 << 19)
+    size = 1 << 21
+    places = np.floor(losses / grid).astype(np.int64)
+    inside = np.abs(places) < size // 2
+    table = np.zeros(size)
+    np.add.at(table, places[inside] % size, p[inside])
+    together = np.fft.irfft(np.fft.rfft(table) ** copies, size)
+    values = np.fft.fftfreq(size, 1 / size) * grid
+    above = values > epsilon
+    surely = float((together[above] * -np.expm1(epsilon - values[above])).sum())
+    return surely - 1e-13 + (1 - (1 - endless) ** copies) * 0.999
+
+
+def _log_ratio(one: int, other: int) -> float:
+    return float(mp.log(mp.mpf(one) / other))
+
+
+def gaussian_delta(ratio: float, epsilon: float) -> Any:
+    """δ(ε) of the Gaussian mechanism at so many sensitivities per standard deviation (Balle & Wang
+    2018).
+    """
+    mu, e = mp.mpf(ratio), mp.mpf(epsilon)
+    return mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)

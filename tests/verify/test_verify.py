@@ -1,0 +1,84 @@
+"""The slow arithmetic agrees with the exact one of the package, and would find a false promise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from tests.verify import arithmetic as slow
+from tests.verify.__main__ import certain, printed, seen, used
+
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.privacy import (
+    ApproximateDP,
+    ComposedLoss,
+    GaussianLoss,
+    PureDP,
+    calibrate,
+    privacy_loss,
+)
+from tacit.protocols.sums import Central, SecureSum
+
+PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
+    "laplace": (slow.laplace(Fraction(7)), DiscreteLaplace(7)),
+    "gaussian": (slow.gaussian(9.5), DiscreteGaussian(9.5)),
+    "skellam": (slow.skellam(90), Skellam(90)),
+    "binomial": (slow.binomial(300, Fraction(1, 3)), Binomial(300, Fraction(1, 3))),
+    "polya": (
+        slow.polya_difference(Fraction(3, 5), Fraction(1, 7)),
+        DiscreteLaplace(7).share(5).power(3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_ways_give_one_delta(name: str) -> None:
+    law, own = PAIRS[name]
+    for epsilon in (0.0, 0.1, 0.4):
+        exact = privacy_loss(own, 3).delta(epsilon)
+        found = float(slow.delta(law, 3, epsilon))
+        assert found <= exact * (1 + 1e-12) + 1e-30
+        assert found == pytest.approx(exact, rel=1e-6)
+
+
+def test_several_losses_are_never_overstated_and_nearly_reached() -> None:
+    law, own = PAIRS["skellam"]
+    for copies, epsilon in ((3, 1.0), (50, 8.0)):
+        exact = ComposedLoss(((privacy_loss(own, 3), copies),)).delta(epsilon)
+        found = slow.composed_delta(law, 3, copies, epsilon)
+        assert 0.95 * exact <= found <= exact * (1 + 1e-6) + 1e-12
+
+
+def test_sums_of_shares_are_powers() -> None:
+    third = slow.power(slow.laplace(Fraction(2)), 3)
+    points = range(-20, 21)
+    expected = DiscreteLaplace(2).power(3).pmf(list(points))
+    found = [third(k) / slow.UNIT for k in points]
+    assert found == pytest.approx(expected.tolist(), rel=1e-9)
+
+
+def test_the_gaussian_is_that_of_the_closed_form() -> None:
+    found = float(slow.gaussian_delta(1 / 4.2, 0.7))
+    assert found == pytest.approx(GaussianLoss(4.2, 1.0).delta(0.7), rel=1e-9)
+
+
+def test_a_person_who_looks_and_people_who_are_missing_are_taken_off() -> None:
+    assert certain(64, {}) == 63
+    assert certain(100, {"dropout": 0.2}) == 79
+    assert certain(100, {"corrupt": 0.1}) == 90
+    assert certain(10, {"dropout": 0.3, "corrupt": 0.1}) == 6
+
+
+def test_a_promise_that_is_too_small_is_found() -> None:
+    honest = certain(100, {})
+    share = DiscreteLaplace(10).share(honest)
+    sound = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), share=share)
+    assert used(seen(sound, honest), *printed(sound.guarantee)) <= 1 + 1e-12
+    assert used(seen(sound, honest), 0.9, 0.0) > 1.1
+    assert used(seen(sound, honest - 20), 1.0, 0.0) > 1.01
+    target = ApproximateDP(1.0, 1e-5)
+    law = calibrate("skellam", 1, target).law
+    assert isinstance(law, Skellam)
+    central = Central(100, 1, law, target)
+    assert 0.5 < used(seen(central, 1), 1.0, 1e-5) <= 1
+    assert used(seen(central, 1), 0.9, 1e-5) > 1
