@@ -76,6 +76,8 @@ class Setting:
 
 def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[Standing]:
     """One row per option, from all of its rounds."""
+    if not tallies:
+        return []
     sure = failure_left(tallies, setting)
     known = [(tally.participants, tally.mean, tally.spread) for tally in tallies]
     present = [k for k in range(len(tallies)) if k not in setting.absent]
@@ -84,7 +86,7 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
     leader = leading(tallies, present)
     worse = {k for k in present if beats(tallies, leader, k, setting, sure)}
     decisions = dict.fromkeys(setting.absent, "removed") | dict.fromkeys(worse, "worse")
-    if len(present) > 1 and len(worse) == len(present) - 1:
+    if 0 < len(worse) == len(present) - 1:
         decisions[leader] = "best"
     rows = []
     for k, name in enumerate(names):
@@ -163,10 +165,12 @@ def best_option(
     tallies: Sequence[Tally], present: Sequence[int], setting: Setting, sure: float
 ) -> int | None:
     """The option that is shown to be better than every other one that is present."""
+    if len(present) < 2:
+        return None
     leader = leading(tallies, present)
     others = sorted((k for k in present if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
     better = all(beats(tallies, leader, k, setting, sure) for k in others)
-    return leader if others and better else None
+    return leader if better else None
 
 
 def beats(tallies: Sequence[Tally], one: int, other: int, setting: Setting, sure: float) -> bool:
