@@ -29,7 +29,7 @@ TABLE = np.array([[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]
 FAMILIES: dict[str, tuple[str, dict[str, Any], World]] = {
     "arms": (
         "dist-dp-se",
-        {"arms": 3, "horizon": 3_000, "labels": ("red", "green", "blue")},
+        {"arms": 3, "horizon": 3_000, "crowd": 4, "labels": ("red", "green", "blue")},
         Bernoulli((0.2, 0.8, 0.5)),
     ),
     "linear": (
@@ -119,7 +119,7 @@ def test_the_driver_goes_on_with_a_restored_experiment(family: str, tmp_path: Pa
     assert outcomes[0].final_regret is not None
     assert outcomes[0].final_regret > 0
     assert outcomes[0].bits == outcomes[1].bits > 0
-    assert outcomes[0].promise == outcomes[1].promise
+    assert outcomes[0].guarantee == outcomes[1].guarantee
     assert written(original) == written(restored)
 
 

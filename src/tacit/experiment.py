@@ -152,8 +152,13 @@ class Experiment:
         if not self.options:
             raise TacitError("what is tried depends on a context: there are no options to change")
         if not isinstance(self.learner, Managed):
-            self.learner = Managed.around(self.learner)
+            self.learner = Managed.around(self.learner, self._smallest)
         return self.learner
+
+    @property
+    def _smallest(self) -> int:
+        """Participants of the smallest round that may be opened."""
+        return int(getattr(self.mechanism, "smallest", 1))
 
     def keep_control(
         self, option: str, share: float, least: int = 1, explore: bool = False
@@ -162,7 +167,7 @@ class Experiment:
         this share of all participants, in rounds of at least so many. With `explore` every other
         option gets as much (or an equal part of what there is) until it is shown to be worse.
         """
-        self._managed().hold(self._place(option), share, least, explore)
+        self._managed().hold(self._place(option), share, max(least, self._smallest), explore)
         self.control = option
 
     def sample_ratio(self) -> SampleRatio:

@@ -90,7 +90,7 @@ def test_a_restored_experiment_goes_on_as_the_original_does(name: str) -> None:
         again = small(name).start(9, start.world)
         outcome = run(going, start.world, again.rng, noise=again.noise)
         assert going.finished
-        ends.append((outcome.regret, outcome.promise, going.best(), going.estimates()))
+        ends.append((outcome.regret, outcome.guarantee, going.best(), going.estimates()))
     assert ends[0] == ends[1]
 
 
@@ -163,5 +163,5 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(wrong: str, mea
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(TacitError, match=r"known are cdp-dpe, .* vb-sdp-ae \(see: tacit algor"):
+    with pytest.raises(TacitError, match=r"known are adap-klucb, .* vb-sdp-ae \(see: tacit algor"):
         lookup("qqqq")

@@ -101,7 +101,7 @@ def attack(
     """Whether the attack refutes the claim, for an algorithm whose noise was built for some
     epsilon. Seeded; confidence 0.999.
     """
-    size = {"arms": 2, "horizon": HORIZON}
+    size = {"arms": 2, "horizon": HORIZON, "crowd": 4}
     problem = problem_for(name, **size, epsilon=built_for, binary=True, **changes)
     rng = np.random.default_rng(11)
 
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dist-dp-se": ("dist-dp-se", {"setting": "paper"}),
     "dist-dp-se-tight": ("dist-dp-se", {}),
     "private-klucb": ("private-klucb", {"index": "chernoff"}),
-    "shuffle-dp-se": ("shuffle-dp-se", {"setting": "paper"}),
+    "shuffle-dp-se": ("shuffle-dp-se", {"setting": "paper", "growth": 17.0}),
     "cdp-se": ("cdp-se", {}),
     "growth-2": ("dist-dp-se", {"growth": 2.0}),
     "vb-sdp-ae": ("vb-sdp-ae", {"delta": 1e-5}),
@@ -138,7 +138,7 @@ def test_a_whole_run_leaks_no_more_than_it_promises_and_with_half_the_noise_it_d
     name, changes = CASES[case]
     refuted, epsilon = attack(name, 1.0, 1.0, 2000, "affected", **changes)
     assert not refuted
-    assert epsilon > 0.4  # the attack is a good one
+    assert epsilon > 0.3  # the attack is a good one
     refuted, epsilon = attack(name, 2.0, 1.0, 2000, "affected", **changes)
     assert refuted, epsilon
 

@@ -14,10 +14,16 @@ from tacit.intermediaries import (
     MaskingPlan,
     MaskingSession,
     MixingSession,
+    Outcome,
     Refusal,
+    Role,
     SumView,
+    masking_outcome,
+    mixing_outcome,
 )
 from tacit.intermediaries.masking_server import Stage
+from tacit.intermediaries.two_servers import read_outcome
+from tacit.records import MemoryRecords
 
 
 def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
@@ -107,3 +113,29 @@ def test_a_device_that_is_asked_two_things_at_once_answers_one() -> None:
         with ThreadPoolExecutor(8) as pool:
             answers = set(pool.map(partial(answered, session.clients[0]), asked))
         assert len(answers - {None}) == 1
+
+
+def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
+    """Opened, refused or unknown; what is unknown is not signed."""
+    opened, refused = (MaskingSession([1, 2, 3], MaskingPlan(3, 100)) for _ in range(2))
+    with pytest.raises(Refusal, match="not over yet"):
+        masking_outcome(opened.server.round, opened.store, opened.rehearsal.keys[0])
+    for stage in (opened.join, opened.share, opened.mask, opened.reveal, refused.server.refuse):
+        stage()
+    for session, said in ((opened, Outcome.OPENED), (refused, Outcome.REFUSED)):
+        asked = (session.server.round, session.store, session.rehearsal.keys[0])
+        answer = masking_outcome(*asked)
+        assert masking_outcome(*asked) == answer
+        assert read_outcome(session.pinned, asked[0], answer) == (0, said)
+        other = answer[:21] + bytes((3 - said,)) + answer[22:]
+        with pytest.raises(Refusal):
+            read_outcome(session.pinned, asked[0], other)
+        nothing = masking_outcome(asked[0], MemoryRecords(), asked[2])
+        assert read_outcome(session.pinned, asked[0], nothing) == (0, Outcome.UNKNOWN)
+        assert len(nothing) == 22
+    mixed = MixingSession(4, 3)
+    mixed.shuffler.refuse()
+    mixed.analyzer.refuse()
+    for number, role in enumerate(Role):
+        answer = mixing_outcome(mixed.round, mixed.store, role, mixed.rehearsal.keys[number])
+        assert read_outcome(mixed.pinned, mixed.round, answer) == (number, Outcome.REFUSED)

@@ -127,7 +127,7 @@ def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> No
     assert about["rows"] == 2 * PEOPLE + 50
     assert 0 < about["rows_used"] <= PEOPLE
     assert "at most once" in about["people"]
-    assert about["people"] in found["guarantee"]
+    assert about["people"] in found["guarantee"]["conditions"]
     code, out, _ = command(*words)
     text = " ".join(out.split())
     assert code == 0
@@ -136,10 +136,14 @@ def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> No
 
 
 def test_a_log_is_played_and_says_how_often_people_come(command: Command, long: Path) -> None:
-    found = result(command("simulate", "--algorithm", "dist-dp-se", "--replay", long, *QUICK))
+    words = ("simulate", "--algorithm", "dist-dp-se", "--replay", long, *QUICK)
+    code, _, err = command(*words)
+    assert code == 2
+    assert "--participations 2" in err
+    found = result(command(*words, "--participations", 2))
     assert found["horizon"] == PEOPLE // 2
     assert found["replay"]["rows"] == PEOPLE
-    assert "2 participations" in found["guarantee"]
+    assert found["guarantee"]["participations"] == 2
     assert {row["option"] for row in found["estimates"]} == {"a", "b"}
 
 
@@ -151,7 +155,8 @@ def test_people_are_drawn_again_only_when_asked(command: Command, wide: Path) ->
     found = result(command(*words, *QUICK, "--resample"))
     assert found["horizon"] == 5000
     assert found["replay"]["rows_used"] is None
-    assert "again and again" in found["guarantee"]
+    assert "again and again" in found["replay"]["people"]
+    assert found["guarantee"] is None
 
 
 def test_clipped_rewards_are_counted(command: Command, tmp_path: Path) -> None:

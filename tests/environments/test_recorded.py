@@ -134,7 +134,8 @@ def test_what_is_promised_is_said() -> None:
     assert TABLE.means_are == "of the recorded people"
     resampled = TABLE.resampled()
     assert "drawn again and again" in resampled.promise_note
-    assert "not about the recorded ones" in resampled.promise_note
+    assert "nothing is promised" in resampled.promise_note
+    assert resampled.participations is None
     assert resampled.horizon is None
     plain = from_frame({"user": [1, 2], "arm": "ab", "reward": [0, 1]})
     assert plain.means_are == "estimated from the log, as if options had been given out at random"

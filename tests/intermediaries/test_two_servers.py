@@ -274,6 +274,34 @@ def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
     assert read_outcome(session.pinned, session.round, server.outcome()) == (0, Outcome.REFUSED)
 
 
+def test_after_its_grace_a_round_is_refused_whatever_is_there() -> None:
+    """Also with all halves and the other's list at hand: its key is due to end."""
+    for listed in (False, True):
+        session = TwoServerSession(5, 1, 100)
+        report(session, 0, 1)
+        late = session.round.binding.closes
+        if listed:
+            session.server(1).take(session.server(0).close(late)[session.server(0).peer], late)
+        server = session.server(1)
+        server.close(late + session.round.grace)
+        assert read_outcome(session.pinned, session.round, server.outcome())[1] is Outcome.REFUSED
+        assert session.tables[1] == {}
+
+
+def test_a_round_with_keys_that_nothing_can_be_sealed_to_is_not_signed() -> None:
+    session = TwoServerSession(5, 1, 100, sealing=Sealing.X25519)
+    zero, announced = bytes(32), replace(session.round, identity=new_identity())
+    public = session.seat(0).prepare(announced.identity, announced.sealing)
+    other = announced.servers[1]
+    for changes in (
+        {"servers": (public, other), "collector": zero},
+        {"servers": (public, other[:32] + zero)},
+        {"servers": (public, zero + other[32:])},
+    ):
+        with pytest.raises(Refusal, match="public key"):
+            session.seat(0).endorse(replace(announced, **changes).encode())
+
+
 def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
     with pytest.raises(Refusal, match=r"refused the round, whose minimum is 4 reports"):
         run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
@@ -445,6 +473,23 @@ def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
         session.records = (broken, *session.records[1:])
         with pytest.raises(Refusal, match=r"damaged|unknown|neither"):
             session.server(0).close(session.round.binding.closes)
+
+
+def test_a_damaged_record_of_the_collector_opens_nothing() -> None:
+    session = TwoServerSession(5, 1, 100)
+    ((name, good),) = session.records[2]._records.items()
+    for damaged in (
+        b"",
+        good[:1],
+        good[:20],
+        good + b"x",
+        b"\x02",
+        b"\x02" + bytes(9),
+        b"\x03\xff",
+    ):
+        session.records[2]._records[name] = damaged
+        with pytest.raises(Refusal):
+            session.collector().view()
 
 
 def test_a_place_has_one_spelling() -> None:

@@ -147,7 +147,7 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/prefix_sums.py", "PrefixSums.draw", (noise,), DEVICES),
     # counts and checks of protocols
     Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
-    Target("protocols/contract.py", "random_level", (swap("Chance(rest).flip()", "True"),), SUMS),
+    Target("protocols/contract.py", "random_level", (signs,), SUMS),
     Target("protocols/sums.py", "ModularSum.combine", (checks,), LAW_OF_SUMS),
     Target("protocols/prefix_sums.py", "PrefixSums.movement", (signs,), PREFIX),
     Target("protocols/mechanism.py", "Releases.open", (checks, limits), MECHANISM),

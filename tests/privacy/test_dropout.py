@@ -14,12 +14,12 @@ from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
+    Crowd,
     PureDP,
     calibrate,
     dropout_loss,
     guaranteed_reports,
     privacy_loss,
-    share_noise,
 )
 
 
@@ -104,32 +104,32 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
     target, sensitivity = PureDP(1.0), 5
     law = calibrate("discrete-laplace", sensitivity, target).law
     assert isinstance(law, DiscreteLaplace)
-    shared = share_noise(law, users, dropout=0.2)
-    assert shared.minimum == round(0.8 * users)
-    assert shared.loss(shared.minimum, sensitivity).pure <= 1.0
-    assert shared.loss(users, sensitivity).pure <= 1.0 + 1e-12
-    assert shared.loss(shared.minimum - 1, sensitivity).pure > 1.001
-    naive = share_noise(law, users)
-    assert naive.loss(users, sensitivity).pure <= 1.0
-    assert naive.loss(shared.minimum, sensitivity).pure > 1.2
+    crowd = Crowd(dropout=0.2)
+    honest, share = crowd.honest(users), law.share(crowd.honest(users))
+    assert (crowd.reports(users), honest) == (round(0.8 * users), round(0.8 * users) - 1)
+    assert share.power(honest).pure_loss(sensitivity) <= 1.0
+    assert share.power(users).pure_loss(sensitivity) <= 1.0 + 1e-12
+    assert share.power(honest - 1).pure_loss(sensitivity) > 1.001
+    assert law.share(users).power(honest).pure_loss(sensitivity) > 1.2
 
 
 def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
     law = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).law
     assert isinstance(law, Skellam)
-    shared = share_noise(law, 40, dropout=0.1, corrupt=0.1)
-    assert shared.minimum == 32
+    crowd = Crowd(dropout=0.1, corrupt=0.1)
+    share = law.share(crowd.honest(40))
+    assert (crowd.reports(40), crowd.honest(40)) == (36, 32)
     for reports in (32, 33, 36, 40):
-        assert shared.loss(reports, 10).delta(1.0) <= 1e-5
-    assert shared.loss(31, 10).delta(1.0) > 1e-5
-    assert share_noise(law, 40).loss(32, 10).delta(1.0) > 5e-5
+        assert privacy_loss(share.power(reports), 10).delta(1.0) <= 1e-5
+    assert privacy_loss(share.power(31), 10).delta(1.0) > 1e-5
+    assert privacy_loss(law.share(40).power(32), 10).delta(1.0) > 5e-5
 
 
 def test_laws_that_do_not_divide_say_so() -> None:
     with pytest.raises(TacitError, match="does not divide"):
-        share_noise(DiscreteGaussian(4), 10)
+        DiscreteGaussian(4).share(10)
     with pytest.raises(TacitError, match="do not divide"):
-        share_noise(Binomial(62), 4)
+        Binomial(62).share(4)
     with pytest.raises(TacitError, match="no honest report"):
         guaranteed_reports(10, 0.5, 0.5)
     for bad in (-0.1, 1.0, math.nan, math.inf):
@@ -138,4 +138,4 @@ def test_laws_that_do_not_divide_say_so() -> None:
     with pytest.raises(TacitError, match="arriving is 0"):
         dropout_loss(DiscreteLaplace(1), 0, 1)
     with pytest.raises(TacitError, match="users is 0"):
-        share_noise(DiscreteLaplace(1), 0)
+        Crowd().honest(0)

@@ -43,8 +43,10 @@ GUARANTEES = st.one_of(
 def test_a_guarantee_prints_as_one_plain_sentence() -> None:
     assert str(ApproximateDP(1.0, 1e-5)) == (
         "(1, 1e-05)-DP: to whoever sees the opened sum, replacing one person's data changes the "
-        "probability of anything by a factor of "
-        "at most 2.72, but for an exception of probability 1e-05."
+        "probability of anything by a factor of at most 2.72, but for an exception of probability "
+        "1e-05; each person takes part at most once, and whether they do does not depend on the "
+        "answer; the intermediary is trusted to open nothing but the sum; noise is drawn exactly, "
+        "in integers."
     )
     assert str(PureDP(0.5, view=View.MESSAGE)).startswith(
         "(0.5, 0)-DP: to whoever sees the person's own message, replacing one person's"
@@ -190,11 +192,11 @@ def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:
 
 
 def test_composition_adds_up_in_each_kind() -> None:
-    assert compose([PureDP(0.5), PureDP(0.25)]) == PureDP(0.75)
-    assert compose([PureDP(1.0), ConcentratedDP(0.25)]) == ConcentratedDP(0.75)
+    assert compose([PureDP(0.5), PureDP(0.25)]) == PureDP(0.75, participations=2)
+    assert compose([PureDP(1.0), ConcentratedDP(0.25)]) == ConcentratedDP(0.75, participations=2)
     assert compose(
         [PureDP(0.5), ApproximateDP(0.25, 1e-6), ApproximateDP(0.25, 2e-6)]
-    ) == ApproximateDP(1.0, 3e-6)
+    ) == ApproximateDP(1.0, 3e-6, participations=3)
     curve = RenyiDP.of(lambda order: 0.1 * order, (2.0, 3.0))
     mixed = compose([curve, ConcentratedDP(0.4), curve])
     assert isinstance(mixed, RenyiDP)

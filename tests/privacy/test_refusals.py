@@ -27,7 +27,6 @@ from tacit.privacy import (
     linf_loss,
     privacy_loss,
     returning_user,
-    share_noise,
 )
 
 LAW = Skellam(100)
@@ -70,7 +69,6 @@ REFUSALS: list[tuple[str, Callable[[float], object], list[float]]] = [
     ("bound", lambda v: l2_guarantee(Gaussian(1.0), v, 2, 1e-5), BAD_POSITIVE),
     ("sigma", Gaussian, BAD_POSITIVE),
     ("shares", lambda v: LAW.share(v), BAD_COUNT),  # type: ignore[arg-type]
-    ("users", lambda v: share_noise(LAW, v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: guaranteed_reports(v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: calibrate("skellam", 1, ApproximateDP(1.0, 1e-5), users=v), BAD_COUNT),  # type: ignore[arg-type]
     ("users", lambda v: Clones(1.0, v), BAD_COUNT),  # type: ignore[arg-type]

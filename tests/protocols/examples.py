@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tacit.environments.population import Signs
 from tacit.estimates import Codec, Estimate, Floats, Integers, Levels, Opened
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
-from tacit.privacy import ApproximateDP, PureDP, View, calibrate
+from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
@@ -27,19 +27,40 @@ from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
 
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
+SAYS = math.e / (1 + math.e)  # the probability that a bit is told truly at epsilon 1
 
 
+def claiming(build: Callable[[float], SumProtocol]) -> Callable[[float], SumProtocol]:
+    """`build(factor)`, which makes noise of that width under a promise that it earns, under the
+    promise of the full width: what no constructor would make.
+    """
+
+    def made(factor: float) -> SumProtocol:
+        protocol = build(factor)
+        protocol.guarantee = build(1.0).guarantee
+        return protocol
+
+    return made
+
+
+def weaker(factor: float) -> ApproximateDP:
+    return APPROXIMATE if factor == 1 else ApproximateDP(100.0, 0.5)
+
+
+@claiming
 def polya(factor: float) -> SumProtocol:
-    return SecureSum(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0))
+    return SecureSum(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
 
 
+@claiming
 def polya_dropout(factor: float) -> SumProtocol:
-    return SecureSum(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0), dropout=0.25)
+    return SecureSum(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), dropout=0.25)
 
 
 @cache
@@ -47,53 +68,54 @@ def skellam_variance() -> float:
     return float(calibrate("skellam", 8, APPROXIMATE).law.variance)
 
 
+@claiming
 def skellam(factor: float) -> SumProtocol:
-    return SecureSum(40, 8, Skellam(skellam_variance() * factor**2), APPROXIMATE)
+    return SecureSum(40, 8, Skellam(skellam_variance() * factor**2), weaker(factor))
 
 
 @cache
 def gaussian_sigma() -> float:
-    return float(calibrate("discrete-gaussian", 16, APPROXIMATE, users=40).law.std)
+    law = calibrate("discrete-gaussian", 16, APPROXIMATE, users=39).law
+    assert isinstance(law, DiscreteGaussian)
+    return float(law.sigma)
 
 
+@claiming
 def gaussian(factor: float) -> SumProtocol:
-    sigma = gaussian_sigma() * factor
-    return SecureSum(
-        40, 16, DiscreteGaussian(sigma), APPROXIMATE, share=DiscreteGaussian(sigma / math.sqrt(40))
-    )
+    return SecureSum(40, 16, DiscreteGaussian(gaussian_sigma() * factor), weaker(factor))
 
 
+@claiming
 def central(factor: float) -> SumProtocol:
-    return Central(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0, view=View.SERVER_OUTPUT))
+    return Central(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
 
 
+@claiming
 def two_servers(factor: float) -> SumProtocol:
-    protocol = TwoServers(40, 4, 1.0 / factor)
-    protocol.guarantee = TwoServers(40, 4, 1.0).guarantee
-    return protocol
+    return TwoServers(40, 4, PureDP(1.0 / factor))
 
 
+@claiming
 def local(factor: float) -> SumProtocol:
-    return Local(
-        40,
-        4,
-        DiscreteLaplace(4 * factor),
-        PureDP(1.0, view=View.MESSAGE),
-        modulus=paper_modulus(40, 4, 600),
-    )
+    law, modulus = DiscreteLaplace(4 * factor), paper_modulus(40, 4, 600)
+    return Local(40, 4, law, PureDP(1.0 / factor), modulus=modulus)
+
+
+@claiming
+def response(factor: float) -> SumProtocol:
+    return RandomizedBits(40, PureDP(1.0 / factor))
 
 
 def shuffled(precision: int, dropout: float = 0.0) -> Callable[[float], SumProtocol]:
+    @claiming
     def build(factor: float) -> SumProtocol:
-        bits, bias = shuffle_noise(math.ceil(40 * (1 - dropout)), precision, APPROXIMATE)
+        bits, bias = shuffle_noise(math.ceil(40 * (1 - dropout)) - 1, precision, APPROXIMATE)
         p = (
             bias
             if factor == 1
             else 0.5 - 0.5 * math.sqrt(1 - 4 * factor**2 * float(bias * (1 - bias)))
         )
-        return ShuffledBits(
-            40, precision, bits, p, guarantee=APPROXIMATE.at(view=View.SHUFFLED), dropout=dropout
-        )
+        return ShuffledBits(40, precision, bits, p, weaker(factor), dropout=dropout)
 
     return build
 
@@ -102,12 +124,14 @@ def bits(honest: int, precision: int) -> Binomial:
     return Binomial(*shuffle_noise(honest, precision, APPROXIMATE))
 
 
+@claiming
 def split(factor: float) -> SumProtocol:
-    return SplitAndMix(24, 4, DiscreteLaplace(4 * factor), PureDP(1.0))
+    return SplitAndMix(24, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
 
 
+@claiming
 def pure(factor: float) -> SumProtocol:
-    return PureShuffle(21, 1.0 / factor)  # groups of 16, 4 and 1
+    return PureShuffle(21, 1.0 / factor)  # shares of 16, one group
 
 
 @dataclass(frozen=True)
@@ -126,22 +150,25 @@ class Example:
 
 
 EXAMPLES: dict[str, Example] = {
-    "secagg-polya": Example(polya, lambda: DiscreteLaplace(4).share(40)),
-    "secagg-polya-dropout": Example(polya_dropout, lambda: DiscreteLaplace(4).share(30)),
-    "secagg-skellam": Example(skellam, lambda: Skellam(skellam_variance() / 40)),
+    "secagg-polya": Example(polya, lambda: DiscreteLaplace(4).share(39)),
+    "secagg-polya-dropout": Example(polya_dropout, lambda: DiscreteLaplace(4).share(29)),
+    "secagg-skellam": Example(skellam, lambda: Skellam(skellam_variance() / 39)),
     "secagg-gaussian": Example(
-        gaussian, lambda: DiscreteGaussian(gaussian_sigma() / math.sqrt(40))
+        gaussian, lambda: DiscreteGaussian(gaussian_sigma() / math.sqrt(39))
     ),
     "central": Example(central, lambda: DiscreteLaplace(4), adding=1),
     "two-servers": Example(two_servers, lambda: DiscreteLaplace(4), adding=1),
     "local": Example(local, lambda: DiscreteLaplace(4), adding=1),
-    "shuffle-binary": Example(shuffled(1), lambda: bits(40, 1)),
-    "shuffle-levels": Example(shuffled(5), lambda: bits(40, 5)),
-    "shuffle-dropout": Example(shuffled(3, 0.25), lambda: bits(30, 3)),
-    "split-and-mix": Example(split, lambda: DiscreteLaplace(4).share(24)),
+    "shuffle-binary": Example(shuffled(1), lambda: bits(39, 1)),
+    "shuffle-levels": Example(shuffled(5), lambda: bits(39, 5)),
+    "shuffle-dropout": Example(shuffled(3, 0.25), lambda: bits(29, 3)),
+    "split-and-mix": Example(split, lambda: DiscreteLaplace(4).share(23)),
+    "response": Example(response, lambda: Table.of(0, np.array([SAYS, 1 - SAYS])), adding=1),
     "pure-shuffle": Example(pure),
     "exact": Example(lambda _: Exact(40, 8), noisy=False),
-    "central-laplace": Example(lambda factor: CentralLaplace(40, 1.0 / factor, 8)),
+    "central-laplace": Example(
+        claiming(lambda factor: CentralLaplace(40, PureDP(1.0 / factor), 8))
+    ),
 }
 
 

@@ -347,12 +347,13 @@ def test_lookup_names_the_certified_sizes() -> None:
         lookup(48, 1)
 
 
-@pytest.mark.parametrize("users", [1, 2, 3, 1023, 1024, 2500, 10**6 + 7])
-def test_groups_hold_everyone_once_and_are_certified(users: int) -> None:
+@pytest.mark.parametrize("users", [2, 3, 5, 1023, 1024, 1025, 2500, 10**6 + 7])
+def test_groups_hold_everyone_once_and_one_more_than_is_certified(users: int) -> None:
     cut = groups(users, 1)
-    assert sum(count * row.users for count, row in cut) == users
-    assert all(row.certificate.epsilon <= 1 for _, row in cut)
-    assert [row.users for _, row in cut] == sorted((row.users for _, row in cut), reverse=True)
+    assert sum(group.people for group in cut) == users
+    assert all(group.row.certificate.epsilon <= 1 for group in cut)
+    assert all(group.size >= group.row.users + 1 for group in cut)
+    assert len({group.row.users for group in cut}) == 1
 
 
 @pytest.mark.parametrize("ask", [lookup, groups])

@@ -39,8 +39,8 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
     "arms": (
         PerRound(
             recipes.polya_tight,
-            {"epsilon": 1.0, "binary": True, "dropout": 0.2},
-            PureDP(1.0, condition="a fifth may stay away"),
+            {"target": PureDP(1.0), "binary": True, "dropout": 0.2},
+            PureDP(1.0, conditions=("a fifth may stay away",)),
             "Read this with it.",
         ),
         ARM,
@@ -92,7 +92,7 @@ def test_a_stored_mechanism_opens_the_same_protocol_under_the_same_promise(name:
     "guarantee",
     [
         PureDP(0.5),
-        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, condition="as long as nobody colludes"),
+        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, conditions=("nobody colludes",)),
         ConcentratedDP(0.125),
         RenyiDP.of(lambda order: order / 8, (2, 4, 8)),
     ],
@@ -103,7 +103,7 @@ def test_guarantees_are_written_down_whole(guarantee: Any) -> None:
 
 
 def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
-    return recipes.continuous_laplace(participants, epsilon)
+    return recipes.continuous_laplace(participants, PureDP(epsilon))
 
 
 def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:

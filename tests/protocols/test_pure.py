@@ -20,7 +20,7 @@ from tacit.estimates import Levels
 from tacit.privacy import PureDP, View
 from tacit.protocols import recipes
 from tacit.protocols.certificates import PureShuffleParameters, lookup
-from tacit.protocols.pure_shuffle import EVERY_GROUP, PureShuffle, share_probabilities
+from tacit.protocols.pure_shuffle import PureShuffle, share_probabilities
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,14 +63,15 @@ def test_the_shares_that_are_drawn_keep_the_certified_epsilon(users: int, epsilo
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 1.7, 2.0, 30.0])
 def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
-    promised = PureShuffle(EVERY_GROUP, epsilon).guarantee
+    promised = PureShuffle(2, epsilon).guarantee
     assert isinstance(promised, PureDP)
     assert promised.epsilon <= epsilon
     assert promised.view is View.SHUFFLED
-    for users in [*range(1, 70), 1023, 1024, 1025, 10**6 + 7]:
-        guarantee = PureShuffle(users, epsilon).guarantee
-        assert isinstance(guarantee, PureDP)
-        assert guarantee.epsilon <= promised.epsilon
+    for users in [*range(2, 70), 1023, 1024, 1025, 10**6 + 7]:
+        protocol = PureShuffle(users, epsilon)
+        assert protocol.guarantee == promised
+        for group in protocol._groups:
+            assert group.row.certificate.epsilon <= promised.epsilon
 
 
 def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
@@ -83,17 +84,10 @@ def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> Non
 
 def test_users_fill_groups_in_order_and_a_position_outside_is_refused() -> None:
     protocol = PureShuffle(21, 1.0)
-    assert [protocol.group_of(i) for i in (0, 15, 16, 19, 20)] == [0, 0, 1, 1, 2]
-    large = PureShuffle(5 * 1024 + 3, 1.0)
-    assert [large.group_of(i) for i in (0, 1023, 1024, 5119, 5120, 5121, 5122)] == [
-        0,
-        0,
-        1,
-        4,
-        5,
-        5,
-        6,
-    ]
+    assert {protocol.group_of(i) for i in range(21)} == {0}
+    large = PureShuffle(5 * 1025 + 3, 1.0)
+    places = (0, 1024, 1025, 2 * 1025, 5 * 1025 - 1, 5 * 1025 + 2)
+    assert [large.group_of(i) for i in places] == [0, 0, 1, 2, 4, 4]
     for position in (-1, 21):
         with pytest.raises(TacitError, match="the batch has users 0 to 20"):
             protocol.group_of(position)
@@ -103,26 +97,24 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
     protocol = PureShuffle(5, 1.0)
     messages = [protocol.report(1.0, position) for position in range(5)]
     assert protocol.combine(messages).reports == 5
-    with pytest.raises(TacitError, match=r"group 1 has 0 of its 1 reports; nothing was opened"):
+    with pytest.raises(TacitError, match=r"group 0 has 4 of its 5 reports; nothing was opened"):
         protocol.combine(messages[:-1])
-    with pytest.raises(TacitError, match=r"group 0 has 5 of its 4 reports"):
+    with pytest.raises(TacitError, match=r"group 0 has 6 of its 5 reports"):
         protocol.combine([messages[0], *messages])
     with pytest.raises(TacitError, match=r"belong to no group"):
         protocol.combine([*messages, replace(messages[0], group=9)])
-    with pytest.raises(TacitError, match=r"group 0 has 3 of its 4 reports"):
+    with pytest.raises(TacitError, match=r"group 0 has 4 of its 5 reports"):
         protocol.combine([replace(messages[0], bits=messages[0].bits[1:]), *messages[1:]])
 
 
 @pytest.mark.parametrize("ones", [0, 1, 17, 21])
 def test_the_law_of_the_view_is_that_of_every_message_added_up_by_hand(ones: int) -> None:
     """The first so many hold a one: every message's law, convolved one by one."""
-    protocol = PureShuffle(21, 1.0)  # groups of 16, 4 and 1
-    law, expected, place = np.ones(1), 0, 0
-    for users in (16, 4, 1):
-        p = lookup(users, 1.0).certificate.parameters
-        for _ in range(users):
-            law = np.convolve(law, message_law(p, int(place < ones), share_probabilities(p)))
-            expected, place = expected + p.tau, place + 1
+    protocol = PureShuffle(21, 1.0)
+    law, p = np.ones(1), lookup(16, 1.0).certificate.parameters
+    for place in range(21):
+        law = np.convolve(law, message_law(p, int(place < ones), share_probabilities(p)))
+    expected = 21 * p.tau
     stated = protocol.view_law(ones, 21).pmf(np.arange(len(law)) - expected)
     np.testing.assert_allclose(stated, law, rtol=0, atol=1e-12)
 
@@ -136,30 +128,32 @@ def test_spoilt_users_lose_their_bit_on_both_paths(monkeypatch: pytest.MonkeyPat
         protocol,
         "_groups",
         [
-            (
-                count,
-                replace(
-                    row,
+            replace(
+                group,
+                row=replace(
+                    group.row,
                     certificate=replace(
-                        row.certificate,
-                        parameters=replace(row.certificate.parameters, mixture=Fraction(1, 2)),
+                        group.row.certificate,
+                        parameters=replace(
+                            group.row.certificate.parameters, mixture=Fraction(1, 2)
+                        ),
                     ),
                 ),
             )
-            for count, row in protocol._groups
+            for group in protocol._groups
         ],
     )
     levels = np.repeat([0, 1], [5, 15])
     expected = spread = 0.0
     start = 0
-    for count, row in protocol._groups:
-        p = row.certificate.parameters
+    for group in protocol._groups:
+        p = group.row.certificate.parameters
         values = np.arange(p.bits + 1)
-        for bit in levels[start : start + count * row.users]:
+        for bit in levels[start : start + group.people]:
             law = message_law(p, int(bit), share_probabilities(p))
             expected += float(values @ law) - p.tau
             spread += float(values**2 @ law) - float(values @ law) ** 2
-        start += count * row.users
+        start += group.people
     rng = np.random.default_rng(3)
     slow = [protocol.combine_batch(protocol.randomize_batch(levels, rng), rng) for _ in range(4000)]
     fast = [protocol._open(15, 20, rng) for _ in range(4000)]
@@ -180,7 +174,7 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
         Levels(np.array([0, 1]), np.array([10**12 + 1 - ones, ones])), np.random.default_rng(0)
     )
     assert abs(estimate.total - ones) < 6 * math.sqrt(estimate.error.variance)
-    assert protocol.group_of(10**12) == 10**12 // 1024
+    assert protocol.group_of(10**12) == (10**12 + 1) // 1025 - 1
     assert estimate.error.misread <= 1
     assert time.perf_counter() - start < 5
 

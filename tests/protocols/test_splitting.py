@@ -15,29 +15,29 @@ from tacit.protocols.split_and_mix import SplitAndMix, shares_needed
 
 
 def test_shares_of_a_message_add_up_to_it() -> None:
-    protocol = SplitAndMix(19, 4, DiscreteLaplace(4), PureDP(1.0))
-    rows = protocol.randomize_batch(np.full(19, 3), np.random.default_rng(0))
-    assert rows.shape == (19, protocol.shares)
+    protocol = SplitAndMix(20, 4, DiscreteLaplace(4), PureDP(1.0))
+    rows = protocol.randomize_batch(np.full(20, 3), np.random.default_rng(0))
+    assert rows.shape == (20, protocol.shares)
     totals = rows.sum(axis=1) % protocol.modulus
-    plain = protocol.inner.randomize_batch(np.full(19, 3), np.random.default_rng(0))
+    plain = protocol.inner.randomize_batch(np.full(20, 3), np.random.default_rng(0))
     np.testing.assert_array_equal(totals, plain % protocol.modulus)
     assert protocol.combine(rows) == protocol.combine(
         [[int(share) for share in row] for row in rows]
     )
     message = protocol.randomize(0.75)
     assert all(0 <= share < protocol.modulus for share in message)
-    assert protocol.combine([message] * 19).value == 19 * sum(message) % protocol.modulus
+    assert protocol.combine([message] * 20).value == 20 * sum(message) % protocol.modulus
 
 
 def test_any_shares_but_all_are_uniform() -> None:
     """Whatever is left out, the rest says nothing: 4,000 splits of two messages, false-alarm rate
     1e-6.
     """
-    protocol = SplitAndMix(19, 1, DiscreteLaplace(1), PureDP(1.0))
+    protocol = SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0))
     rng = np.random.default_rng(1)
     for level in (0, 1):
         rows = np.concatenate(
-            [protocol.randomize_batch(np.full(19, level), rng) for _ in range(200)]
+            [protocol.randomize_batch(np.full(20, level), rng) for _ in range(200)]
         )
         for missing in (0, protocol.shares - 1):
             partial = np.delete(rows, missing, axis=1).sum(axis=1) % protocol.modulus
@@ -54,8 +54,8 @@ def test_the_number_of_shares_follows_the_theorem() -> None:
 
 def test_too_few_users_are_refused_and_sent_to_secure_aggregation() -> None:
     with pytest.raises(TacitError, match=r"users is 18.*use secure aggregation for fewer"):
-        SplitAndMix(18, 1, DiscreteLaplace(1), PureDP(1.0))
-    with pytest.raises(TacitError, match=r"users is 16.*use secure aggregation"):
+        SplitAndMix(19, 1, DiscreteLaplace(1), PureDP(1.0))
+    with pytest.raises(TacitError, match=r"users is 15.*use secure aggregation"):
         SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2)
 
 
@@ -69,6 +69,6 @@ def test_the_slack_is_added_to_delta() -> None:
 
 
 def test_shares_that_would_overflow_are_refused() -> None:
-    protocol = SplitAndMix(19, 1, DiscreteLaplace(1), PureDP(1.0), modulus=1 << 58)
+    protocol = SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0), modulus=1 << 58)
     with pytest.raises(TacitError, match=r"too large to simulate user by user: use simulate"):
-        protocol.randomize_batch(np.zeros(19, dtype=np.int64), np.random.default_rng(0))
+        protocol.randomize_batch(np.zeros(20, dtype=np.int64), np.random.default_rng(0))

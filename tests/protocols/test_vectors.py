@@ -186,7 +186,7 @@ def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
     assert Local(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
     secure = SecureVector(10, 3, 1.0, PureDP(2.0), precision=4)
     points = np.arange(-30, 31)
-    assert secure.noise(10).pmf(points) == pytest.approx(DiscreteLaplace(6).pmf(points), rel=1e-6)
+    assert secure.noise(9).pmf(points) == pytest.approx(DiscreteLaplace(6).pmf(points), rel=1e-6)
     with pytest.raises(TacitError, match="finite range"):
         ShuffledVector(10, 3, 1.0, PureDP(2.0))
     with pytest.raises(TacitError, match="delta > 0"):
@@ -197,7 +197,7 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
     secure = SecureVector(6, 3, 1.0, TEN, precision=4)
     total = skellam_noise(4, 3, TEN)
     table: NoiseLaw = secure.share
-    for _ in range(5):
+    for _ in range(4):  # one of the six may look
         table = convolve(table, secure.share)
     points = np.arange(-20, 21)
     assert isinstance(table, Table)
@@ -211,13 +211,13 @@ def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
 @pytest.mark.parametrize(
     ("protocol", "share"),
     [
-        (SecureVector(6, 3, 1.0, TEN, precision=5), skellam_noise(5, 3, TEN).share(6)),
+        (SecureVector(6, 3, 1.0, TEN, precision=5), skellam_noise(5, 3, TEN).share(5)),
         (
             SecureVector(6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"),
-            shared_gaussian_noise(64, 3, TEN, 6),
+            shared_gaussian_noise(64, 3, TEN, 5),
         ),
-        (SecureVector(6, 3, 1.0, PureDP(5.0), precision=5), DiscreteLaplace(3).share(6)),
-        (ShuffledVector(6, 3, 1.0, TEN, precision=5), Binomial(*binomial_noise(5, 3, TEN, 6))),
+        (SecureVector(6, 3, 1.0, PureDP(5.0), precision=5), DiscreteLaplace(3).share(5)),
+        (ShuffledVector(6, 3, 1.0, TEN, precision=5), Binomial(*binomial_noise(5, 3, TEN, 5))),
     ],
     ids=["skellam", "discrete-gaussian", "pure", "shuffled"],
 )
@@ -245,7 +245,8 @@ def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_no
 def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
     protocol = SecureVector(10, 2, 1.0, TEN, dropout=0.2)
     assert protocol.minimum == 8
-    assert float(protocol.noise(8).variance) == pytest.approx(
+    assert protocol.honest == 7
+    assert float(protocol.noise(7).variance) == pytest.approx(
         float(skellam_noise(16, 2, TEN).variance)
     )
     messages = [protocol.randomize([0.1, 0.2]) for _ in range(9)]

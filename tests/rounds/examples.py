@@ -19,11 +19,15 @@ from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Local, SecureSum, TwoServers, paper_modulus
 
 TARGET = ApproximateDP(3.0, 1e-2)
+
+
+SO_LITTLE = PureDP(4000.0)  # that the noise is nil
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,8 @@ class Example:
 
 
 def bits() -> Protocol:
-    data, bias = shuffle_noise(6, 3, TARGET)
-    guarantee = TARGET.at(view=View.SHUFFLED)
-    return ShuffledBits(8, 3, data, bias, guarantee=guarantee, dropout=0.25)
+    data, bias = shuffle_noise(5, 3, TARGET)
+    return ShuffledBits(8, 3, data, bias, TARGET, dropout=0.25)
 
 
 def prefix() -> Protocol:
@@ -60,13 +63,14 @@ EXAMPLES: dict[str, Example] = {
     "secure-sum": Example(
         lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
     ),
-    "two-servers": Example(lambda: TwoServers(8, 4, 4000.0), lambda i: i / 8),  # noise is nil
+    "two-servers": Example(lambda: TwoServers(8, 4, SO_LITTLE), lambda i: i / 8),
+    "response": Example(lambda: RandomizedBits(8, PureDP(1.0)), lambda i: float(i % 2)),
     "local-sum": Example(
         lambda: Local(
             8,
             4,
             DiscreteLaplace(4),
-            PureDP(1.0, view=View.MESSAGE),
+            PureDP(1.0),
             modulus=paper_modulus(8, 4, 200),
         ),
         lambda i: i / 8,

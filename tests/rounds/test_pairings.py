@@ -304,18 +304,6 @@ def test_bits_under_others_labels_are_refused() -> None:
         opened(protocol, replace(view, messages=messages), "mixing")
 
 
-def test_groups_of_other_sizes_are_filled_up_to_look_alike() -> None:
-    protocol, view = view_of("pure-shuffle")
-    assert len(set(protocol.group_bits)) > 1  # type: ignore[attr-defined]
-    filler = 2 * len(protocol.group_bits)  # type: ignore[attr-defined]
-    fillers = sum(message == bytes([filler]) for message in view.messages)
-    assert fillers > 0
-    kept = tuple(message for message in view.messages if message != bytes([filler]))
-    assert opened(protocol, replace(view, messages=kept), "mixing") == opened(
-        protocol, view, "mixing"
-    )
-
-
 @pytest.mark.parametrize("name", ["secure-sum", "split-and-mix"])
 def test_the_hybrid_suite_opens_the_same(name: str) -> None:
     protocol, messages = started(name)

@@ -9,6 +9,7 @@ from tests.samples import follows
 
 from tacit import Arm, begin
 from tacit.intermediaries import OwnNoise, Refusal
+from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers
 from tacit.rounds import carry, codec, open_through
 
@@ -17,13 +18,13 @@ UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repe
 
 def test_what_two_servers_open_has_the_law_of_both_servers_noise() -> None:
     """300 rounds with exact draws against the convolution; false-alarm rate 1e-9."""
-    protocol = TwoServers(2, 2, 1.0)
+    protocol = TwoServers(2, 2, PureDP(1.0))
     seen = [carry(protocol, [2, 1], "two-servers").value for _ in range(300)]
     assert follows(seen, protocol.opened_law(3, 2)) > UNSEEDED
 
 
 def test_an_estimate_over_two_servers_carries_its_promise_and_its_error() -> None:
-    protocol = TwoServers(6, 4, 0.5, participations=2)
+    protocol = TwoServers(6, 4, PureDP(0.5, participations=2))
     estimate = open_through(protocol, [0.5] * 6, "two-servers")
     assert estimate.promise == protocol.promise
     assert "as long as one of the two servers is honest" in protocol.promise
@@ -31,7 +32,7 @@ def test_an_estimate_over_two_servers_carries_its_promise_and_its_error() -> Non
 
 
 def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
-    protocol = TwoServers(6, 4, 0.5, participations=2, metrics=3)
+    protocol = TwoServers(6, 4, PureDP(0.5, participations=2), metrics=3)
     noise = codec(protocol, "two-servers").settings["noise"]
     assert isinstance(noise, OwnNoise)
     assert (noise.levels, noise.scale) == (4, Fraction(48))
@@ -39,7 +40,7 @@ def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
 
 
 def test_a_round_below_the_asked_minimum_opens_nothing_over_two_servers() -> None:
-    protocol = TwoServers(6, 4, 0.5)
+    protocol = TwoServers(6, 4, PureDP(0.5))
     with pytest.raises(Refusal, match="nothing was opened"):
         carry(protocol, [1, 2], "two-servers", lost=(range(2), ()))
 

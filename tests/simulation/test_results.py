@@ -27,12 +27,14 @@ def of(*finals: float, horizon: int = 4) -> Result:
         {"seed": s, "checkpoints": [1, horizon], "regret": [1.0, r], "final_regret": r, "bits": 8}
         for s, r in enumerate(finals)
     ]
-    return Result("some", horizon, {"epsilon": 1.0}, "(1, 0)-DP", Sweep(records, 0.0, False))
+    return Result(
+        "some", horizon, {"epsilon": 1.0}, {"text": "(1, 0)-DP"}, Sweep(records, 0.0, False)
+    )
 
 
 def unknown() -> Result:
     records = [{"seed": s, "checkpoints": [1], "bits": 8.0, "best": s} for s in range(2)]
-    return Result("own", 4, {"epsilon": 1.0}, "", Sweep(records, 0.0, True, 5), ("bits", "gap"))
+    return Result("own", 4, {"epsilon": 1.0}, None, Sweep(records, 0.0, True, 5), ("bits", "gap"))
 
 
 def test_a_single_run_has_no_standard_error(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def bounded(epsilon: float | None, bound: float | None) -> Result:
         for s in range(2)
     ]
     known = {} if epsilon is None else {"epsilon": epsilon}
-    return Result("some", 100, known, "", Sweep(records, 0.0, False), ("lower_bound",))
+    return Result("some", 100, known, None, Sweep(records, 0.0, False), ("lower_bound",))
 
 
 def test_a_lower_bound_is_a_ratio_in_tables_and_a_labelled_line_in_pictures() -> None:

@@ -135,11 +135,12 @@ def test_checkpoints_are_log_spaced_and_end_at_the_horizon() -> None:
     [
         (recipes.polya_tight, {"binary": False, "dropout": 0.1}),
         (recipes.central_laplace, {"binary": False, "confidence": None}),
-        (recipes.local_laplace, {"binary": False, "paper": False}),
+        (recipes.local_laplace, {"paper": False}),
+        (recipes.response, {}),
         (recipes.continuous_laplace, {}),
         (recipes.pure_shuffle, {}),
     ],
-    ids=["polya", "central", "local", "continuous", "pure"],
+    ids=["polya", "central", "local", "response", "continuous", "pure"],
 )
 def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(
     make: Callable[..., Any], arguments: dict[str, Any], slow: bool
@@ -148,7 +149,7 @@ def test_a_seed_reproduces_a_run_bit_for_bit_on_both_paths(
     world = ClippedGaussian((0.2, 0.9, 0.5))
     seen, results = [], []
     for seed in (9, 9, 10):
-        learner, experiment = scripted(make, {"epsilon": 1.0} | arguments)
+        learner, experiment = scripted(make, {"target": PureDP(1.0)} | arguments)
         rng = np.random.default_rng(seed)
         result = run(experiment, world, rng, user_by_user=slow)
         seen.append(learner.seen)

@@ -124,7 +124,7 @@ def test_the_summary_has_what_was_asked_for(result: Result) -> None:
     assert [run["seed"] for run in summary["runs"]] == [5, 6, 7]
     assert summary["regret_mean"] == pytest.approx(sum(finals) / 3)
     assert summary["time_average_regret"] == pytest.approx(sum(finals) / 3 / 2000)
-    assert "(1, 0)-DP" in summary["guarantee"]
+    assert "(1, 0)-DP" in summary["guarantee"]["text"]
     assert summary["configuration"]["means"] == [0.2, 0.5, 0.8]
     assert summary["configuration"]["first_seed"] == 5
     assert not summary["interrupted"]
@@ -161,7 +161,7 @@ def test_tables_are_tidy(result: Result, tmp_path: Path) -> None:
 
 def test_no_finished_run_is_an_error() -> None:
     with pytest.raises(TacitError, match="no run was finished"):
-        Result("x", 1, {}, "", Sweep([], 0.0, True))
+        Result("x", 1, {}, None, Sweep([], 0.0, True))
 
 
 def test_standard_errors_by_hand() -> None:
@@ -169,10 +169,10 @@ def test_standard_errors_by_hand() -> None:
         {"seed": s, "checkpoints": [1, 2], "regret": [0.0, float(r)]}
         for s, r in enumerate((1, 2, 6))
     ]
-    result = Result("x", 2, {}, "", Sweep(records, 0.0, False))
+    result = Result("x", 2, {}, None, Sweep(records, 0.0, False))
     assert result.regret_mean == 3
     assert result.regret_sem == pytest.approx((((4 + 1 + 9) / 2) / 3) ** 0.5)
     mean, sem = result.curve()
     assert mean.tolist() == [0, 3]
     assert sem[1] == pytest.approx(result.regret_sem)
-    assert Result("x", 2, {}, "", Sweep(records[:1], 0.0, False)).regret_sem is None
+    assert Result("x", 2, {}, None, Sweep(records[:1], 0.0, False)).regret_sem is None

@@ -13,18 +13,17 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.assembly import WORLD, assemble
+from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, privacy, pure_shuffle, recipes, split_and_mix
+from tacit.algorithms.rooms import bandits, recipes, split_and_mix
 
 if TYPE_CHECKING:
     from tacit.bandits import ForgettingElimination
     from tacit.experiment import Experiment
 
 cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem)
-PRINTED = "the printed noise is set for everyone present"
-COMMON = (*WORLD, "epsilon", "growth", "confidence", "setting")
+COMMON = (*WORLD, "epsilon", "participations", "growth", "confidence", "setting")
 
 
 def _elimination(
@@ -51,29 +50,40 @@ def _elimination(
     )
 
 
+def _shared(
+    problem: ArmsProblem, tail: tuple[float, float], paper: Any, tight: Any, **how: Any
+) -> Experiment:
+    """Rounds of shares: the printed ones, with what they truly earn, or exact ones for a crowd."""
+    if problem.setting == "paper":
+        problem.refuse_losses("the printed noise is set for everyone present")
+        first = math.ceil(problem.growth)
+        how = {key: value for key, value in how.items() if key in ("target", "scale")}
+        learner = _elimination(problem, *tail)
+        confidence = problem.confidence
+        return assemble(problem, learner, paper, smallest=first, confidence=confidence, **how)
+    how = {key: value for key, value in how.items() if key != "scale"}
+    learner = _elimination(problem, *tail, smallest=problem.crowd)
+    return assemble(problem, learner, tight, smallest=problem.crowd, binary=problem.binary, **how)
+
+
 @cz23(
     "dist-dp-se",
     trust="secure aggregation",
     promise="(ε, 0)-DP of the opened sums",
-    options=(*COMMON, "dropout"),
+    options=(*COMMON, *PEOPLE),
 )
 def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
-    e = problem.epsilon
-    learner, promise = _elimination(problem, math.sqrt(2) / e, 1 / e), privacy.PureDP(e)
-    if problem.setting == "paper":
-        problem.refuse_dropout(PRINTED)
-        how = {"epsilon": e, "confidence": problem.confidence}
-        return assemble(problem, learner, recipes.polya_paper, promise, **how)
-    how = {"epsilon": e, "binary": problem.binary, "dropout": problem.dropout}
-    return assemble(problem, learner, recipes.polya_tight, promise, **how)
+    tail = (math.sqrt(2) / problem.each, 1 / problem.each)
+    how = {"target": problem.pure, **problem.people}
+    return _shared(problem, tail, recipes.polya_paper, recipes.polya_tight, **how)
 
 
 @cz23(
     "dist-rdp-se",
     trust="secure aggregation",
-    promise="Rényi curve (paper) or (ε, δ)-DP (tight) of the opened sums",
-    options=(*COMMON, "delta", "scale", "dropout"),
+    promise="(ε, δ)-DP of the opened sums",
+    options=(*COMMON, *PEOPLE, "delta", "scale"),
 )
 def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Skellam shares (Theorem 2).
@@ -81,41 +91,28 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     `paper` takes ε as a Rényi scale, `tight` as the ε of (ε, δ)-DP.
     """
     e, s = problem.epsilon, problem.scale
-    how: dict[str, Any]
-    learner = _elimination(problem, 2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
-    if problem.setting == "paper":
-        problem.refuse_dropout(PRINTED)
-        smallest = recipes.printed_precision(math.ceil(problem.growth), e, s)
-        promise = recipes.skellam_promise(e, smallest)
-        how = {"epsilon": e, "scale": s, "confidence": problem.confidence}
-        return assemble(problem, learner, recipes.skellam_paper, promise, **how)
-    how = {"target": problem.target, "binary": problem.binary, "dropout": problem.dropout}
-    return assemble(problem, learner, recipes.skellam_tight, problem.target, **how)
+    tail = (2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
+    how = {"target": problem.target, "scale": s, **problem.people}
+    return _shared(problem, tail, recipes.skellam_paper, recipes.skellam_tight, **how)
 
 
 @cz23(
     "dist-cdp-se",
     trust="secure aggregation",
-    promise="½ε²-zCDP (paper) or (ε, δ)-DP (tight) of the opened sums",
-    options=(*COMMON, "delta", "scale"),
+    promise="(ε, δ)-DP of the opened sums",
+    options=(*COMMON, "crowd", "delta", "scale"),
 )
 def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with discrete Gaussian shares (Theorem 4).
 
     `paper` takes ε as √(2ρ), `tight` as the ε of (ε, δ)-DP.
     """
-    e, s = problem.epsilon, problem.scale
-    how: dict[str, Any]
-    learner = _elimination(problem, math.sqrt(2) / e, 0.0)
-    problem.refuse_dropout(
+    problem.refuse_losses(
         "a sum of discrete Gaussian shares is accounted for with everyone present"
     )
-    if problem.setting == "paper":
-        promise = recipes.gaussian_promise(problem.horizon, e, s)
-        how = {"epsilon": e, "scale": s, "confidence": problem.confidence}
-        return assemble(problem, learner, recipes.gaussian_paper, promise, **how)
-    how = {"target": problem.target, "binary": problem.binary}
-    return assemble(problem, learner, recipes.gaussian_tight, problem.target, **how)
+    tail = (math.sqrt(2) / problem.epsilon, 0.0)
+    how = {"target": problem.target, "scale": problem.scale}
+    return _shared(problem, tail, recipes.gaussian_paper, recipes.gaussian_tight, **how)
 
 
 @cz23(
@@ -126,12 +123,9 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
 )
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
-    e = problem.epsilon
-    confidence = problem.confidence if problem.setting == "paper" else None
-    learner = _elimination(problem, math.sqrt(2) / e, 1 / e)
-    promise = privacy.PureDP(e, view=privacy.View.SERVER_OUTPUT)
-    how = {"epsilon": e, "binary": problem.binary, "confidence": confidence}
-    return assemble(problem, learner, recipes.central_laplace, promise, **how)
+    learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
+    how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
+    return assemble(problem, learner, recipes.central_laplace, confidence=problem.printed, **how)
 
 
 @cz23(
@@ -141,42 +135,41 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
     options=COMMON,
 )
 def ldp_se(problem: ArmsProblem) -> Experiment:
-    """Every participant adds discrete Laplace noise of their own (Theorem 6); the printed radius
-    has √n of it, with constants of our own.
+    """Every participant adds discrete Laplace noise of their own (Theorem 6), or in the tight
+    setting answers bits by randomized response; the printed radius has √n of it, with constants of
+    our own.
 
     The paper leaves the constant of Lemma 5 open: Laplace noise of scale b is sub-exponential with
     (4b², √2 b), so n of them stay within √8 b √(n ln(2/p)) + 2√2 b ln(2/p).
     """
-    e = problem.epsilon
+    e, paper = problem.each, problem.setting == "paper"
     learner = _elimination(problem, math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
-    promise = privacy.PureDP(e, view=privacy.View.MESSAGE)
-    how = {"epsilon": e, "binary": problem.binary, "paper": problem.setting == "paper"}
-    return assemble(problem, learner, recipes.local_laplace, promise, **how)
+    if problem.binary and not paper:
+        return assemble(problem, learner, recipes.response, target=problem.pure)
+    return assemble(problem, learner, recipes.local_laplace, target=problem.pure, paper=paper)
 
 
 @cz23(
     "split-dp-se",
     trust="shuffler",
     promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
-    options=COMMON,
+    options=(*COMMON, "crowd"),
 )
 def split_dp_se(problem: ArmsProblem) -> Experiment:
-    """Pólya shares, split and mixed by a shuffler (App. G.2), from rounds of 19 on."""
-    e = problem.epsilon
-    problem.refuse_dropout("shares are split for everyone present")
-    smallest = split_and_mix.FEWEST_USERS
-    learner = _elimination(problem, math.sqrt(2) / e, 1 / e, smallest=smallest)
-    confidence = problem.confidence if problem.setting == "paper" else None
-    how = {"epsilon": e, "binary": problem.binary, "confidence": confidence}
-    promise = recipes.split_and_mix(smallest, **how).guarantee
-    return assemble(problem, learner, recipes.split_and_mix, promise, **how)
+    """Pólya shares, split and mixed by a shuffler (App. G.2), from rounds of 20 on."""
+    problem.refuse_losses("shares are split for everyone present")
+    smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.crowd)
+    tail = (math.sqrt(2) / problem.each, 1 / problem.each)
+    learner = _elimination(problem, *tail, smallest=smallest)
+    how = {"target": problem.pure, "binary": problem.binary, "confidence": problem.printed}
+    return assemble(problem, learner, recipes.split_and_mix, smallest=smallest, **how)
 
 
 @cz23(
     "shuffle-dp-se",
     trust="shuffler",
     promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
-    options=COMMON,
+    options=(*COMMON, "crowd"),
 )
 def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     """Certified groups behind a shuffler (Theorem 3 with the construction of docs/design/pure.md);
@@ -185,24 +178,21 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     There is no `paper` protocol: the one that the theorem cites needs about n^2.5 messages per
     participant (CORRECTIONS 9). The `paper` setting changes the radius only.
     """
-    e = problem.epsilon
-    problem.refuse_dropout("certificates are for complete groups only")
-    promise = recipes.pure_shuffle(pure_shuffle.EVERY_GROUP, epsilon=e).guarantee
-    learner = _elimination(problem, math.sqrt(2) / e, 1 / e)
-    return assemble(problem, learner, recipes.pure_shuffle, promise, epsilon=e)
+    problem.refuse_losses("certificates are for complete groups only")
+    tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.crowd
+    learner = _elimination(problem, *tail, smallest=smallest)
+    return assemble(problem, learner, recipes.pure_shuffle, smallest=smallest, target=problem.pure)
 
 
 @algorithm(
     "dp-se",
     paper="Sajed & Sheffet 2019",
     trust="trusted server",
-    promise="(ε, 0)-DP of what the server publishes",
+    promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
-    options=(*WORLD, "epsilon", "confidence"),
+    options=(*WORLD, "epsilon", "participations", "confidence"),
 )
 def dp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server, epochs made for the noise (Sajed & Sheffet 2019)."""
-    e = problem.epsilon
-    learner = bandits.DPSE(problem.arms, problem.horizon, e, problem.confidence)
-    promise = privacy.PureDP(e, view=privacy.View.SERVER_OUTPUT)
-    return assemble(problem, learner, recipes.continuous_laplace, promise, epsilon=e)
+    learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.confidence)
+    return assemble(problem, learner, recipes.continuous_laplace, target=problem.pure)

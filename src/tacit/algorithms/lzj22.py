@@ -124,6 +124,9 @@ def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination 
     return learner
 
 
+ALL_BUT_ONE = "all clients of a phase but one who may look are honest and report"
+
+
 def promised(problem: LinearProblem, trust: Trust) -> tuple[Guarantee | None, str]:
     """The guarantee where it is known beforehand, and what is to be read with it: the secret, and
     in the paper's setting also what was asked for.
@@ -132,9 +135,10 @@ def promised(problem: LinearProblem, trust: Trust) -> tuple[Guarantee | None, st
         return None, "none: the server sees every report"
     paper, target = problem.setting == "paper", problem.target
     secret = vectors.SECRET if problem.distributed else "a person's one reward"
-    note = f"Secret: {secret}." + (f" Asked for: {target.short}." if paper else "")
+    note = f"the secret is {secret}" + (f"; asked for: {target.short}" if paper else "")
     if paper:
         return None, note  # what the printed noise gives depends on the phases
     view = privacy.View
     views = {"central": view.SERVER_OUTPUT, "local": view.MESSAGE, "shuffle": view.SHUFFLED}
-    return target.at(view=views.get(trust, view.OPENED_SUM)), note
+    shared = () if trust in ("central", "local") else (ALL_BUT_ONE,)
+    return target.at(view=views.get(trust, view.OPENED_SUM)).given(*shared), note

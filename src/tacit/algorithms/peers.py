@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, privacy, recipes
+from tacit.algorithms.rooms import bandits, recipes
 
 if TYPE_CHECKING:
     from tacit.bandits import Learner
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 peer = partial(
     algorithm,
     trust="trusted server",
-    promise="(ε, 0)-DP of what the server publishes",
+    promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
-    options=(*WORLD, "epsilon"),
+    options=(*WORLD, "epsilon", "participations"),
 )
 
 
@@ -27,18 +27,16 @@ peer = partial(
 def adap_klucb(problem: ArmsProblem) -> Experiment:
     """KL-UCB on episodes that double and forget."""
     size = (problem.arms, problem.horizon)
-    return _trusted(problem, bandits.AdaPKLUCB(*size, problem.epsilon))
+    return _trusted(problem, bandits.AdaPKLUCB(*size, problem.each))
 
 
 @peer("lazy-dp-ts", paper="Hu & Hegde 2022")
 def lazy_dp_ts(problem: ArmsProblem) -> Experiment:
     """Thompson sampling on batches that double and forget."""
     size, seed = (problem.arms, problem.horizon), problem.learner_seed
-    return _trusted(problem, bandits.LazyDPTS(*size, problem.epsilon, seed=seed))
+    return _trusted(problem, bandits.LazyDPTS(*size, problem.each, seed=seed))
 
 
 def _trusted(problem: ArmsProblem, learner: Learner) -> Experiment:
     """Continuous Laplace noise of scale 1/ε on the sum of every batch."""
-    e = problem.epsilon
-    promise = privacy.PureDP(e, view=privacy.View.SERVER_OUTPUT)
-    return assemble(problem, learner, recipes.continuous_laplace, promise, epsilon=e)
+    return assemble(problem, learner, recipes.continuous_laplace, target=problem.pure)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.assembly import WORLD, assemble
+from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, privacy, pure_shuffle, recipes
+from tacit.algorithms.rooms import bandits, recipes
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
-    from tacit.privacy import Guarantee
 
 TYPICAL = 4096  # participants of the round by which the noise of a protocol is judged in advance
 
@@ -28,14 +27,18 @@ TYPICAL = 4096  # participants of the round by which the noise of a protocol is 
     trust="any: --trust",
     promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
     problem=ArmsProblem,
-    options=(*WORLD, "epsilon", "delta", "trust", "index", "growth", "dropout", "control_share"),
+    options=(
+        *WORLD,
+        *PEOPLE,
+        *("epsilon", "delta", "participations", "trust", "index", "growth", "control_share"),
+    ),
     defaults={"growth": 1.4},
 )
 def private_klucb(problem: ArmsProblem) -> Experiment:
     """The protocol of the trust model asked for; a pure guarantee unless the shuffler is given
     a δ.
     """
-    make, guarantee, how = protocols(problem)
+    make, smallest, how = protocols(problem)
     error = make(TYPICAL, **how).error(TYPICAL)
     local = problem.trust == "local"
     learner = bandits.PrivateKLUCB(
@@ -43,35 +46,33 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
         problem.horizon,
         noise_variance=0.0 if local else error.variance,
         index=problem.index,
-        first_batch=math.ceil(20 / problem.epsilon**2) if local else None,
+        first_batch=math.ceil(20 / problem.each**2) if local else None,
         growth=problem.growth,
+        smallest=smallest,
     )
-    return assemble(problem, learner, make, guarantee, **how)
+    return assemble(problem, learner, make, smallest=smallest, **how)
 
 
-def protocols(problem: ArmsProblem) -> tuple[Any, Guarantee | None, dict[str, Any]]:
-    """The recipe of a round under the trust model asked for, its promise, and its arguments."""
-    e, bits = problem.epsilon, {"binary": problem.binary}
-    how: dict[str, Any]
-    view = privacy.View
+def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
+    """The recipe of a trust model, the smallest round, and the recipe's arguments."""
+    how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
     match problem.trust:
         case "central":
-            how = {"epsilon": e, **bits, "confidence": None}
-            return recipes.central_laplace, privacy.PureDP(e, view=view.SERVER_OUTPUT), how
+            problem.refuse_losses("a trusted server adds all of the noise itself", "corrupt")
+            return recipes.central_laplace, 1, how | {"confidence": None}
         case "two-servers":
-            how = {"epsilon": e, **bits}
-            promise = recipes.two_servers_laplace(1, **how).guarantee
-            return recipes.two_servers_laplace, promise, how
+            problem.refuse_losses("each server adds all of the noise itself", "corrupt")
+            return recipes.two_servers_laplace, 1, how
+        case "local" if problem.binary:
+            problem.refuse_losses("every message is private by itself", "corrupt")
+            return recipes.response, 1, {"target": problem.pure}
         case "local":
-            how = {"epsilon": e, **bits, "paper": False}
-            return recipes.local_laplace, privacy.PureDP(e, view=view.MESSAGE), how
+            problem.refuse_losses("every message is private by itself", "corrupt")
+            return recipes.local_laplace, 1, {"target": problem.pure, "paper": False}
+        case "shuffle" if not problem.delta:
+            problem.refuse_losses("certificates are for complete groups only")
+            return recipes.pure_shuffle, problem.crowd, {"target": problem.pure}
         case "shuffle":
-            if not problem.delta:
-                problem.refuse_dropout("certificates are for complete groups only")
-                promise = recipes.pure_shuffle(pure_shuffle.EVERY_GROUP, epsilon=e).guarantee
-                return recipes.pure_shuffle, promise, {"epsilon": e}
-            target = problem.target.at(view=view.SHUFFLED)
-            how = {"target": target, **bits, "dropout": problem.dropout}
-            return recipes.shuffled_tight, target, how
-    how = {"epsilon": e, **bits, "dropout": problem.dropout}
-    return recipes.polya_tight, privacy.PureDP(e), how
+            how = how | {"target": problem.target} | problem.people
+            return recipes.shuffled_tight, problem.crowd, how
+    return recipes.polya_tight, problem.crowd, how | problem.people

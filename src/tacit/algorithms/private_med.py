@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tacit.algorithms.assembly import WORLD, assemble
+from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
 from tacit.algorithms.private_klucb import TYPICAL, protocols
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 FIRST, LEAST = 20.0, 10.0  # participants of a batch, in standard deviations of its noise
 LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
-SHARED = ("secagg", "shuffle")  # where others' noise hides a person: a crowd is needed
-CROWD = 64
 
 
 @algorithm(
@@ -33,13 +31,8 @@ CROWD = 64
     problem=ArmsProblem,
     options=(
         *WORLD,
-        "epsilon",
-        "delta",
-        "trust",
-        "index",
-        "growth",
-        "rounds",
-        "dropout",
+        *PEOPLE,
+        *("epsilon", "delta", "participations", "trust", "index", "growth", "rounds"),
         "control_share",
     ),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
@@ -48,10 +41,9 @@ def private_med(problem: ArmsProblem) -> Experiment:
     """The protocol of the trust model asked for; a pure guarantee unless the shuffler is given
     a δ.
     """
-    make, guarantee, how = protocols(problem)
-    crowd = CROWD if problem.trust in SHARED else 1
+    make, crowd, how = protocols(problem)
     if problem.trust == "local":
-        usual = LOCAL / problem.epsilon**2
+        usual = LOCAL / problem.each**2
     else:
         usual = FIRST * math.sqrt(make(TYPICAL, **how).error(TYPICAL).variance)
     learner = bandits.PrivateMED(
@@ -64,4 +56,4 @@ def private_med(problem: ArmsProblem) -> Experiment:
         rounds=None if problem.anytime else problem.rounds,
         seed=problem.learner_seed,
     )
-    return assemble(problem, learner, make, guarantee, **how)
+    return assemble(problem, learner, make, smallest=crowd, **how)

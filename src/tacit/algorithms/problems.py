@@ -121,9 +121,14 @@ class ArmsProblem(Problem):
     )
     confidence: float = option(0.1, "Probability with which the best option may be dropped.")
     scale: int = option(10, "Scale s of the paper's Skellam and Gaussian noise.", panel=ARMS)
+    participations: int = option(1, "How often one person may take part; epsilon is for all.")
     dropout: float = option(
         0.0, "Part of a round that may fail to report; shares are made so that the promise holds."
     )
+    corrupt: float = option(
+        0.0, "Part of a round that may add no noise; shares are made so that the promise holds."
+    )
+    crowd: int = option(64, "Participants of the smallest round, where all add a share of noise.")
     control_share: float = option(
         0.0,
         "Least share of participants of the first option, the control, and of every other one "
@@ -149,7 +154,7 @@ class ArmsProblem(Problem):
                 raise TacitError(
                     f"means is {shown or 'empty'}; give two or more numbers in [0, 1]: 0.31,0.47"
                 )
-        check_counts(self, arms=2, horizon=1, scale=1)
+        check_counts(self, arms=2, horizon=1, scale=1, participations=1, crowd=2)
         if self.horizon < self.arms:
             raise TacitError(
                 f"horizon is {self.horizon}, fewer participants than the {self.arms} arms: drop "
@@ -173,6 +178,7 @@ class ArmsProblem(Problem):
         probability("confidence", self.confidence, remedy)
         remedy = "the part of a round that may fail to report, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
+        probability("corrupt", self.corrupt, "the part that may lie, such as 0.1", zero=True)
         remedy = "the part of all participants that get the control, such as 0.2"
         probability("control_share", self.control_share, remedy, zero=True)
         one_of("setting", self.setting, SETTINGS)
@@ -196,15 +202,39 @@ class ArmsProblem(Problem):
                 f"for {DEFAULT_DELTA:g}, or use dist-dp-se, shuffle-dp-se or private-klucb, which "
                 "are pure"
             )
-        return ApproximateDP(self.epsilon, DEFAULT_DELTA if self.delta is None else self.delta)
+        delta = DEFAULT_DELTA if self.delta is None else self.delta
+        return ApproximateDP(self.epsilon, delta, participations=self.participations)
 
-    def refuse_dropout(self, reason: str) -> None:
-        """For algorithms whose rounds are only opened when everyone reports."""
-        if self.dropout:
-            raise TacitError(
-                f"dropout is {self.dropout:g}; {reason}: use dist-dp-se, vb-sdp-ae or "
-                "private-klucb in the tight setting"
-            )
+    @property
+    def pure(self) -> PureDP:
+        """(ε, 0), for algorithms that need no δ."""
+        from tacit.privacy import PureDP
+
+        return PureDP(self.epsilon, participations=self.participations)
+
+    @property
+    def each(self) -> float:
+        """ε of one participation, where they add up."""
+        return self.epsilon / self.participations
+
+    @property
+    def people(self) -> dict[str, float]:
+        """Who may be missing or lie, as recipes of shares take it."""
+        return {"dropout": self.dropout, "corrupt": self.corrupt}
+
+    @property
+    def printed(self) -> float | None:
+        """The confidence that sets the papers' moduli; None in the tight setting."""
+        return self.confidence if self.setting == "paper" else None
+
+    def refuse_losses(self, reason: str, *names: str) -> None:
+        """For algorithms whose noise is not shared, or whose rounds need everyone's report."""
+        for name, value in self.people.items():
+            if value and name in (names or self.people):
+                raise TacitError(
+                    f"{name} is {value:g}; {reason}: leave it out, or use dist-dp-se, vb-sdp-ae or "
+                    "private-klucb in the tight setting"
+                )
 
     def start(self, seed: int, world: World | None) -> Start:
         """One generator for people and noise; a fresh instance unless means are given."""
@@ -373,8 +403,7 @@ class LinearProblem(Problem):
             "active": len(learner.active),
             "best": learner.best(),
             "best_kept": float(kept),
-            "guarantee": outcome.promise,
-            "true_guarantee": outcome.numbers,
+            "guarantee": outcome.guarantee.to_dict() if outcome.guarantee else None,
         }
 
 

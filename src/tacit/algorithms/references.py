@@ -19,21 +19,21 @@ OPEN: dict[str, Any] = {"trust": "server sees all", "promise": "none", "problem"
 def ucb1(problem: ArmsProblem) -> Experiment:
     """UCB1."""
     learner = bandits.UCB1(problem.arms, problem.horizon)
-    return assemble(problem, learner, recipes.exact, None, binary=problem.binary)
+    return assemble(problem, learner, recipes.exact, binary=problem.binary)
 
 
 @algorithm("klucb", paper="Garivier & Cappé 2011", options=WORLD, **OPEN)
 def klucb(problem: ArmsProblem) -> Experiment:
     """KL-UCB."""
     learner = bandits.KLUCB(problem.arms, problem.horizon)
-    return assemble(problem, learner, recipes.exact, None, binary=problem.binary)
+    return assemble(problem, learner, recipes.exact, binary=problem.binary)
 
 
 @algorithm("thompson", paper="Thompson 1933", options=WORLD, **OPEN)
 def thompson(problem: ArmsProblem) -> Experiment:
     """Thompson sampling."""
     learner = bandits.Thompson(problem.arms, problem.horizon, seed=problem.learner_seed)
-    return assemble(problem, learner, recipes.exact, None, binary=problem.binary)
+    return assemble(problem, learner, recipes.exact, binary=problem.binary)
 
 
 @algorithm(
@@ -46,4 +46,4 @@ def successive_elimination(problem: ArmsProblem) -> Experiment:
     """Successive elimination."""
     size = (problem.arms, problem.horizon)
     learner = bandits.SuccessiveElimination(*size, problem.confidence)
-    return assemble(problem, learner, recipes.exact, None, binary=problem.binary)
+    return assemble(problem, learner, recipes.exact, binary=problem.binary)

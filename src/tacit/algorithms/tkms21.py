@@ -11,7 +11,7 @@ import math
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from tacit.algorithms.assembly import WORLD, assemble
+from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem, Setting
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, privacy, recipes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
     from tacit.privacy import ApproximateDP
 
-OPTIONS = (*WORLD, "epsilon", "delta", "confidence", "setting", "dropout")
+OPTIONS = (*WORLD, *PEOPLE, "epsilon", "delta", "participations", "confidence", "setting")
 tkms21 = partial(
     algorithm,
     paper="TKMS21",
@@ -47,10 +47,9 @@ def vb_sdp_ae(problem: ArmsProblem) -> Experiment:
 
 
 def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
-    target = problem.target.at(view=privacy.View.SHUFFLED)
-    paper = problem.setting == "paper"
+    target, paper = problem.target, problem.setting == "paper"
     if paper:
-        problem.refuse_dropout("the printed noise is set for everyone present")
+        problem.refuse_losses("the printed noise is set for everyone present")
     if paper and not problem.binary:
         raise TacitError(
             "TKMS21's protocol is for rewards 0 or 1: use --rewards bernoulli, or --setting tight, "
@@ -62,18 +61,22 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
             "--setting tight, exact at every epsilon"
         )
     variance = _noise_variance(target, problem.setting)
+    smallest = 2 if paper else problem.crowd
+    batch = max(smallest, math.ceil(variance)) if fixed else None
     learner = bandits.CumulativeElimination(
         problem.arms,
         problem.horizon,
-        batch=math.ceil(variance) if fixed else None,
+        batch=batch,
         confidence=problem.confidence,
         radius=problem.setting,
         sigma=math.sqrt(variance),
+        start=max(1, math.ceil(math.log2(smallest))),
     )
     if paper:
-        return assemble(problem, learner, recipes.shuffled_paper, target, target=target)
-    how = {"target": target, "binary": problem.binary, "dropout": problem.dropout}
-    return assemble(problem, learner, recipes.shuffled_tight, target, **how)
+        smallest = batch or smallest
+        return assemble(problem, learner, recipes.shuffled_paper, smallest=smallest, target=target)
+    how = {"target": target, "binary": problem.binary, **problem.people}
+    return assemble(problem, learner, recipes.shuffled_tight, smallest=smallest, **how)
 
 
 @lru_cache(maxsize=256)

@@ -46,7 +46,7 @@ def plan(
         float | None,
         typer.Option(help="Least share of the control, and of others until they are worse."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 20,
+    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 24,
     seed: Seed = 0,
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated, instead of private-med's trust models.")
@@ -98,7 +98,6 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
     """The rows of a plan; columns that no row knows are left out."""
     columns = {
         "participants": "to decide",
-        "asked": "to ask",
         "days": "days",
         "worse": "on worse options",
         "regret": "regret",
@@ -111,7 +110,6 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
         key: label
         for key, label in columns.items()
         if any(getattr(cost, key) is not None for cost in result.costs if not cost.refused)
-        and not (key == "asked" and all(c.asked == c.participants for c in result.costs))
     }
     rows = [
         [
@@ -213,7 +211,7 @@ def demo(
     )
     ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
     lost = [
-        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.guarantee.split(":")[0]]
+        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.promise.split(":")[0]]
         for label, r in ordered
     ]
     size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"

@@ -166,7 +166,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         title = f"{result.algorithm}, {count_of('run', len(result.runs), result.sweep.asked)}"
         table(title, None, rows)
         standings(summary.get("estimates", []))
-        sentence("guarantee", result.guarantee)
+        sentence("guarantee", result.promise)
         settings = [
             f"{key.replace('_', ' ')} {shown(value)}"
             for key, value in result.configuration.items()
@@ -231,7 +231,7 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
         sentence("note", f"the log ended after {max(served):,} of {summary['horizon']:,} people")
     if about["clipped"]:
         sentence("note", f"{about['clipped']:,} rewards outside [0, 1] were clipped")
-    if about["people"] not in summary["guarantee"]:
+    if about["people"] not in (summary["guarantee"] or {}).get("text", ""):
         sentence("people", about["people"])
 
 
@@ -337,7 +337,7 @@ def comparison(compared: list[Result]) -> None:
             result.mean("bits_per_user"),
             result.mean("rounds"),
             round(result.sweep.seconds, 2),
-            result.guarantee.split(":")[0],
+            result.promise.split(":")[0],
             *([len(result.runs)] if differ else []),
         ]
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)

@@ -92,10 +92,8 @@ class Recorded(Environment):
     def promise_note(self) -> str:
         """What must be said beside a guarantee."""
         if self.participations > 1:
-            return (
-                f"a recorded person occurs up to {self.participations} times and takes part as "
-                f"often: the guarantee must be stated for {self.participations} participations"
-            )
+            times = self.participations
+            return f"a recorded person occurs up to {times} times, and takes part as often"
         people = "row of the log" if self.log else "cell of the table"
         return f"each recorded person takes part at most once (one person per {people})"
 

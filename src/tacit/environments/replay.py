@@ -55,9 +55,9 @@ class Replay(Environment):
 
     horizon: ClassVar[int | None] = None  # nobody is used up
     means_are: ClassVar[str] = "of the recorded people"
+    participations: ClassVar[int | None] = None  # without end
     promise_note: ClassVar[str] = (
-        "recorded people are drawn again and again: the guarantee is about fresh people like them, "
-        "not about the recorded ones"
+        "recorded people are drawn again and again, so nothing is promised about any of them"
     )
 
     @cached_property

@@ -30,8 +30,17 @@ from tacit.intermediaries.in_process import (
 from tacit.intermediaries.interface import Intermediary, Refusal, Relay, SumView
 from tacit.intermediaries.masking import MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
-from tacit.intermediaries.masking_server import MaskingServer
-from tacit.intermediaries.mixing import Analyzer, MixingRound, MixView, Shuffler, wrap
+from tacit.intermediaries.masking_server import MaskingServer, masking_outcome, prepare_server
+from tacit.intermediaries.mixing import (
+    Analyzer,
+    MixingRound,
+    MixView,
+    Role,
+    Shuffler,
+    mixing_outcome,
+    prepare_party,
+    wrap,
+)
 from tacit.intermediaries.sealing import PrivateKey, Sealing, ServerKeys
 from tacit.intermediaries.seats import Seat
 from tacit.intermediaries.two_servers import Outcome, Place, TwoServerRound, refused_by_both, split
@@ -59,6 +68,7 @@ __all__ = [
     "PrivateKey",
     "Refusal",
     "Relay",
+    "Role",
     "Sealing",
     "Seat",
     "Security",
@@ -69,8 +79,12 @@ __all__ = [
     "TwoServerSession",
     "accept",
     "announce",
+    "masking_outcome",
+    "mixing_outcome",
     "neighbourhood",
     "prepare_collector",
+    "prepare_party",
+    "prepare_server",
     "refused_by_both",
     "run_masking",
     "run_mixing",

@@ -95,7 +95,7 @@ class Collector:
         if held is None or held[:1] == _MADE:
             raise Refusal("this round was not opened; there is no sum")
         if held[:1] == _REFUSED:
-            raise Refusal(held[1:].decode())
+            raise Refusal(held[1:].decode("utf-8", "replace"))
         reports = int.from_bytes(held[1:5], "big")
         numbers = unpack_numbers(held[5:], self.round.modulus, self.round.length, "the sum")
         return SumView(tuple(numbers), reports)
@@ -157,5 +157,7 @@ def _answer_name(role: int, identity: bytes) -> bytes:
 
 
 def _key(made: bytes, identity: bytes) -> PrivateKey:
+    if len(made) != 2 + SECRET_SIZE:
+        raise Refusal("the record of this round is damaged: it is not used")
     material = io.BytesIO(derive(made[2:], identity, b"tacit collector key v2", 128))
     return PrivateKey.new(suite(made[1]), material.read)

@@ -26,7 +26,6 @@ from tacit.intermediaries import masks
 from tacit.intermediaries.agreement import NONCE_SIZE, Channel, agree, derive
 from tacit.intermediaries.announcements import accept
 from tacit.intermediaries.interface import Refusal
-from tacit.intermediaries.sealing import Recipient
 from tacit.intermediaries.seats import RoundRecord, RoundSecrets, Seat, Stage
 from tacit.intermediaries.two_servers import (
     DIGEST_SIZE,
@@ -105,14 +104,17 @@ class HalfServer:
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
         """Go as far as can be gone; returns a list for the other server and a partial sum for the
-        collector, by address, as far as there are any. Too early: `Refusal`, and nothing changes.
+        collector, by address, as far as there are any. Too early: `Refusal`, and nothing changes;
+        after the grace what is not opened is refused.
         """
         with self._lock:
             record = self._record()
+            if record.secret and now >= self.round.binding.closes + self.round.grace:
+                record = self._closed(record, None)
             if record.stage is Stage.OPEN:
                 record = self._listed(record, now)
             if record.stage is Stage.LISTED:
-                record = self._answered(record, now)
+                record = self._answered(record)
             out = {self.peer: record.listing, self.round.collector: record.partial}
             if record.stage is Stage.CLOSED:
                 self._forget()
@@ -195,14 +197,15 @@ class HalfServer:
             record, replace(record, stage=Stage.LISTED, tags=content, listing=listing)
         )
 
-    def _answered(self, record: RoundRecord, now: int) -> RoundRecord:
-        """The noisy partial sum of what both have, or a refusal, in the place of the secret."""
+    def _answered(self, record: RoundRecord) -> RoundRecord:
+        """The noisy partial sum of what both have, or a refusal, in the place of the secret; still
+        the same without the other's list.
+        """
         working = self._working(record)
         name = working.list_name
         wrapped = self._table.get(name)
         if wrapped is None:
-            over = now >= self.round.binding.closes + self.round.grace
-            return self._closed(record, None) if over else record
+            return record
         own = set(_tags(record.tags))
         common = [tag for tag in _tags(working.unwrap(name, wrapped)) if tag in own]
         halves = self._halves(record)
@@ -234,8 +237,8 @@ class HalfServer:
         partial = b""
         if content is not None:
             signed = content + sign(Signed.PARTIAL, about + content, self._seat.key)
-            collector = Recipient.parse(self.round.sealing, self.round.collector)
-            partial = self._front(Kind.PARTIAL) + collector.seal(signed, partial_info(about))
+            sealed = self.round.collecting.seal(signed, partial_info(about))
+            partial = self._front(Kind.PARTIAL) + sealed
         last = replace(
             record, stage=Stage.CLOSED, secret=b"", tags=b"", outcome=outcome, partial=partial
         )

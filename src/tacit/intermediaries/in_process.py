@@ -231,14 +231,14 @@ class TwoServerSession:
         """The deadline passes, lists and partial sums go where they belong, the sum is opened."""
         self.now = self.round.binding.closes
         servers, collector = [self.server(role) for role in (0, 1)], self.collector()
-        for _ in range(2):
+        for wait in (0, 0, GRACE):
+            self.now += wait
             for server, other in (servers, servers[::-1]):
                 for address, message in server.close(self.now).items():
                     if address == server.peer:
                         other.take(message, self.now)
                     else:
                         collector.take(message)
-            self.now += GRACE
         collector.close()
         return collector.view()
 

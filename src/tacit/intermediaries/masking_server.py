@@ -61,6 +61,7 @@ from tacit.intermediaries.standing import (
     ended,
     never_copied,
     packed,
+    signed_outcome,
     unpacked,
 )
 from tacit.intermediaries.wire import (
@@ -120,6 +121,11 @@ def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> 
     """
     secret = Standing(store, _PARTY, identity).prepare(source(KEY_SIZE))
     return public_bytes(X25519PrivateKey.from_private_bytes(secret[:KEY_SIZE]))
+
+
+def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519PrivateKey) -> bytes:
+    """What the server says to whoever asks what became of a round: see `signed_outcome`."""
+    return signed_outcome(Standing(store, _PARTY, announced.identity), announced, 0, key)
 
 
 class MaskingServer:

@@ -43,6 +43,7 @@ from tacit.intermediaries.standing import (
     ended,
     never_copied,
     packed,
+    signed_outcome,
     unpacked,
 )
 from tacit.intermediaries.wire import (
@@ -218,6 +219,14 @@ def prepare_party(
     """
     secret = Standing(store, role.value, identity).prepare(source(_SECRET_SIZE))
     return _keys(secret, identity, sealing).public()
+
+
+def mixing_outcome(
+    announced: MixingRound, store: Records, role: Role, key: Ed25519PrivateKey
+) -> bytes:
+    """What a party says to whoever asks what became of a round: see `signed_outcome`."""
+    standing = Standing(store, role.value, announced.identity)
+    return signed_outcome(standing, announced, list(Role).index(role), key)
 
 
 class Shuffler:

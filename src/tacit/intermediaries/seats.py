@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.checks import TacitError
-from tacit.intermediaries.agreement import KEY_SIZE, derive
+from tacit.intermediaries.agreement import KEY_SIZE, check_public, derive
 from tacit.intermediaries.announcements import endorse
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
 from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys, suite
@@ -126,6 +126,7 @@ class Seat:
         """
         described = TwoServerRound.decode(description)
         self.pinned.check(described.offer())
+        _check_usable(described)
         record = self.record(described.identity)
         if record is not None and record.stage is Stage.MADE:
             record = self._opened(record, described)
@@ -152,3 +153,11 @@ class Seat:
         opened = replace(made, stage=Stage.OPEN, context=described.context)
         self.records.replace(self.name(described.identity), made.encode(), opened.encode())
         return self.record(described.identity)
+
+
+def _check_usable(described: TwoServerRound) -> None:
+    """Refuses keys that nothing can be sealed to, while nothing has been sent."""
+    for recipient in (*described.recipients, described.collecting):
+        recipient.seal(b"", b"")
+    for role in (0, 1):
+        check_public(described.line(role))

@@ -12,9 +12,14 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple, NoReturn
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from tacit.checks import TacitError
 from tacit.intermediaries.interface import Refusal
+from tacit.intermediaries.two_servers import Announced, Outcome
+from tacit.intermediaries.wire import Kind, header
 from tacit.records import Records
+from tacit.signatures import Signed, sign
 
 CONTEXT_SIZE = 32
 _UNBOUND = bytes(CONTEXT_SIZE)
@@ -71,10 +76,15 @@ class Standing:
 
     def read(self) -> Entry:
         """What stands; a `Refusal` if this party knows nothing of the round."""
-        found = self._records.read(self._name)
+        found = self.find()
         if found is None:
             raise Refusal("this round is unknown here: there is no record of it")
-        return Entry(Phase(found[0]), found[1:])
+        return found
+
+    def find(self) -> Entry | None:
+        """What stands; None if this party knows nothing of the round."""
+        found = self._records.read(self._name)
+        return None if found is None else Entry(Phase(found[0]), found[1:])
 
     def move(self, old: Entry, new: Entry) -> Entry:
         """Puts the new entry in the place of the old one if that still stands; returns what stands
@@ -101,6 +111,23 @@ def ended(phase: Phase) -> Refusal:
         Phase.FORGOTTEN: "was handed on and forgotten",
     }[phase]
     return Refusal(f"this round is over: it {how}; it takes no more messages")
+
+
+def signed_outcome(
+    standing: Standing, announced: Announced, role: int, key: Ed25519PrivateKey
+) -> bytes:
+    """What became of a round, for whoever asks: one signed message once it is over. A party that
+    has no record of it says so and signs nothing. `role` is its place among the terms' parties.
+    """
+    front = header(Kind.OUTCOME, announced.identity) + bytes((role,))
+    entry = standing.find()
+    if entry is None:
+        return front + bytes((Outcome.UNKNOWN,))
+    if entry.phase is Phase.OPEN:
+        raise Refusal("this round is not over yet; ask again after its deadline")
+    said = Outcome.REFUSED if entry.phase is Phase.REFUSED else Outcome.OPENED
+    signed = announced.context + bytes((role, said))
+    return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
 
 
 def never_copied(self: object, _protocol: object = None) -> NoReturn:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
+from typing import Protocol
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masks
@@ -183,6 +184,11 @@ class TwoServerRound:
         """The two servers, as people seal to them."""
         return recipients(self.sealing, self.servers)
 
+    @cached_property
+    def collecting(self) -> Recipient:
+        """The collector, as servers seal to it."""
+        return Recipient.parse(self.sealing, self.collector)
+
     @property
     def seeded(self) -> bool:
         """Whether the first server's half is a seed, because that is shorter."""
@@ -220,11 +226,25 @@ class Outcome(IntEnum):
     UNKNOWN = 3
 
 
-def read_outcome(pinned: Pinned, announced: TwoServerRound, message: bytes) -> tuple[int, Outcome]:
-    """Which server says what became of a round; UNKNOWN is not signed and proves nothing."""
+class Announced(Protocol):
+    """A round of whatever kind, as far as its outcome is concerned."""
+
+    @property
+    def identity(self) -> bytes:
+        """Its random name."""
+
+    @property
+    def context(self) -> bytes:
+        """The digest of its description."""
+
+
+def read_outcome(pinned: Pinned, announced: Announced, message: bytes) -> tuple[int, Outcome]:
+    """Which party of the terms says what became of a round; UNKNOWN is not signed and proves
+    nothing.
+    """
     data = body(message, Kind.OUTCOME, announced.identity)
     role, number = front(data, 2, "the outcome")
-    if role not in (0, 1) or number not in tuple(Outcome):
+    if role >= len(pinned.keys) or number not in tuple(Outcome):
         raise Refusal(f"an outcome {number} of server {role} is not known")
     said = Outcome(number)
     if said is not Outcome.UNKNOWN:

@@ -39,3 +39,14 @@ def tail_bound(law: Any, t: float) -> float:
         options={"xatol": 1e-6},
     )
     return min(1.0, 2 * math.exp(min(0.0, float(found.fun))))
+
+
+def widest(law: Any, p: float) -> float:
+    """A t with P[|X - mean| > t] <= p by `tail_bound`, to a part in a thousand."""
+    low, high = 0.0, max(1.0, math.sqrt(law.variance))
+    while tail_bound(law, high) > p:
+        low, high = high, 2 * high
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if tail_bound(law, middle) <= p else (middle, high)
+    return high

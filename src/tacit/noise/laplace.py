@@ -31,6 +31,7 @@ LONGEST_TABLE = 20_000_000
 SADDLE_FROM = 16.0
 WIDEST_RATE = 700.0  # beyond it the noise is zero but for a chance of e^-700
 WIDEST_TABULATED = 256  # standard deviation
+WIDEST_POINTS = 1 << 15  # standard deviation up to which single probabilities are summed
 
 
 @dataclass(frozen=True)
@@ -342,9 +343,19 @@ class PolyaDifference(NoiseLaw):
     def pure_loss(self, shift: Number) -> float:
         """Ratios of neighbours approach β from one side: from above (r < 1, log-convex: worst at 0)
         or below (worst at infinity).
+
+        Of wide laws a bound: P(0)/P(g) = e^{g·rate} g! Γ(r)/Γ(g+r) F(1-r, 1-r; 1)/F(g+1-r, 1-r;
+        g+1) at β² by Euler's transformation, where the first F is at most 1 + (1-r)²π²/6 and the
+        second at least 1.
         """
+        far, r = float(shift) * self.mgf_radius, float(self.r)
+        if r >= 1:
+            return far
+        if self.std > WIDEST_POINTS:
+            steps = math.lgamma(r) + math.lgamma(shift + 1) - math.lgamma(float(shift) + r)
+            return far + steps + math.log1p((1 - r) ** 2 * math.pi**2 / 6) + 1e-12 * (1 + far)
         centre, away = self.log_pmf([0, int(shift)])
-        return max(float(centre - away), float(shift) * self.mgf_radius)
+        return max(float(centre - away), far)
 
     @property
     def mgf_radius(self) -> float:  # type: ignore[override]

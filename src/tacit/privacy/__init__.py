@@ -17,16 +17,11 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.dropout import (
-    SharedNoise,
-    dropout_loss,
-    guaranteed_reports,
-    reporting_condition,
-    share_noise,
-)
+from tacit.privacy.crowd import SMALLEST, Crowd, dropout_loss, guaranteed_reports
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
+    IDEAL,
     ORDERS,
     ApproximateDP,
     ConcentratedDP,
@@ -38,11 +33,14 @@ from tacit.privacy.guarantees import (
     compose,
 )
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
+from tacit.privacy.promises import Target, earned, promised
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
+    "IDEAL",
     "ORDERS",
+    "SMALLEST",
     "ApproximateDP",
     "Audit",
     "BudgetExceeded",
@@ -50,6 +48,7 @@ __all__ = [
     "Clones",
     "ComposedLoss",
     "ConcentratedDP",
+    "Crowd",
     "Gaussian",
     "GaussianLoss",
     "Guarantee",
@@ -60,7 +59,7 @@ __all__ = [
     "RandomizedResponse",
     "RenyiDP",
     "ReturningUser",
-    "SharedNoise",
+    "Target",
     "VectorGuarantee",
     "View",
     "advanced_composition",
@@ -70,14 +69,14 @@ __all__ = [
     "compose_losses",
     "dominating_loss",
     "dropout_loss",
+    "earned",
     "guaranteed_reports",
     "l2_guarantee",
     "linf_loss",
     "privacy_loss",
     "privacy_of",
+    "promised",
     "renyi_divergence",
-    "reporting_condition",
     "returning_user",
-    "share_noise",
     "skellam_renyi",
 ]

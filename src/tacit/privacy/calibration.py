@@ -2,8 +2,8 @@
 
 Every answer is found by bisection on the exact δ(ε) of the noise (or, for vectors under an l2
 bound, on the best proven bound) and is the safe end: the returned law itself was checked against
-the target. `method="paper"` gives the papers' closed forms instead and reports what they truly
-guarantee.
+the target, for a person who takes part as often as it says. `method="paper"` gives the papers'
+closed forms instead and reports what they truly guarantee.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from typing import Literal
 
 from tacit.checks import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseLaw
-from tacit.noise.law import LOG_TINY
 from tacit.privacy import closed_forms
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP
-from tacit.privacy.loss import PrivacyLoss, privacy_loss
+from tacit.privacy.promises import (
+    LARGEST_RATIO,
+    SUMMED,
+    common_order,
+    epsilon_of,
+    resolved_loss,
+)
 from tacit.privacy.search import least, least_integer, least_root
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
@@ -27,7 +32,6 @@ Kind = type[NoiseLaw] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
 LARGEST_EPSILON = 500
-LARGEST_RATIO = "exact: the largest ratio of probabilities"
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,13 @@ class Calibration:
     derivation: str
     share: NoiseLaw | None = None
     users: int | None = None
+
+    @property
+    def integer_law(self) -> NoiseLaw:
+        """The law, for devices: continuous noise is refused."""
+        if self.law.continuous:
+            raise TacitError(f"{self.kind} noise is no noise of integers: use discrete-gaussian")
+        return self.law
 
     @property
     def bits_per_user(self) -> int | None:
@@ -184,9 +195,14 @@ class _Problem:
     norm: Norm
 
     @property
+    def times(self) -> int:
+        """How often a person takes part."""
+        return self.target.participations
+
+    @property
     def start(self) -> float:
         """A first guess at the standard deviation: that of the continuous Gaussian."""
-        return float(self.sensitivity) * self._spread
+        return float(self.sensitivity) * self._spread * math.sqrt(self.times)
 
     @property
     def _spread(self) -> float:
@@ -199,8 +215,9 @@ class _Problem:
 
     @property
     def l2(self) -> float:
-        """The most that one person moves all coordinates, in l2 norm."""
-        return float(self.sensitivity) * (math.sqrt(self.dimension) if self.norm == "linf" else 1.0)
+        """The most that one person moves all coordinates of all participations, in l2 norm."""
+        each = math.sqrt(self.dimension) if self.norm == "linf" else 1.0
+        return float(self.sensitivity) * each * math.sqrt(self.times)
 
     def met_by(self, law: NoiseLaw | Gaussian) -> bool:
         """Whether the law earns the target."""
@@ -216,8 +233,9 @@ class _Problem:
         target = self.target
         if isinstance(target, ConcentratedDP):
             return math.log(self.account(law)[0] / target.rho)
-        if isinstance(target, ApproximateDP) and self.dimension == 1 and not law.continuous:
-            delta = self._loss(law, target.delta).delta(target.epsilon)
+        single = self.dimension == self.times == 1
+        if isinstance(target, ApproximateDP) and single and not law.continuous:
+            delta = resolved_loss(law, self.whole, target.delta).delta(target.epsilon)
             return delta - target.delta if not delta else math.log(delta / target.delta)
         epsilon = self.account(law)[0]
         return math.log(epsilon / target.epsilon) if epsilon else -math.inf
@@ -236,22 +254,26 @@ class _Problem:
                 "exact: Gaussian mechanism (Balle & Wang 2018)",
             )
         if delta == 0:
-            return self.dimension * law.pure_loss(math.floor(self.sensitivity)), LARGEST_RATIO
+            loss = self.times * self.dimension * law.pure_loss(self.whole)
+            return loss, LARGEST_RATIO
         if self.dimension == 1:
-            epsilon = self._loss(law, delta).epsilon(delta) if self.sensitivity >= 1 else 0.0
-            return epsilon, "exact: summed over the noise's probabilities, both directions"
+            epsilon = epsilon_of(law, self.whole, target) if self.whole else 0.0
+            return epsilon, SUMMED if self.times == 1 else self._common()
+        everything = self.dimension * self.times
         if self.norm == "linf":
-            epsilon = linf_loss(law, int(self.sensitivity), self.dimension).epsilon(delta)
+            epsilon = linf_loss(law, int(self.sensitivity), everything).epsilon(delta)
             return epsilon, "composition of the exact losses of the coordinates"
-        found = l2_guarantee(law, float(self.sensitivity), self.dimension, delta)
+        found = l2_guarantee(law, self.l2, everything, delta)
         return found.epsilon, found.derivation
 
-    def _loss(self, law: NoiseLaw, delta: float) -> PrivacyLoss:
-        """The exact loss, resolved as far as δ needs."""
-        # what lies outside the window counts as lost; its mass is about the floor's probability
-        # times the standard deviation
-        floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
-        return privacy_loss(law, math.floor(self.sensitivity), log_floor=max(floor, LOG_TINY))
+    @property
+    def whole(self) -> int:
+        """The most that one participation moves an integer."""
+        return math.floor(self.sensitivity)
+
+    def _common(self) -> str:
+        assert isinstance(self.target, ApproximateDP)
+        return f"{self.times} Rényi divergences of order {common_order(self.target)[0]:g} added up"
 
     def _rho(self, law: NoiseLaw | Gaussian) -> float:
         if law.continuous:
@@ -264,7 +286,7 @@ class _Problem:
                 f"{self.kind} noise has no concentrated guarantee here: use discrete-gaussian or "
                 "gaussian noise, or discrete-laplace noise with norm='linf'"
             )
-        return self.dimension * PureDP(pure).rho_bound()
+        return self.times * self.dimension * PureDP(pure).rho_bound()
 
     def answer(
         self,
@@ -289,7 +311,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
             "a guarantee without exceptions is calibrated to an l∞ or l1 bound: use norm='linf', "
             "or give a delta"
         )
-    moved = math.floor(problem.sensitivity) * problem.dimension
+    moved = problem.whole * problem.dimension * problem.times
     law = None if family.continuous else family.of_pure_loss(epsilon, moved)
     if law is not None:
         return problem.answer(law, users, account=(law.pure_loss(moved), LARGEST_RATIO))
@@ -316,10 +338,13 @@ def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Cali
     make, start = family.family(problem.start)
 
     def divergence(law: NoiseLaw) -> float:
-        return problem.dimension * law.nearby_share(users).closeness(users)
+        everything = problem.dimension * problem.times
+        return everything * law.nearby_share(users).closeness(users)
 
     def tightened(psi: float) -> _Problem:
-        inner = ApproximateDP(target.epsilon - 2 * psi, target.delta * math.exp(-psi))
+        inner = replace(
+            target, epsilon=target.epsilon - 2 * psi, delta=target.delta * math.exp(-psi)
+        )
         return replace(problem, target=inner)
 
     def enough(amount: float) -> bool:

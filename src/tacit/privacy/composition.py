@@ -313,6 +313,16 @@ class ReturningUser:
         """The least valid ε."""
         return min(value for value in (self.exact, self.renyi, self.advanced) if value is not None)
 
+    @property
+    def how(self) -> str:
+        """Which way of accounting gives it."""
+        ways = {
+            self.exact: "composition of the exact losses",
+            self.renyi: "Rényi divergences added up",
+            self.advanced: "advanced composition",
+        }
+        return f"accounted for by {ways[self.best]}"
+
 
 def returning_user(
     release: PrivacyLoss | PureDP | ApproximateDP, batches: int, delta: float

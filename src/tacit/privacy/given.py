@@ -6,7 +6,7 @@ import math
 
 from tacit.checks import TacitError, integer
 from tacit.noise import NoiseLaw
-from tacit.privacy.composition import ComposedLoss
+from tacit.privacy.composition import returning_user
 from tacit.privacy.guarantees import ApproximateDP, PureDP
 from tacit.privacy.loss import privacy_loss
 
@@ -27,6 +27,8 @@ def privacy_of(
         epsilon = times * loss.pure
         if not math.isfinite(epsilon):
             raise TacitError(f"{law!r} promises nothing without exceptions: give a delta, as 1e-6")
-        return PureDP(epsilon)
-    total = loss if times == 1 else ComposedLoss(((loss, times),))
-    return ApproximateDP(total.epsilon(delta), delta)
+        return PureDP(epsilon, participations=times)
+    if times == 1:
+        return ApproximateDP(loss.epsilon(delta), delta)
+    total = returning_user(loss, times, delta)
+    return ApproximateDP(total.best, delta, participations=times, conditions=(total.how,))

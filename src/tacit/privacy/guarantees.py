@@ -1,9 +1,11 @@
-"""Guarantees as values: what is promised, about whose view, between which neighbours.
+"""Guarantees as values: what is promised, about whose view, between which neighbours, and on what
+it rests.
 
 A guarantee can be printed in one plain sentence, compared, composed with others and converted into
-weaker kinds. Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke 2020 for Rényi to
-approximate; Bun & Steinke 2016 for pure to concentrated). What is exact and what is a bound is said
-at each function; the exact route through loss distributions is in `loss`.
+weaker kinds; what it rests on goes along. Conversions follow CZ23 Lemma 10 (Canonne, Kamath &
+Steinke 2020 for Rényi to approximate; Bun & Steinke 2016 for pure to concentrated). What is exact
+and what is a bound is said at each function; the exact route through loss distributions is in
+`loss`, and `promises` is where a guarantee is derived from noise and its use.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 
 from tacit.checks import TacitError, integer, positive, probability
 
@@ -26,16 +29,45 @@ class Neighbours(Enum):
 
 
 class View(Enum):
-    """Whose view the guarantee bounds: everything that this party ever sees."""
+    """Whose view the guarantee bounds: everything that this party ever sees; and who is trusted."""
 
-    OPENED_SUM = "whoever sees the opened sum"
-    SERVER_OUTPUT = "whoever sees what the trusted server publishes"
-    MESSAGE = "whoever sees the person's own message"
-    SHUFFLED = "whoever sees the shuffled messages"
-    OTHER_SERVER = "the other server, the collector and all other participants together"
-    SILO = "whoever sees what the person's silo sends, the server and the other silos included"
+    trust: str
+
+    OPENED_SUM = (
+        "whoever sees the opened sum",
+        "the intermediary is trusted to open nothing but the sum",
+    )
+    SERVER_OUTPUT = (
+        "whoever sees what the trusted server publishes",
+        "the server is trusted with every answer and adds the noise",
+    )
+    MESSAGE = ("whoever sees the person's own message", "nobody is trusted")
+    SHUFFLED = (
+        "whoever sees the shuffled messages",
+        "the shuffler is trusted to mix them and to keep their order",
+    )
+    SILO = (
+        "whoever sees what the person's silo sends, the server and the other silos included",
+        "the person's silo is trusted with the person's data",
+    )
+    OTHER_SERVER = (
+        "the other server, the collector and all other participants together",
+        "one of the two servers is trusted to be honest, whichever",
+    )
+
+    def __new__(cls, who: str, trust: str) -> View:
+        """A member's value is whose view it is."""
+        member = object.__new__(cls)
+        member._value_, member.trust = who, trust
+        return member
 
 
+EXACT = "noise is drawn exactly, in integers"
+IDEAL = "in ideal real arithmetic: floating-point noise is for simulation only"
+TIMES = {1: "once", 2: "twice"}
+
+
+READ_AT = 1e-6  # the δ at which Rényi and concentrated guarantees are read as ε and δ
 ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
     *range(11, 64),
@@ -52,14 +84,16 @@ ORDERS: tuple[float, ...] = (
 @dataclass(frozen=True)
 class Guarantee(ABC):
     """A differential privacy guarantee for one person, within one view, between stated
-    neighbours.
+    neighbours, for all that person's participations together.
+
+    `conditions` is what else it rests on: honest others, what is not opened, the arithmetic. They
+    are printed with it and go along wherever it goes.
     """
 
     neighbours: Neighbours = field(default=Neighbours.REPLACE_ONE, kw_only=True)
     view: View = field(default=View.OPENED_SUM, kw_only=True)
-    condition: str = field(
-        default="", kw_only=True, compare=False
-    )  # when it holds, if not always; printed with it
+    participations: int = field(default=1, kw_only=True)
+    conditions: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
 
     @abstractmethod
     def delta_at(self, epsilon: float) -> float:
@@ -83,8 +117,54 @@ class Guarantee(ABC):
         """What it means, as the end of a sentence."""
 
     def __str__(self) -> str:
-        sentence = f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}"
-        return f"{sentence}; {self.condition}." if self.condition else f"{sentence}."
+        claim = f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}"
+        return "; ".join((claim, *self.rests_on)) + "."
+
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """Everything that must hold: how often a person takes part, who is trusted, the
+        conditions, the arithmetic.
+        """
+        often = TIMES.get(self.participations, f"{self.participations:,} times")
+        return (
+            f"each person takes part at most {often}, and whether they do does not depend on the "
+            "answer",
+            self.view.trust,
+            *self.conditions,
+            *(() if IDEAL in self.conditions else (EXACT,)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, for whoever does not read sentences; numbers are rounded up."""
+        at = self.approximated
+        return {
+            "epsilon": at.epsilon,
+            "delta": getattr(at, "delta", 0.0),
+            "view": self.view.value,
+            "neighbours": self.neighbours.value,
+            "participations": self.participations,
+            "conditions": list(self.rests_on[1:]),
+            "text": str(self),
+        }
+
+    @property
+    def approximated(self) -> PureDP | ApproximateDP:
+        """The guarantee as ε and δ; other kinds at a δ of 10^-6."""
+        return self.to_approximate(READ_AT)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """All but the numbers: what a conversion keeps."""
+        return {
+            "neighbours": self.neighbours,
+            "view": self.view,
+            "participations": self.participations,
+            "conditions": self.conditions,
+        }
+
+    def given(self, *conditions: str) -> Self:
+        """The same guarantee, resting on these conditions too."""
+        return replace(self, conditions=_union(self.conditions, conditions))
 
     def to_approximate(self, delta: float) -> ApproximateDP:
         """The (ε, δ) guarantee that this one implies."""
@@ -97,13 +177,15 @@ class Guarantee(ABC):
                 f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger "
                 "delta"
             )
-        return ApproximateDP(epsilon, level, neighbours=self.neighbours, view=self.view)
+        return ApproximateDP(epsilon, level, **self.about)
 
     def implies(self, other: Guarantee) -> bool:
         """Whether everything that holds to `other` also holds by this guarantee, as far as the
         conversions here can tell.
         """
         if self.neighbours != other.neighbours or self.view != other.view:
+            return False
+        if self.participations < other.participations:
             return False
         match other:
             case PureDP():
@@ -154,8 +236,13 @@ class PureDP(Guarantee):
 
     @property
     def short(self) -> str:
-        """(ε, 0)-DP."""
-        return f"({self.epsilon:.4g}, 0)-DP"
+        """(ε, 0)-DP, rounded up."""
+        return f"({up(self.epsilon)}, 0)-DP"
+
+    @property
+    def approximated(self) -> PureDP:
+        """Itself."""
+        return self
 
     def _meaning(self) -> str:
         factor = _factor(self.epsilon)
@@ -236,13 +323,18 @@ class ApproximateDP(Guarantee):
 
     @property
     def short(self) -> str:
-        """(ε, δ)-DP."""
-        return f"({self.epsilon:.4g}, {self.delta:.4g})-DP"
+        """(ε, δ)-DP, rounded up."""
+        return f"({up(self.epsilon)}, {up(self.delta)})-DP"
+
+    @property
+    def approximated(self) -> ApproximateDP:
+        """Itself."""
+        return self
 
     def _meaning(self) -> str:
         return (
             f"changes the probability of anything by a factor of at most {_factor(self.epsilon)}, "
-            f"but for an exception of probability {self.delta:.3g}"
+            f"but for an exception of probability {up(self.delta, 3)}"
         )
 
     def delta_at(self, epsilon: float) -> float:
@@ -308,10 +400,10 @@ class RenyiDP(Guarantee):
     def short(self) -> str:
         """A typical point of the curve."""
         order, value = min(self.curve, key=lambda point: abs(point[0] - 10))
-        return f"({order:g}, {value:.4g})-RDP and {len(self.curve) - 1} other orders"
+        return f"({order:g}, {up(value)})-RDP and {len(self.curve) - 1} other orders"
 
     def _meaning(self) -> str:
-        implied = f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"
         return f"is bounded at {len(self.curve)} Rényi orders, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
@@ -340,7 +432,8 @@ class RenyiDP(Guarantee):
     def repeat(self, times: int) -> RenyiDP:
         """Divergences add up."""
         count = integer("times", times, at_least=1)
-        return replace(self, curve=tuple((order, value * count) for order, value in self.curve))
+        curve = tuple((order, value * count) for order, value in self.curve)
+        return replace(self, curve=curve, participations=self.participations * count)
 
 
 @dataclass(frozen=True)
@@ -359,10 +452,10 @@ class ConcentratedDP(Guarantee):
     @property
     def short(self) -> str:
         """ρ-zCDP."""
-        return f"{self.rho:.4g}-zCDP"
+        return f"{up(self.rho)}-zCDP"
 
     def _meaning(self) -> str:
-        implied = f"({self.epsilon_at(1e-5):.3g}, 1e-05)-DP"
+        implied = f"({up(self.epsilon_at(1e-5), 3)}, 1e-05)-DP"
         return f"is bounded at every Rényi order, which implies {implied}"
 
     def delta_at(self, epsilon: float) -> float:
@@ -435,8 +528,27 @@ def _beyond_one(order: float) -> float:
 
 
 def _factor(epsilon: float) -> str:
-    """e^ε for a sentence, also where it is too large for a float."""
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"10^{epsilon / math.log(10):.0f}"
+    """e^ε for a sentence, rounded up, also where it is too large for a float."""
+    if epsilon < 700:
+        return up(math.nextafter(math.exp(epsilon), math.inf), 3)
+    return f"10^{math.ceil(epsilon / math.log(10))}"
+
+
+def up(value: float, digits: int = 4) -> str:
+    """A number as it is printed in a promise: rounded up to so many digits, never down.
+
+    >>> up(1.0), up(1.0004), up(1.00001), up(3.2e-18)
+    ('1', '1.001', '1.001', '3.2e-18')
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    rounding = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(rounding.create_decimal(Decimal(repr(float(value))))):.{digits}g}"
+
+
+def _union(*parts: Iterable[str]) -> tuple[str, ...]:
+    """All conditions, each once, in the order in which they came."""
+    return tuple(dict.fromkeys(condition for part in parts for condition in part))
 
 
 def renyi_log_delta(order: float, value: float, epsilon: float) -> float:
@@ -475,15 +587,17 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
             "guarantees about different neighbours or views do not compose: state them for one "
             "view first, with .at()"
         )
+    about = first.about | {
+        "participations": sum(item.participations for item in items),
+        "conditions": _union(*(item.conditions for item in items)),
+    }
     if all(isinstance(item, PureDP) for item in items):
-        total = sum(item.epsilon for item in items if isinstance(item, PureDP))
-        return PureDP(total, neighbours=first.neighbours, view=first.view)
+        total = math.fsum(item.epsilon for item in items if isinstance(item, PureDP))
+        return PureDP(total, **about)
     if any(isinstance(item, ApproximateDP) for item in items):
-        return _compose_approximately(items)
+        return _compose_approximately(items, about)
     if all(math.isfinite(item.rho_bound()) for item in items):
-        return ConcentratedDP(
-            sum(item.rho_bound() for item in items), neighbours=first.neighbours, view=first.view
-        )
+        return ConcentratedDP(sum(item.rho_bound() for item in items), **about)
     curves = [item for item in items if isinstance(item, RenyiDP)]
     orders = sorted(set.intersection(*({order for order, _ in item.curve} for item in curves)))
     if not orders:
@@ -492,10 +606,10 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
             "tacit.privacy.ORDERS"
         )
     curve = tuple((order, sum(item.renyi(order) for item in items)) for order in orders)
-    return RenyiDP(curve, neighbours=first.neighbours, view=first.view)
+    return RenyiDP(curve, **about)
 
 
-def _compose_approximately(items: list[Guarantee]) -> ApproximateDP:
+def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> ApproximateDP:
     others = [item for item in items if not isinstance(item, (PureDP, ApproximateDP))]
     if others:
         raise TacitError(
@@ -509,4 +623,4 @@ def _compose_approximately(items: list[Guarantee]) -> ApproximateDP:
             f"the exceptions of these guarantees add up to {delta:g}, which promises nothing: "
             "compose fewer"
         )
-    return ApproximateDP(epsilon, delta, neighbours=items[0].neighbours, view=items[0].view)
+    return ApproximateDP(epsilon, delta, **about)

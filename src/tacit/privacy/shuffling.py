@@ -1,9 +1,9 @@
 """Amplification by shuffling: what a crowd adds to an ε₀-local randomizer.
 
 Each person randomizes alone, with a pure guarantee ε₀ of their message; a shuffler removes who sent
-what. The shuffled view of n people is then much more private. `clones` bounds it for every
-randomizer (Feldman, McMillan & Talwar 2021), numerically; `RandomizedResponse` computes it exactly
-for binary randomized response.
+what. The shuffled view of n people is then much more private. `Clones` bounds it for every
+randomizer (the variation-ratio bound of Wang et al. 2023, which tightens Feldman, McMillan & Talwar
+2021), numerically; `RandomizedResponse` computes it exactly for binary randomized response.
 """
 
 from __future__ import annotations
@@ -43,13 +43,17 @@ def _check(epsilon0: float, users: int) -> None:
 class Clones:
     """A bound for any ε₀-local randomizer and n people, replacing one.
 
-    Every other person's message is, with probability e^{-ε₀}, indistinguishable from a fresh
-    message of the person in question under one of the two inputs, each equally likely: a clone.
-    With C ~ Bin(n-1, e^{-ε₀}) clones, A ~ Bin(C, ½) of them of the first kind and a coin of bias
-    e^ε₀/(1+e^ε₀) for the person, the view is no more telling than (A + coin, C - A + 1 - coin).
+    Let P and Q be a message's laws under the two inputs, at total variation distance β, and α =
+    β/(e^ε₀-1). With P' and Q' the parts where one exceeds the other, as laws on disjoint sets, P =
+    e^ε₀ α P' + α Q' + a rest, Q = α P' + e^ε₀ α Q' + the same rest, and any other person's message
+    holds α P' + α Q', because it is at least e^-ε₀ times P and Q: it is a clone of one or the other
+    kind, each equally likely. β is at most (e^ε₀-1)/(e^ε₀+1), where the view is largest (Wang et
+    al. 2023): C ~ Bin(n-1, 2/(1+e^ε₀)) clones, A ~ Bin(C, ½) of them of the first kind, a coin of
+    bias e^ε₀/(1+e^ε₀) for the person; what is seen is no more telling than (A + coin, C - A + 1 -
+    coin).
 
     >>> round(Clones(epsilon0=1.0, users=10_000).epsilon(1e-6), 3)
-    0.053
+    0.044
     """
 
     epsilon0: float
@@ -93,7 +97,7 @@ class Clones:
         """
         if self.users == 1:
             return np.zeros(1), np.ones(1), 0.0
-        law = Binomial(self.users - 1, math.exp(-self.epsilon0))
+        law = Binomial(self.users - 1, 2 / (1 + math.exp(self.epsilon0)))
         low, high = law.quantile(UNRESOLVED), law.tail_quantile(UNRESOLVED)
         counts = np.arange(low, high + 1, dtype=float)
         weights = law.pmf(counts)

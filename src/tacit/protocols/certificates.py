@@ -165,24 +165,42 @@ def lookup(users: int, epsilon: float | Fraction) -> TableRow:
     return rows[users]
 
 
-def groups(users: int, epsilon: float | Fraction) -> list[tuple[int, TableRow]]:
-    """Cuts a batch of any size into as few certified groups as possible: (how many, their row),
-    largest first.
+@dataclass(frozen=True)
+class Group:
+    """`count` groups of `size` participants each, whose shares are those of a certified row."""
 
-    Every group is a batch of its own, with its own noise and its own count of ones; nobody is in
-    two of them, so the epsilon of the whole is that of the worst group. A user left alone is a
-    group of one, whose message is private by itself.
+    count: int
+    row: TableRow
+    size: int
 
-    >>> [(count, row.users) for count, row in groups(2500, 1)]
-    [(2, 1024), (1, 256), (1, 128), (1, 64), (1, 4)]
+    @property
+    def people(self) -> int:
+        """All participants of these groups."""
+        return self.count * self.size
+
+
+def groups(users: int, epsilon: float | Fraction, curious: int = 1) -> list[Group]:
+    """Cuts a batch into as few groups as possible, all of the largest row that fits.
+
+    A group has `curious` people more than its row is certified for: whoever is in it knows their
+    own bits and sees the others'. Who is left over joins the last group: a share more adds less
+    noise than a group more. Nobody is in two groups, so the epsilon of the whole is that of one.
+
+    >>> [(group.count, group.row.users, group.size) for group in groups(2500, 1)]
+    [(1, 1024, 1025), (1, 1024, 1475)]
     """
-    left = integer("users", users, at_least=1)
-    cut = []
-    for row in sorted(_usable(epsilon), key=lambda row: -row.users):
-        count, left = divmod(left, row.users)
-        if count:
-            cut.append((count, row))
-    return cut
+    everyone = integer("users", users, at_least=1 + curious, remedy="nobody is hidden alone")
+    fitting = [row for row in _usable(epsilon) if row.users + curious <= everyone]
+    row = max(fitting, key=lambda row: row.users)
+    count, left = divmod(everyone, row.users + curious)
+    cut = (Group(count - bool(left), row, row.users + curious),)
+    rest = (Group(1, row, row.users + curious + left),) if left else ()
+    return [group for group in (*cut, *rest) if group.count]
+
+
+def certified(epsilon: float | Fraction) -> float:
+    """The epsilon that groups of every size have, of those made for this one."""
+    return max(float(row.certificate.epsilon) for row in _usable(epsilon))
 
 
 def _usable(epsilon: float | Fraction) -> list[TableRow]:

@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer, positive
+from tacit.checks import TacitError, integer
 from tacit.estimates import ErrorLaw, Floats, Integers, Opened
 from tacit.noise import Table
-from tacit.privacy import PureDP, View
+from tacit.privacy import IDEAL, PureDP, View
+from tacit.privacy.promises import about
 from tacit.protocols.contract import SumProtocol
 
 FINE = 1024
@@ -108,12 +109,12 @@ class CentralLaplace(SumProtocol):
 
     minimum = 1
 
-    def __init__(self, participants: int, epsilon: float, precision: int = FINE) -> None:
+    def __init__(self, participants: int, target: PureDP, precision: int = FINE) -> None:
         self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
         self.bits_per_participant = self.precision.bit_length()
-        self.noise = Laplace(self.precision / float(positive("epsilon", epsilon)))
-        self.guarantee = PureDP(float(epsilon), view=View.SERVER_OUTPUT)
+        self.noise = Laplace(self.precision * target.participations / target.epsilon)
+        self.guarantee = about(target.epsilon, target, View.SERVER_OUTPUT, IDEAL)
 
     def error(self, reports: int) -> ErrorLaw:
         """The server's noise."""

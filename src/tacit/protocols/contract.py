@@ -27,7 +27,7 @@ class Protocol(ABC):
     """What all protocols have, whatever is reported.
 
     `minimum` is the number of reports below which nothing is opened; the noise is shared out so
-    that the guarantee holds from there on.
+    that the guarantee holds from there on, with the shares of `honest` participants.
     """
 
     participants: int
@@ -69,6 +69,11 @@ class Protocol(ABC):
     @abstractmethod
     def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:
         """An estimate with the law of running everybody, given what they hold together."""
+
+    @cached_property
+    def honest(self) -> int:
+        """How many participants' noise the guarantee rests on, the person's own among them."""
+        return self.minimum
 
     @cached_property
     def promise(self) -> str:
@@ -159,8 +164,7 @@ class SumProtocol(Protocol):
 def random_level(scaled: Fraction) -> int:
     """The whole number below `scaled` or the next one, at random, so that the mean is `scaled`."""
     level = math.floor(scaled)
-    rest = scaled - level
-    return level + (Chance(rest).flip() if rest else False)
+    return level + Chance(scaled - level).flip()  # also where nothing is to be rounded: time tells
 
 
 def round_levels(rewards: Floats, precision: int, rng: np.random.Generator) -> Integers:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -30,7 +29,7 @@ from tacit.noise import (
     modular_pmf,
 )
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, PureDP, View, guaranteed_reports, reporting_condition
+from tacit.privacy import ApproximateDP, Crowd, PureDP, View
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -137,7 +136,7 @@ class ShuffledVector(LevelProtocol):
         setting: str = "tight",
     ) -> None:
         self._take(participants, coordinates, bound)
-        self.minimum = self.participants
+        self.minimum, self.honest = self.participants, Crowd().honest(self.participants)
         if isinstance(target, PureDP):
             raise TacitError(
                 "shuffled bits have a finite range, hence no guarantee without exceptions: give a "
@@ -150,9 +149,10 @@ class ShuffledVector(LevelProtocol):
             self.precision = integer("precision", precision, at_least=1)
             self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
             self.noise_bits, self.bias = binomial_noise(
-                self.precision, self.coordinates, target, self.participants
+                self.precision, self.coordinates, target, self.honest
             )
-            self.guarantee = target.at(view=View.SHUFFLED)
+            crowd = Crowd().conditions(self.participants)
+            self.guarantee = target.at(view=View.SHUFFLED).given(*crowd)
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
     def _printed(self, target: ApproximateDP) -> None:
@@ -184,8 +184,9 @@ class ShuffledVector(LevelProtocol):
         moved = math.ceil((self.bound - self.offset) / self.unit) - math.floor(
             (-self.bound - self.offset) / self.unit
         )
-        true = joint_epsilon(self.noise(n), moved, s, delta)
-        self.guarantee = ApproximateDP(true, delta, view=View.SHUFFLED)
+        true = joint_epsilon(self.noise(self.honest), moved, s, delta)
+        crowd = Crowd().conditions(n)
+        self.guarantee = ApproximateDP(true, delta, view=View.SHUFFLED, conditions=crowd)
 
     def stated(self, std: float) -> float:
         """Paper: the sub-Gaussian parameter of the noise in the mean, from Theorem A.2's proof."""
@@ -240,24 +241,25 @@ class SecureVector(LevelProtocol):
         dropout: Number = 0,
     ) -> None:
         self._take(participants, coordinates, bound)
-        self.minimum = guaranteed_reports(self.participants, dropout)
+        crowd = Crowd(dropout)
+        self.minimum = crowd.reports(self.participants)
+        self.honest = crowd.honest(self.participants)
         self.precision = integer("precision", precision, at_least=1)
         self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
         self.share: NoiseLaw
         if isinstance(target, PureDP):
             self.share = DiscreteLaplace(
                 Fraction(self.precision * self.coordinates) / Fraction(target.epsilon)
-            ).share(self.minimum)
+            ).share(self.honest)
         elif noise_kind == "skellam":
-            self.share = skellam_noise(self.precision, self.coordinates, target).share(self.minimum)
+            self.share = skellam_noise(self.precision, self.coordinates, target).share(self.honest)
         elif noise_kind == "discrete-gaussian":
             self.share = shared_gaussian_noise(
-                self.precision, self.coordinates, target, self.minimum
+                self.precision, self.coordinates, target, self.honest
             )
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
-        condition = reporting_condition(dropout) if dropout else ""
-        self.guarantee = replace(target, view=View.OPENED_SUM, condition=condition)
+        self.guarantee = target.at(view=View.OPENED_SUM).given(*crowd.conditions(self.participants))
         self._top = self.participants * self.precision
         self.modulus = self._top + 2 * self._room() + 1
         self.bits_per_participant = self.coordinates * (self.modulus - 1).bit_length()

@@ -46,7 +46,9 @@ class Mechanism(ABC):
     @property
     def promise(self) -> str:
         """Guarantee and note as sentences."""
-        return " ".join(part for part in (str(self.guarantee or ""), self.note) if part)
+        if self.guarantee is None:
+            return self.note
+        return str(self.guarantee.given(self.note) if self.note else self.guarantee)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Mechanism:
@@ -69,9 +71,17 @@ class PerRound(Mechanism):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     guarantee: Guarantee | None = None
     note: str = ""
+    smallest: int = 1
 
     def open(self, round_: Round) -> Protocol:
-        """Made for the round's size alone; one that promises less than the run is refused."""
+        """Made for the round's size alone; one that promises less than the run is refused, and so
+        is one with fewer participants than the promise rests on.
+        """
+        if round_.participants < self.smallest:
+            raise TacitError(
+                f"round {round_.number} is for {round_.participants} participants; the promise "
+                f"rests on at least {self.smallest} in each: hold larger rounds"
+            )
         protocol = self.make(*self._size(round_), **self.arguments)
         earned, promised = protocol.guarantee, self.guarantee
         less = earned is None if promised is None else not (earned and earned.implies(promised))
@@ -86,7 +96,7 @@ class PerRound(Mechanism):
     @property
     def private(self) -> bool:
         """Whether every round must earn a guarantee, also one that is only known round by round."""
-        return self.guarantee is not None or self.note.startswith("Secret")
+        return self.guarantee is not None or self.note.startswith("the secret")
 
     def _size(self, round_: Round) -> tuple[Any, ...]:
         match round_.assignment:
@@ -104,6 +114,7 @@ class PerRound(Mechanism):
             "arguments": {key: plain(value) for key, value in self.arguments.items()},
             "guarantee": plain(self.guarantee),
             "note": self.note,
+            "smallest": self.smallest,
         }
 
     @classmethod
@@ -111,7 +122,7 @@ class PerRound(Mechanism):
         """The reverse."""
         make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
-        return cls(make, arguments, rich(data["guarantee"]), data["note"])
+        return cls(make, arguments, rich(data["guarantee"]), data["note"], data["smallest"])
 
 
 @dataclass(frozen=True, eq=False)

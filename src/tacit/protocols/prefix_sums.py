@@ -308,7 +308,7 @@ class PrefixSums:
                 "secagg-fedlinucb with discrete-gaussian noise"
             )
         failure = delta + self.slack(epsilon)
-        return ApproximateDP(epsilon, failure, view=self.view, condition="; ".join(self.conditions))
+        return ApproximateDP(epsilon, failure, view=self.view, conditions=self.conditions)
 
     @property
     def conditions(self) -> tuple[str, ...]:

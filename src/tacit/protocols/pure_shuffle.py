@@ -2,14 +2,13 @@
 
 Each user sends d = 2τ + 1 bits of which c are ones: almost always c = τ + bit + a Pólya-difference
 share conditioned to [-τ, τ], and with a tiny probability q a uniform number of ones, which keeps
-every count possible under every input. What is seen is the number of ones of a group of exactly the
-certified size. Larger batches are cut into certified groups. See docs/design/pure.md;
-`certificates` proves the ε.
+every count possible under every input. What is seen is the number of ones of each group; a batch is
+cut into groups that hold at least a certified number of people besides one who may look. See
+docs/design/pure.md; `certificates` proves the ε.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,21 +19,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from tacit.checks import TacitError, integer, positive
+from tacit.checks import TacitError, as_fraction, integer, positive
 from tacit.estimates import ErrorLaw, Floats, Integers, Opened
 from tacit.noise import Chance, PolyaDifference, Table
-from tacit.noise.chernoff import tail_bound
+from tacit.noise.chernoff import widest
 from tacit.noise.coins import below
 from tacit.noise.law import NoiseLaw
 from tacit.noise.serialize import register
-from tacit.privacy import PureDP, View
-from tacit.protocols.certificates import PureShuffleParameters, TableRow, groups
+from tacit.privacy import Crowd, PureDP, View
+from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
 from tacit.protocols.contract import SumProtocol
 
 LARGEST = 700.0  # of an exponential that floats hold
-EVERY_GROUP = (
-    2047  # a batch of this size is cut into one group of every certified size, 1024 down to 1
-)
 
 
 @lru_cache(maxsize=64)
@@ -57,12 +53,13 @@ class GroupedShares:
     """The noise of a batch that was cut into certified groups: the sum of all conditioned shares.
     Spoilt batches are not in it.
 
-    >>> round(GroupedShares(1024, Fraction(1)).variance, 2)
+    >>> round(GroupedShares(1025, Fraction(1)).variance, 2)
     1.87
     """
 
     users: int
     epsilon: Fraction
+    curious: int = 1
 
     @cached_property
     def _parts(self) -> list[tuple[int, Floats, Floats]]:
@@ -70,11 +67,10 @@ class GroupedShares:
         is used.
         """
         parts = []
-        for count, row in groups(self.users, self.epsilon):
-            p = row.certificate.parameters
-            parts.append(
-                (count * p.users, np.arange(-p.tau, p.tau + 1, dtype=float), share_probabilities(p))
-            )
+        for group in groups(self.users, self.epsilon, self.curious):
+            p = group.row.certificate.parameters
+            values = np.arange(-p.tau, p.tau + 1, dtype=float)
+            parts.append((group.people, values, share_probabilities(p)))
         return parts
 
     @property
@@ -115,13 +111,7 @@ class GroupedShares:
 
     def bound(self, p: float) -> float:
         """A t with P[|X| > t] <= p, from the moment generating function."""
-        low, high = 0.0, max(1.0, math.sqrt(self.variance))
-        while tail_bound(self, high) > p:
-            low, high = high, 2 * high
-        while high - low > 1e-3 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if tail_bound(self, middle) <= p else (middle, high)
-        return high
+        return widest(self, p)
 
 
 @dataclass(frozen=True)
@@ -135,40 +125,39 @@ class GroupMessage:
 class PureShuffle(SumProtocol):
     """Certified groups of users behind a shuffler; rewards are bits, or are rounded to bits.
 
-    The guarantee is pure and holds for whoever sees the shuffled bits of every group, given that
-    everyone in a group reports: with dropout the number of bits itself would be seen, so a group
-    that is not complete is not opened.
+    The guarantee is pure and holds for whoever sees the shuffled bits of every group, `curious` of
+    its own members included, given that everyone in a group reports: with dropout the number of
+    bits itself would be seen, so a group that is not complete is not opened. `epsilon` is for all
+    `participations` of a person together.
 
     >>> protocol = PureShuffle(2500, 1.0)
     >>> protocol.guarantee.short, round(protocol.bits_per_participant, 1)
-    ('(0.9996, 0)-DP', 40.6)
+    ('(0.9997, 0)-DP', 40.6)
     """
 
-    def __init__(self, participants: int, epsilon: float) -> None:
+    def __init__(
+        self, participants: int, epsilon: float, *, participations: int = 1, curious: int = 1
+    ) -> None:
         self.participants = integer("participants", participants, at_least=1)
-        self.epsilon = positive("epsilon", epsilon)
+        times = integer("participations", participations, at_least=1)
+        self.epsilon = as_fraction("epsilon", positive("epsilon", epsilon)) / times
         self.precision = 1
         self.minimum = self.participants
-        self._groups = groups(self.participants, self.epsilon)
-        self._expected = sum(
-            count * row.users * row.certificate.parameters.tau for count, row in self._groups
-        )
+        self._groups = groups(self.participants, self.epsilon, curious)
+        self.honest = self._groups[0].size - curious
+        parts = [(group.people, group.row.certificate.parameters) for group in self._groups]
+        self._expected = sum(people * p.tau for people, p in parts)
+        crowd = Crowd(curious=curious).conditions(self._groups[0].size)
         self.guarantee = PureDP(
-            max(float(row.certificate.epsilon) for _, row in self._groups), view=View.SHUFFLED
+            times * certified(self.epsilon),
+            view=View.SHUFFLED,
+            participations=times,
+            conditions=(*crowd, "a group that is not complete is not opened"),
         )
-        bits = sum(
-            count * row.users * row.certificate.parameters.bits for count, row in self._groups
-        )
-        self.bits_per_participant = bits / self.participants
-        spoilt = sum(
-            count * row.certificate.parameters.spoil_probability for count, row in self._groups
-        )
-        self._error = ErrorLaw(
-            self.participants,
-            1,
-            GroupedShares(self.participants, Fraction(self.epsilon)),
-            min(1.0, float(spoilt)),
-        )
+        self.bits_per_participant = parts[0][1].bits
+        spoilt = sum(people * p.mixture for people, p in parts)
+        noise = GroupedShares(self.participants, self.epsilon, curious)
+        self._error = ErrorLaw(self.participants, 1, noise, min(1.0, float(spoilt)))
 
     def error(self, reports: int) -> ErrorLaw:
         """The conditioned shares of everyone; a spoilt batch counts as misread."""
@@ -180,19 +169,17 @@ class PureShuffle(SumProtocol):
         return self._seat(position)[0]
 
     @property
-    def group_bits(self) -> list[int]:
-        """How many bits each participant of a group sends, by group."""
-        return [
-            row.certificate.parameters.bits for count, row in self._groups for _ in range(count)
-        ]
+    def groups(self) -> int:
+        """How many groups there are."""
+        return sum(group.count for group in self._groups)
 
     def _seat(self, position: int) -> tuple[int, TableRow]:
         """The group at a position, and its row of the table."""
         left, before = position, 0
-        for count, row in self._groups if position >= 0 else ():
-            if left < count * row.users:
-                return before + left // row.users, row
-            left, before = left - count * row.users, before + count
+        for group in self._groups if position >= 0 else ():
+            if left < group.people:
+                return before + left // group.size, group.row
+            left, before = left - group.people, before + group.count
         raise TacitError(
             f"position is {position}; the batch has users 0 to {self.participants - 1}"
         )
@@ -218,8 +205,8 @@ class PureShuffle(SumProtocol):
         self.check_reports(len(levels))
         ones = np.empty(len(levels), dtype=np.int64)
         start = 0
-        for count, row in self._groups:
-            p, size = row.certificate.parameters, count * row.users
+        for group in self._groups:
+            p, size = group.row.certificate.parameters, group.people
             part = levels[start : start + size]
             shares = rng.choice(
                 np.arange(-p.tau, p.tau + 1), size=len(part), p=share_probabilities(p)
@@ -242,17 +229,16 @@ class PureShuffle(SumProtocol):
         refused.
         """
         arrived = Counter((message.group, len(message.bits)) for message in messages)
-        group = 0
-        for count, row in self._groups:
-            for _ in range(count):
-                reports = arrived.pop((group, row.certificate.parameters.bits), 0)
-                if reports != row.users:
+        number = 0
+        for group in self._groups:
+            for _ in range(group.count):
+                reports = arrived.pop((number, group.row.certificate.parameters.bits), 0)
+                if reports != group.size:
                     raise TacitError(
-                        f"group {group} has {reports} of its {row.users} reports; nothing was "
-                        "opened: the certificate is for complete "
-                        "groups only"
+                        f"group {number} has {reports} of its {group.size} reports; nothing was "
+                        "opened: the certificate is for complete groups only"
                     )
-                group += 1
+                number += 1
         if arrived:
             raise TacitError(
                 f"{arrived.total()} report(s) belong to no group or have a wrong number of bits; "
@@ -267,10 +253,9 @@ class PureShuffle(SumProtocol):
         """
         self.check_reports(reports)
         spectrum: Any = np.ones(1)
-        bits = round(self.bits_per_participant * self.participants)
-        size, left = bits + 1, total
-        for count, row in self._groups:
-            p, people = row.certificate.parameters, count * row.users
+        size, left = int(self.bits_per_participant) * self.participants + 1, total
+        for group in self._groups:
+            p, people = group.row.certificate.parameters, group.people
             for bit, copies in ((1, min(left, people)), (0, people - min(left, people))):
                 counts = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
                 counts[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
@@ -284,8 +269,8 @@ class PureShuffle(SumProtocol):
         who are few, lose their own bit.
         """
         value, spoilt = total, 0
-        for count, row in self._groups:
-            p, size = row.certificate.parameters, count * row.users
+        for group in self._groups:
+            p, size = group.row.certificate.parameters, group.people
             lost = int(rng.binomial(size, float(p.mixture)))
             value += int(
                 rng.multinomial(size - lost, share_probabilities(p)) @ np.arange(-p.tau, p.tau + 1)

@@ -12,23 +12,14 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam, sum_divergence
-from tacit.privacy import (
-    ApproximateDP,
-    ConcentratedDP,
-    Guarantee,
-    PureDP,
-    RenyiDP,
-    View,
-    calibrate,
-    guaranteed_reports,
-    skellam_renyi,
-)
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, View, calibrate, earned
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
@@ -59,10 +50,6 @@ def tight_precision(users: int, epsilon: float, binary: bool) -> int:
     return 1 if binary else min(FINEST, max(COARSEST, printed_precision(users, epsilon)))
 
 
-def _scale(precision: int, epsilon: float) -> Fraction:
-    return precision / Fraction(epsilon)
-
-
 def _codec(
     users: int, epsilon: float, binary: bool, confidence: float | None
 ) -> tuple[int, int | None]:
@@ -73,115 +60,109 @@ def _codec(
     return g, paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
 
 
+def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
+    """The noise of g levels: scale g · participations / ε."""
+    return DiscreteLaplace(precision * target.participations / Fraction(target.epsilon))
+
+
+def _shared_by_all(
+    users: int, precision: int, law: NoiseLaw, target: Target, modulus: int
+) -> SumProtocol:
+    """Shares made for everyone present, as printed: what they earn when one participant looks."""
+    share, honest = law.nearby_share(users), Crowd().honest(users)
+    left = share.sum_of_shares(honest)
+    truth = earned(left, precision, target, View.OPENED_SUM, apart=share.closeness(honest))
+    return SecureSum(users, precision, law, truth, share=share, modulus=modulus)
+
+
 @lru_cache(maxsize=CACHE)
-def polya_paper(users: int, epsilon: float, confidence: float) -> SumProtocol:
+def polya_paper(users: int, target: PureDP, confidence: float) -> SumProtocol:
     """CZ23 Theorem 1 as its figures run it: τ = ⌈(g/ε) ln(2/p)⌉."""
-    g = printed_precision(users, epsilon)
-    modulus = paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
-    return SecureSum(
-        users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus
-    )
+    g = printed_precision(users, target.epsilon)
+    modulus = paper_modulus(users, g, g / target.epsilon * math.log(2 / confidence))
+    return _shared_by_all(users, g, _laplace(g, target), target, modulus)
 
 
 @lru_cache(maxsize=CACHE)
-def polya_tight(users: int, epsilon: float, binary: bool, dropout: float) -> SumProtocol:
+def polya_tight(
+    users: int, target: PureDP, binary: bool, dropout: float, corrupt: float = 0
+) -> SumProtocol:
     """Secure aggregation of Pólya shares."""
-    g = tight_precision(users, epsilon, binary)
-    return SecureSum(
-        users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), dropout=dropout
-    )
+    g = tight_precision(users, target.epsilon, binary)
+    return SecureSum(users, g, _laplace(g, target), target, dropout=dropout, corrupt=corrupt)
 
 
 @lru_cache(maxsize=CACHE)
 def central_laplace(
-    users: int, epsilon: float, binary: bool, confidence: float | None
+    users: int, target: PureDP, binary: bool, confidence: float | None
 ) -> SumProtocol:
     """CZ23 Theorem 5; with a confidence, at the printed precision and modulus."""
-    g, modulus = _codec(users, epsilon, binary, confidence)
-    return Central(
-        users,
-        g,
-        DiscreteLaplace(_scale(g, epsilon)),
-        PureDP(epsilon, view=View.SERVER_OUTPUT),
-        modulus=modulus,
-    )
+    g, modulus = _codec(users, target.epsilon, binary, confidence)
+    return Central(users, g, _laplace(g, target), target, modulus)
 
 
 @lru_cache(maxsize=CACHE)
-def two_servers_laplace(
-    users: int, epsilon: float, binary: bool, participations: int = 1, metrics: int = 1
-) -> SumProtocol:
+def two_servers_laplace(users: int, target: PureDP, binary: bool, metrics: int = 1) -> SumProtocol:
     """Two servers, of which one must be honest, each with discrete Laplace noise of its own."""
-    g = tight_precision(users, epsilon, binary)
-    return TwoServers(users, g, epsilon, participations=participations, metrics=metrics)
+    g = tight_precision(users, target.epsilon, binary)
+    return TwoServers(users, g, target, metrics=metrics)
 
 
 @lru_cache(maxsize=CACHE)
-def local_laplace(users: int, epsilon: float, binary: bool, paper: bool) -> SumProtocol:
+def local_laplace(users: int, target: PureDP, paper: bool) -> SumProtocol:
     """CZ23 Theorem 6. The precision only has to keep rounding below each user's own noise."""
-    g = printed_precision(users, epsilon) if paper else 1 if binary else COARSEST
-    tau = 12 * math.sqrt(2 * users) * g / epsilon + 40 * g / epsilon
-    return Local(
-        users,
-        g,
-        DiscreteLaplace(_scale(g, epsilon)),
-        PureDP(epsilon, view=View.MESSAGE),
-        modulus=paper_modulus(users, g, tau),
-    )
+    g = printed_precision(users, target.epsilon) if paper else COARSEST
+    law = _laplace(g, target)
+    tau = (12 * math.sqrt(2 * users) + 40) * float(law.scale)
+    return Local(users, g, law, target, paper_modulus(users, g, tau))
 
 
 @lru_cache(maxsize=CACHE)
-def skellam_paper(users: int, epsilon: float, scale: int, confidence: float) -> SumProtocol:
-    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉."""
+def response(users: int, target: PureDP) -> SumProtocol:
+    """Randomized response: bits, each told by chance."""
+    return RandomizedBits(users, target)
+
+
+@lru_cache(maxsize=CACHE)
+def skellam_paper(users: int, target: ApproximateDP, scale: int, confidence: float) -> SumProtocol:
+    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉.
+
+    The printed ε is a Rényi scale; the guarantee is what the noise earns at the target's δ.
+    """
+    epsilon, log = target.epsilon, math.log(2 / confidence)
     g = printed_precision(users, epsilon, scale)
-    log = math.log(2 / confidence)
     law = Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
     modulus = paper_modulus(users, g, 2 * g / epsilon * math.sqrt(log) + math.sqrt(2) * log)
-    return SecureSum(users, g, law, skellam_promise(epsilon, g), modulus=modulus)
-
-
-@lru_cache(maxsize=64)
-def skellam_promise(epsilon: float, precision: int) -> RenyiDP:
-    """The Rényi curve of Skellam noise of variance g²/ε² at sensitivity g; coarser batches are less
-    private.
-    """
-    variance = precision**2 / epsilon**2
-    return RenyiDP.of(
-        lambda order: skellam_renyi(variance, precision, 1, int(order)), range(2, 257)
-    )
+    return _shared_by_all(users, g, law, target, modulus)
 
 
 @lru_cache(maxsize=CACHE)
-def skellam_tight(users: int, target: ApproximateDP, binary: bool, dropout: float) -> SumProtocol:
+def skellam_tight(
+    users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
+) -> SumProtocol:
     """The least Skellam noise for (ε, δ), exactly."""
     g = tight_precision(users, target.epsilon, binary)
-    return SecureSum(users, g, _skellam_law(g, target), target, dropout=dropout)
+    law = _skellam_law(g, target)
+    return SecureSum(users, g, law, target, dropout=dropout, corrupt=corrupt)
 
 
 @lru_cache(maxsize=512)
-def _skellam_law(precision: int, target: ApproximateDP) -> Skellam:
-    law = calibrate("skellam", precision, target).law
-    return Skellam(float(law.variance))
+def _skellam_law(precision: int, target: ApproximateDP) -> NoiseLaw:
+    return calibrate("skellam", precision, target).integer_law
 
 
 @lru_cache(maxsize=CACHE)
-def gaussian_paper(users: int, epsilon: float, scale: int, confidence: float) -> SumProtocol:
-    """CZ23 Theorem 4 as its figures run it: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉."""
+def gaussian_paper(users: int, target: ApproximateDP, scale: int, confidence: float) -> SumProtocol:
+    """CZ23 Theorem 4 as its figures run it: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉.
+
+    How far a sum of shares is from one draw grows with the batch (CORRECTIONS 11): at s = 1 and
+    10^9 users the noise promises next to nothing, from s = 2 on the distance is nil.
+    """
+    epsilon = target.epsilon
     g = printed_precision(users, epsilon, scale)
     sigma = g / epsilon
     modulus = paper_modulus(users, g, sigma * math.sqrt(2 * math.log(2 / confidence)))
-    return _gaussian_sum(users, g, sigma, gaussian_promise(users, epsilon, scale), modulus)
-
-
-def gaussian_promise(users: int, epsilon: float, scale: int) -> ConcentratedDP:
-    """½ε̂²-zCDP, ε̂ = min(√(ε² + ξ/2), ε + ξ), of batches of up to `users`: ξ bounds how far a sum
-    of shares is from one draw.
-
-    CZ23 Theorem 4. ξ grows with the batch (CORRECTIONS 11): at s = 1 and 10^9 users it promises
-    next to nothing, from s = 2 on ξ is nil.
-    """
-    distance = sum_divergence(scale, users)  # shares are at least s wide
-    return ConcentratedDP(min(epsilon**2 + distance / 2, (epsilon + distance) ** 2) / 2)
+    return _shared_by_all(users, g, DiscreteGaussian(sigma), target, modulus)
 
 
 @lru_cache(maxsize=CACHE)
@@ -190,57 +171,43 @@ def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtoc
     g = max(
         tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
     )
-    law = calibrate("discrete-gaussian", g, target, users=users).law
-    return _gaussian_sum(users, g, law.std, target, None)
-
-
-def _gaussian_sum(
-    users: int, precision: int, sigma: float, guarantee: Guarantee, modulus: int | None
-) -> SumProtocol:
-    return SecureSum(
-        users,
-        precision,
-        DiscreteGaussian(sigma),
-        guarantee,
-        share=DiscreteGaussian(sigma / math.sqrt(users)),
-        modulus=modulus,
-    )
+    law = calibrate("discrete-gaussian", g, target, users=Crowd().honest(users)).integer_law
+    return SecureSum(users, g, law, target)
 
 
 @lru_cache(maxsize=CACHE)
 def split_and_mix(
-    users: int, epsilon: float, binary: bool, confidence: float | None
+    users: int, target: PureDP, binary: bool, confidence: float | None
 ) -> SumProtocol:
     """Pólya shares split for a shuffler; with a confidence, at the printed precision and
     modulus.
     """
-    g, modulus = _codec(users, epsilon, binary, confidence)
-    return SplitAndMix(
-        users, g, DiscreteLaplace(_scale(g, epsilon)), PureDP(epsilon), modulus=modulus
-    )
+    g, modulus = _codec(users, target.epsilon, binary, confidence)
+    return SplitAndMix(users, g, _laplace(g, target), target, modulus=modulus)
 
 
 @lru_cache(maxsize=CACHE)
-def shuffled_tight(users: int, target: ApproximateDP, binary: bool, dropout: float) -> SumProtocol:
+def shuffled_tight(
+    users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
+) -> SumProtocol:
     """Shuffled bits with the least noise for (ε, δ)."""
     g = tight_precision(users, target.epsilon, binary)
-    bits, bias = shuffle_noise(guaranteed_reports(users, dropout), g, target, exact=False)
-    return ShuffledBits(
-        users, g, bits, bias, guarantee=target.at(view=View.SHUFFLED), dropout=dropout
-    )
+    bits, bias = shuffle_noise(Crowd(dropout, corrupt).honest(users), g, target, exact=False)
+    return ShuffledBits(users, g, bits, bias, target, dropout=dropout, corrupt=corrupt)
 
 
 @lru_cache(maxsize=CACHE)
 def shuffled_paper(users: int, target: ApproximateDP) -> SumProtocol:
-    """TKMS21 Algorithm 3: one level, the printed number of bits."""
+    """TKMS21 Algorithm 3: one level, the printed number of bits, and what they truly earn."""
     bits, bias = tkms21_noise(users, target)
-    return ShuffledBits(users, 1, bits, bias, guarantee=target.at(view=View.SHUFFLED))
+    truth = earned(Binomial(bits * Crowd().honest(users), bias), 1, target, View.SHUFFLED)
+    return ShuffledBits(users, 1, bits, bias, truth)
 
 
 @lru_cache(maxsize=CACHE)
-def continuous_laplace(users: int, epsilon: float) -> SumProtocol:
+def continuous_laplace(users: int, target: PureDP) -> SumProtocol:
     """A trusted server with continuous Laplace noise."""
-    return CentralLaplace(users, epsilon)
+    return CentralLaplace(users, target)
 
 
 @lru_cache(maxsize=CACHE)
@@ -250,9 +217,9 @@ def exact(users: int, binary: bool) -> SumProtocol:
 
 
 @lru_cache(maxsize=CACHE)
-def pure_shuffle(users: int, epsilon: float) -> SumProtocol:
+def pure_shuffle(users: int, target: PureDP) -> SumProtocol:
     """Bits in certified groups behind a shuffler."""
-    return PureShuffle(users, epsilon)
+    return PureShuffle(users, target.epsilon, participations=target.participations)
 
 
 ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway

@@ -8,7 +8,6 @@ the general one. Calibration is exact, on the number of ones.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -19,26 +18,20 @@ from tacit.checks import Number, TacitError, integer
 from tacit.estimates import ErrorLaw, Integers, Opened
 from tacit.noise import Binomial, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import (
-    ApproximateDP,
-    Guarantee,
-    calibrate,
-    guaranteed_reports,
-    reporting_condition,
-)
+from tacit.privacy import ApproximateDP, Crowd, View, calibrate, promised
 from tacit.protocols.contract import SumProtocol
 
 
 class ShuffledBits(SumProtocol):
     """g data bits and `noise_bits` noise bits of bias `bias` from each user, shuffled together.
 
-    The guarantee holds for whoever sees the shuffled bits, from `minimum` honest reports on; more
-    reports only add noise.
+    The guarantee holds for whoever sees the shuffled bits, from `minimum` reports on; more reports
+    only add noise. `honest` of them are certain to be unknown to whoever looks.
 
     >>> target = ApproximateDP(1.0, 1e-5)
-    >>> protocol = ShuffledBits(100, 1, *shuffle_noise(100, 1, target), guarantee=target)
+    >>> protocol = ShuffledBits(100, 1, *shuffle_noise(99, 1, target), target)
     >>> protocol.bits_per_participant, round(protocol.error(100).variance, 1)
-    (2, 20.2)
+    (2, 20.4)
     """
 
     def __init__(
@@ -47,19 +40,26 @@ class ShuffledBits(SumProtocol):
         precision: int,
         noise_bits: int,
         bias: Number,
+        target: ApproximateDP,
         *,
-        guarantee: Guarantee,
         dropout: Number = 0,
+        corrupt: Number = 0,
+        curious: int = 1,
     ) -> None:
+        who = Crowd(dropout, corrupt, curious)
         self.participants = integer("participants", participants, at_least=1)
         self.precision = integer("precision", precision, at_least=1)
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
         self.bias = Fraction(bias)
-        self.guarantee = (
-            replace(guarantee, condition=reporting_condition(dropout)) if dropout else guarantee
+        self.minimum, self.honest = who.reports(self.participants), who.honest(self.participants)
+        self.guarantee = promised(
+            Binomial(self.noise_bits * self.honest, self.bias),
+            self.precision,
+            target,
+            View.SHUFFLED,
+            *who.conditions(self.participants),
         )
-        self.minimum = guaranteed_reports(self.participants, dropout)
         self.bits_per_participant = self.precision + self.noise_bits
 
     def error(self, reports: int) -> ErrorLaw:

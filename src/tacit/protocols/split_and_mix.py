@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import Number, TacitError, integer
+from tacit.checks import TacitError, integer
 from tacit.estimates import Integers, Opened
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.coins import below
-from tacit.privacy import ApproximateDP, PureDP, View
-from tacit.protocols.sums import MISREAD, ModularSum, SecureSum
+from tacit.privacy import ApproximateDP, Target, View
+from tacit.protocols.sums import ModularSum, SecureSum
 
 FEWEST_USERS = 19
 SECURITY = 60
@@ -42,10 +42,20 @@ def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
     )
 
 
+def mixed(opened: Target, security: int) -> ApproximateDP:
+    """What the shuffled shares earn where the opened sum earns this: (1 + e^ε) 2^-σ more in δ, once
+    for each participation.
+    """
+    slack = opened.participations * (1 + math.exp(opened.epsilon)) * 2.0**-security
+    own = opened.delta if isinstance(opened, ApproximateDP) else 0.0
+    return ApproximateDP(opened.epsilon, own + slack, **opened.about | {"view": View.SHUFFLED})
+
+
 class SplitAndMix(ModularSum):
     """`SecureSum` whose intermediary is a shuffler of shares.
 
     >>> from tacit.noise import DiscreteLaplace
+    >>> from tacit.privacy import PureDP
     >>> protocol = SplitAndMix(1000, 32, DiscreteLaplace(32), PureDP(1.0))
     >>> protocol.shares, protocol.guarantee.short
     (18, '(1, 3.225e-18)-DP')
@@ -56,33 +66,17 @@ class SplitAndMix(ModularSum):
         participants: int,
         precision: int,
         law: NoiseLaw,
-        guarantee: PureDP | ApproximateDP,
+        target: Target,
         *,
-        dropout: Number = 0,
-        share: NoiseLaw | None = None,
-        modulus: int | None = None,
-        misread: float = MISREAD,
         security: int = SECURITY,
+        **how: Any,
     ) -> None:
-        how: dict[str, Any] = {
-            "dropout": dropout,
-            "share": share,
-            "modulus": modulus,
-            "misread": misread,
-        }
-        self.inner = SecureSum(participants, precision, law, guarantee, **how)
+        self.inner = SecureSum(participants, precision, law, target, **how)
         self.participants, self.precision = self.inner.participants, self.inner.precision
         self.minimum, self.modulus = self.inner.minimum, self.inner.modulus
-        self.shares = shares_needed(self.minimum, self.modulus, security)
-        slack = (1 + math.exp(guarantee.epsilon)) * 2.0**-security
-        failure = slack + (guarantee.delta if isinstance(guarantee, ApproximateDP) else 0.0)
-        self.guarantee = ApproximateDP(
-            guarantee.epsilon,
-            failure,
-            neighbours=guarantee.neighbours,
-            view=View.SHUFFLED,
-            condition=self.inner.guarantee.condition if self.inner.guarantee else "",
-        )
+        self.honest = self.inner.honest
+        self.shares = shares_needed(self.honest, self.modulus, security)
+        self.guarantee = mixed(self.inner.guarantee, security)
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from tacit.checks import Number, TacitError, integer
 from tacit.estimates import ErrorLaw, Integers, Opened
 from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import Guarantee, PureDP, View, guaranteed_reports, reporting_condition
+from tacit.privacy import Crowd, PureDP, Target, View, promised
 from tacit.protocols.contract import SumProtocol
 
 MISREAD = 1e-9  # default probability that a round wraps around its modulus
@@ -39,6 +39,10 @@ class ModularSum(SumProtocol):
 
     modulus: int
     share: NoiseLaw  # what one participant adds, or the server where it is trusted
+
+    def _for(self, participants: int, precision: int) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:
@@ -61,7 +65,8 @@ class ModularSum(SumProtocol):
     def randomize(self, x: float) -> Any:
         """(level + share) mod m.
 
-        The noise is drawn before the reward is touched, so timing says nothing of it.
+        The noise is drawn before the reward is touched, and a coin is flipped whatever the reward,
+        so neither takes longer for one answer than for another.
         """
         noise = self.share.draw()
         return (self.encode(x) + noise) % self.modulus
@@ -112,47 +117,54 @@ class SecureSum(ModularSum):
     """Each participant adds a share of the noise; secure aggregation opens the sum modulo m, and
     nothing else.
 
-    `law` is the noise that `guarantee` needs; shares are made for the guaranteed number of honest
-    reports. `share` overrides the share's law where it does not divide (discrete Gaussian). Dropout
-    is tolerated down to `minimum`.
+    `law` is the noise that earns the target; it is shared among those whose shares are certain to
+    be there and unknown to whoever looks (`Crowd`). `share` overrides a participant's share; what
+    is then certain is accounted for. Dropout is tolerated down to `minimum`.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
     >>> protocol = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), dropout=0.1)
-    >>> protocol.minimum, protocol.modulus, protocol.bits_per_participant
-    (90, 1421, 11)
+    >>> protocol.minimum, protocol.honest, protocol.modulus, protocol.bits_per_participant
+    (90, 89, 1423, 11)
     """
+
+    guarantee: Target
 
     def __init__(
         self,
         participants: int,
         precision: int,
         law: NoiseLaw,
-        guarantee: Guarantee,
+        target: Target,
         *,
         dropout: Number = 0,
         corrupt: Number = 0,
+        curious: int = 1,
         share: NoiseLaw | None = None,
         modulus: int | None = None,
         misread: float = MISREAD,
     ) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
-        self.guarantee = guarantee
-        honest = guaranteed_reports(self.participants, dropout, corrupt)
-        self.minimum = guaranteed_reports(self.participants, dropout)
-        if self.minimum < self.participants or honest < self.minimum:
-            self.guarantee = replace(guarantee, condition=reporting_condition(dropout, corrupt))
-        self.law = law
-        self.share = share if share is not None else law.share(honest)
-        self._laws = {honest: law}
+        who = Crowd(dropout, corrupt, curious)
+        self._for(participants, precision)
+        self.minimum, self.honest = who.reports(self.participants), who.honest(self.participants)
+        self.share = law.nearby_share(self.honest) if share is None else share
+        self.law = law if share is None else share.sum_of_shares(self.honest)
+        self.guarantee = promised(
+            centred(self.law),
+            self.precision,
+            target,
+            View.OPENED_SUM,
+            *who.conditions(self.participants),
+            apart=self.share.closeness(self.honest),
+        )
+        self._laws = {self.honest: self.law}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus, misread)
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:
         """The law of the noise that this many honest shares add up to."""
         if reports not in self._laws:
-            self._laws[reports] = self.share.power(reports)
+            self._laws[reports] = self.share.sum_of_shares(reports)
         return self._laws[reports]
 
     def view_law(self, total: int, reports: int) -> Table:
@@ -173,15 +185,13 @@ class Central(ModularSum):
         participants: int,
         precision: int,
         law: NoiseLaw,
-        guarantee: Guarantee,
-        *,
+        target: Target,
         modulus: int | None = None,
-        misread: float = MISREAD,
     ) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
-        self.law, self.share, self.guarantee = law, law, guarantee
-        self.modulus = _modulus(self.top, law, modulus, misread)
+        self._for(participants, precision)
+        self.guarantee = promised(centred(law), self.precision, target, View.SERVER_OUTPUT)
+        self.law = self.share = law
+        self.modulus = _modulus(self.top, law, modulus, MISREAD)
         self.bits_per_participant = self.precision.bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
@@ -217,10 +227,10 @@ class TwoServers(ModularSum):
 
     A server that lies knows its own noise, and may leave out, invent or isolate whom it likes: the
     other's noise is then all that hides a person, and `view_law` is the law of that. What a person
-    sends in `participations` rounds, `metrics` numbers of `precision` levels in each, has ε
-    together.
+    sends in as many rounds as the target says, `metrics` numbers of `precision` levels in each, has
+    ε together.
 
-    >>> protocol = TwoServers(100, 10, 1.0, participations=2)
+    >>> protocol = TwoServers(100, 10, PureDP(1.0, participations=2))
     >>> protocol.law, protocol.guarantee.short
     (DiscreteLaplace(scale=20), '(1, 0)-DP')
     """
@@ -231,18 +241,16 @@ class TwoServers(ModularSum):
         self,
         participants: int,
         precision: int,
-        epsilon: Number,
+        target: PureDP,
         *,
-        participations: int = 1,
         metrics: int = 1,
         misread: float = MISREAD,
     ) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
-        times = integer("participations", participations, at_least=1)
-        most = self.precision * times * integer("metrics", metrics, at_least=1)
-        self.law = self.share = DiscreteLaplace.of_pure_loss(epsilon, most)
-        self.guarantee = PureDP(float(epsilon), view=View.OTHER_SERVER, condition=ONE_HONEST_SERVER)
+        self._for(participants, precision)
+        moved = self.precision * integer("metrics", metrics, at_least=1)
+        scale = moved * target.participations / Fraction(target.epsilon)
+        self.law = self.share = DiscreteLaplace(scale)
+        self.guarantee = promised(self.law, moved, target, View.OTHER_SERVER, ONE_HONEST_SERVER)
         self._both = self.law.power(2)
         self.modulus = _modulus(self.top, self._both, None, misread)
         self.bits_per_participant = 2 * (self.modulus - 1).bit_length()
@@ -288,17 +296,11 @@ class Local(ModularSum):
     minimum = 1
 
     def __init__(
-        self,
-        participants: int,
-        precision: int,
-        law: NoiseLaw,
-        guarantee: Guarantee,
-        *,
-        modulus: int,
+        self, participants: int, precision: int, law: NoiseLaw, target: Target, modulus: int
     ) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
-        self.law, self.share, self.guarantee = law, law, guarantee
+        self._for(participants, precision)
+        self.guarantee = promised(centred(law), self.precision, target, View.MESSAGE)
+        self.law = self.share = law
         self._sums: dict[int, NoiseLaw] = {}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus, MISREAD)
         self.bits_per_participant = (self.modulus - 1).bit_length()
@@ -317,6 +319,16 @@ class Local(ModularSum):
     def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """One message, of a participant at this level."""
         return self._shifted(self.law, 1, total)
+
+
+def centred(law: NoiseLaw) -> NoiseLaw:
+    """The law, if its mean is 0; another mean would shift every estimate."""
+    if abs(law.mean) > 1e-9 * (1 + law.std):
+        raise TacitError(
+            f"{law!r} has mean {law.mean:g}; noise that is added to a sum must have mean 0: use "
+            "discrete-laplace, skellam or discrete-gaussian noise; binomial bits are shuffled"
+        )
+    return law
 
 
 def _modulus(top: int, noise: NoiseLaw, modulus: int | None, misread: float) -> int:

@@ -377,7 +377,7 @@ def paper_gaussian(
     sensitivity = 2 * float(bound) * math.sqrt(coordinates)
     law = Gaussian(sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon)
     true = GaussianLoss(law.sigma, sensitivity).delta(target.epsilon)
-    return law, ApproximateDP(target.epsilon, true, view=view, condition=IDEAL)
+    return law, ApproximateDP(target.epsilon, true, view=view, conditions=(IDEAL,))
 
 
 def grid_noise(

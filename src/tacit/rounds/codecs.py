@@ -27,6 +27,7 @@ from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits
 from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
+from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers
@@ -110,7 +111,7 @@ class Mixed:
 Codec = Residues | Mixed
 
 
-def _residues(protocol: SecureSum | Local | SecureVector) -> Residues:
+def _residues(protocol: SecureSum | Local | RandomizedBits | SecureVector) -> Residues:
     return Residues(protocol, protocol.modulus)
 
 
@@ -196,23 +197,20 @@ def _bits_by_coordinate(protocol: ShuffledVector) -> Mixed:
 
 
 def _bits_by_group(protocol: PureShuffle) -> Mixed:
-    """Groups differ in their number of bits; the others are filled up with what has no group."""
-    groups = protocol.group_bits
-    count, filler = max(groups), 2 * len(groups)
+    """Every group has as many bits of each; they are labelled by group."""
+    count, labels = int(protocol.bits_per_participant), protocol.groups
 
     def flatten(message: GroupMessage) -> list[int]:
-        labelled = [2 * message.group + bit for bit in message.bits]
-        return labelled + [filler] * (count - len(labelled))
+        return [2 * message.group + bit for bit in message.bits]
 
     def gather(numbers: list[int], reports: int) -> list[GroupMessage]:  # noqa: ARG001
-        piles = _piles((number for number in numbers if number < filler), len(groups))
         return [
             GroupMessage(group, tuple(row))
-            for group, (bits, size) in enumerate(zip(piles, groups, strict=True))
-            for row in _rows(bits, size)
+            for group, bits in enumerate(_piles(numbers, labels))
+            for row in _rows(bits, count)
         ]
 
-    return Mixed(protocol, count, filler + 1, flatten, gather)
+    return Mixed(protocol, count, 2 * labels, flatten, gather)
 
 
 def _rows(items: list[int], width: int) -> list[list[int]]:
@@ -240,6 +238,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureSum: (SUMS, _residues),
     TwoServers: (("two-servers",), _split),
     Local: (SUMS, _residues),
+    RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
     ShuffledPrefixRound: (SHUFFLE, _labelled_parts),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tacit.environments.contract import Environment, World
 from tacit.environments.recorded import OutOfData
 from tacit.estimates import Estimate, Floats, Played, Round
 from tacit.experiment import Experiment
+from tacit.privacy import Guarantee, guaranteed_reports
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.vectors import weakest
 
@@ -61,7 +62,7 @@ class Outcome:
     _lost: list[float] = field(default_factory=lambda: [0.0])
     _known: bool = True
 
-    def add(self, played: Played, protocol: Protocol | None, wrapped: bool) -> None:
+    def add(self, played: Played, protocol: Protocol | None, *, wrapped: bool) -> None:
         """One round more."""
         self._time.append(self._time[-1][-1] + played.time)
         if played.regret is None:
@@ -118,20 +119,12 @@ class Outcome:
         return self._lost[-1] if self._known else None
 
     @property
-    def promise(self) -> str:
+    def guarantee(self) -> Guarantee | None:
         """What was promised about the whole run; what the weakest round earned, where that is only
-        known afterwards.
+        known afterwards. What must be read with it is one of its conditions.
         """
-        mechanism = self.experiment.mechanism
-        if mechanism.guarantee is not None or self.weakest is None:
-            return mechanism.promise or "none: the server sees every report"
-        return f"{self.weakest} {mechanism.note}".strip()
-
-    @property
-    def numbers(self) -> list[float]:
-        """[ε, δ] of the promise; empty without any."""
-        promised: Any = self.experiment.guarantee or self.weakest
-        return [] if promised is None else [promised.epsilon, getattr(promised, "delta", 0.0)]
+        promised, note = self.experiment.guarantee or self.weakest, self.experiment.mechanism.note
+        return promised.given(note) if promised is not None and note else promised
 
 
 def run(
@@ -142,10 +135,14 @@ def run(
     noise: np.random.Generator | None = None,
     checkpoints: tuple[int, ...] | None = None,
     user_by_user: bool = False,
+    dropout: float = 0.0,
     until_decided: bool = False,
 ) -> Outcome:
     """Drives an experiment through its horizon, or until an option is shown to be the best; `noise`
     is the protocols' generator, `rng`'s own by default.
+
+    `dropout`: this part of every round that is opened is served but does not report, as many as
+    the promise allows for. Who they are has nothing to do with their rewards.
     """
     source = rng if noise is None else noise
     means: Floats | None = getattr(world, "means", None)
@@ -157,18 +154,22 @@ def run(
             outcome.rounds += any(round_.opened for round_ in rounds)
             for round_ in rounds:
                 protocol = experiment.open(round_) if round_.opened else None
+                reporting, silent = _parted(round_, dropout if round_.opened else 0.0)
                 estimate: Estimate | None = None
                 if user_by_user and protocol is not None:
-                    played, estimate = _one_by_one(world, round_, protocol, rng)
+                    played, estimate = _one_by_one(world, reporting, protocol, rng)
                 else:
-                    played = world.play(round_, protocol, rng)
+                    played = world.play(reporting, protocol, rng)
                     if protocol is not None:
                         estimate = protocol.simulate(played.load, source)
+                if silent is not None:
+                    outcome.add(world.play(silent, None, rng), None, wrapped=False)
                 if estimate is None:
                     experiment.skip(round_)
                 else:
                     experiment.observe(round_, estimate)
-                outcome.add(played, protocol, estimate is not None and estimate.wrapped)
+                wrapped = estimate is not None and estimate.wrapped
+                outcome.add(played, protocol, wrapped=wrapped)
             if (
                 until_decided
                 and experiment.learner.arms
@@ -176,6 +177,15 @@ def run(
             ):
                 break
     return outcome
+
+
+def _parted(round_: Round, dropout: float) -> tuple[Round, Round | None]:
+    """Those of a round who report, and those who do not, if there are any."""
+    if not dropout:
+        return round_, None
+    reports = guaranteed_reports(round_.participants, dropout)
+    silent = replace(round_, participants=round_.participants - reports)
+    return replace(round_, participants=reports), silent if silent.participants else None
 
 
 def _one_by_one(
@@ -216,6 +226,7 @@ class Trial:
             noise=start.noise,
             checkpoints=self.checkpoints,
             user_by_user=self.user_by_user,
+            dropout=getattr(problem, "dropout", 0.0),
             until_decided=self.until_decided,
         )
         regret, final = outcome.regret, outcome.final_regret

@@ -196,7 +196,7 @@ def write_panels(panels: Sequence[Panel], out: Path, name: str) -> list[Path]:
                         "regret_mean": m,
                         "regret_sem": None if math.isnan(s) else s,
                         "time_average": m / t,
-                        "guarantee": result.guarantee,
+                        "guarantee": result.promise,
                     }
                 )
     write_csv(means, rows)

@@ -119,14 +119,28 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    promise = experiment.mechanism.promise or "none: the server sees every report"
-    note = getattr(world, "promise_note", "")
-    if note and experiment.guarantee is not None:
-        promise = f"{promise} People: {note}."
-    if experiment.guarantee is None and done.records and "guarantee" in done.records[0]:
-        promise = max(done.records, key=lambda record: record["true_guarantee"])["guarantee"]
+    promise = promise_of(experiment, world, done.records)
     horizon = int(getattr(problem, "horizon"))  # noqa: B009 - every problem that is played has one
     return Result(entry.name, horizon, configuration, promise, done, problem.extras)
+
+
+def promise_of(
+    experiment: Experiment, world: World | None, records: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """What the people of this world were promised, as data; None where nothing was.
+
+    Recorded people who are drawn again and again take part without end, so nothing is promised
+    about them.
+    """
+    if getattr(world, "participations", 1) is None:
+        return None
+    note = getattr(world, "promise_note", "")
+    promised = experiment.guarantee
+    if promised is not None:
+        notes = [text for text in (experiment.mechanism.note, note) if text]
+        return promised.given(*notes).to_dict()
+    found = [record["guarantee"] for record in records if record.get("guarantee")]
+    return max(found, key=lambda entry: (entry["epsilon"], entry["delta"]), default=None)
 
 
 def tried(
@@ -138,7 +152,15 @@ def tried(
     if how.until_decided and entry.family != "arms":
         raise TacitError(f"{entry.name} is {entry.family}; only arms are ever decided")
     fitted = problem.fitted(problem.start(how.seed, world).world, how.seed)
-    return fitted, entry.build(fitted)
+    experiment = entry.build(fitted)
+    often = getattr(world, "participations", None) or 1
+    if experiment.guarantee is not None and often > experiment.guarantee.participations:
+        raise TacitError(
+            f"a recorded person occurs {often} times, the promise is for "
+            f"{experiment.guarantee.participations}: give --participations {often}, or keep fewer "
+            "rows of each person"
+        )
+    return fitted, experiment
 
 
 def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[str, Any]:

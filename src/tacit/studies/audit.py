@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -191,8 +192,9 @@ def _sum(protocol: SumProtocol) -> Sight:
             return [Number(opened.value / unit - ones * g, noise)]
 
         return Sight(reports, 0.0, real, noise, g)
-    stated = getattr(protocol, "opened_law", protocol.view_law)
-    law, place = _unwrapped(protocol, stated(g if alone else ones * g, n), g if alone else ones * g)
+    truth = g if alone else ones * g
+    stated = protocol.view_law if alone else getattr(protocol, "opened_law", protocol.view_law)
+    law, place = _unwrapped(protocol, stated(truth, n), truth)
 
     def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
         return [Number(place(x), law) for x in (sent if alone else [opened.value])]
@@ -284,6 +286,11 @@ def weakened(protocol: Protocol, factor: float, reuse: bool) -> Protocol:
         twin.noise = Laplace(protocol.noise.scale * max(factor, 1e-12))
         if reuse:
             twin.combine = lambda sent: twin.combine_batch(sent, np.random.default_rng(0))
+    elif hasattr(protocol, "lie"):  # randomized response: half the noise is twice the ε
+        twin.epsilon = Fraction(twin.epsilon) / Fraction(max(factor, 1e-3))
+        if reuse:
+            kept = twin.lie()
+            twin.lie = lambda: kept
     elif isinstance(protocol, SeparateSums):
         twin.parts = [weakened(part, factor, reuse) for part in protocol.parts]
     return twin  # type: ignore[no-any-return]

@@ -43,9 +43,9 @@ WHAT_IS_TRUSTED = {
 class Cost:
     """What one trust model, or one algorithm, costs; `refused` says why it cannot be had.
 
-    `participants` are those whose reports it takes until nine of ten experiments are decided (more
-    are `asked` where some fail to report), `worse` those of them who get a worse option, on
-    average; None where that is not known. `regret`, `lost_share`
+    `participants` are those until nine of ten experiments are decided, with those who fail to
+    report, `worse` those of them who get a worse option, on average; None where that is not known.
+    `regret`, `lost_share`
     and `users_to_settle` are of a run that serves a whole horizon, where one is given. `command`
     simulates the row.
     """
@@ -56,7 +56,6 @@ class Cost:
     family: str
     guarantee: str = ""
     participants: int | None = None
-    asked: int | None = None
     days: int | None = None
     worse: float | None = None
     rounds: float | None = None
@@ -139,21 +138,10 @@ class People:
                     raise TacitError(f"{name} is {found:.4g}; use at most {MOST:.0e}")
                 object.__setattr__(self, name, found)
 
-    def promise(self, once: str, epsilon: float) -> str:
-        """What is promised, to people who take part as often as they may."""
-        if self.participations == 1:
-            return once
-        times, total = self.participations, epsilon * self.participations
-        return f"{once} Of {times} participations together: epsilon {total:.4g}."
-
-    def asked(self, participants: int | None) -> int | None:
-        """How many must be asked for so many to report."""
-        return None if participants is None else math.ceil(participants / (1 - self.dropout))
-
     def days(self, participants: int | None) -> int | None:
-        """How long it takes for so many to be asked."""
-        asked = self.asked(participants)
-        return None if asked is None or self.per_day is None else math.ceil(asked / self.per_day)
+        """How long it takes for so many to come."""
+        known = participants is not None and self.per_day is not None
+        return math.ceil((participants or 0) / (self.per_day or 1)) if known else None
 
 
 def plan(
@@ -169,7 +157,7 @@ def plan(
     dropout: float = 0.0,
     rounds: int | None = None,
     per_day: int | None = None,
-    runs: int = 20,
+    runs: int = 24,
     seed: int = 0,
     algorithm: str = "private-med",
     algorithms: Iterable[str] = (),
@@ -185,13 +173,14 @@ def plan(
     """
     expected = Expected(options, baseline, lift, gap)
     people = People(participations, dropout, rounds, per_day, horizon)
-    each = positive("epsilon", epsilon, "a guarantee needs epsilon > 0") / people.participations
+    positive("epsilon", epsilon, "a guarantee needs epsilon > 0")
     how = How(runs, seed, progress)
     wanted = [lookup(name) for name in (tuple(algorithms) or (algorithm,))]
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
     asked = {
         "means": expected.means,
-        "epsilon": float(each),
+        "epsilon": epsilon,
+        "participations": people.participations,
         "delta": delta,
         "dropout": people.dropout or None,
         "rounds": people.rounds,
@@ -244,9 +233,8 @@ def _until_decided(
             break
         horizon *= 4
     return {
-        "guarantee": people.promise(result.guarantee, given["epsilon"]),
+        "guarantee": result.promise,
         "participants": participants,
-        "asked": people.asked(participants),
         "days": people.days(participants),
         "worse": result.regret_mean / expected.difference,
         "rounds": result.mean("rounds"),
@@ -258,14 +246,15 @@ def _until_decided(
 def _guess(given: dict[str, Any], expected: Expected) -> int:
     """A horizon at which options that all get the same would be told apart, twice over."""
     rate, arms = expected.means[0], len(expected.means)
+    epsilon = given["epsilon"] / given.get("participations", 1)
     share = min(given["control_share"] or 1 / arms, 1 / arms)
     noise = 0.0
     if given.get("trust") == "local":
-        noise = 2 / given["epsilon"] ** 2
+        noise = 2 / epsilon**2
     spread = (rate * (1 - rate) + noise) * (1 / share + 1 / (1 - share))
     sampling = 2 * LEVEL * spread / expected.difference**2
-    rounds = 2 * math.sqrt(2 * LEVEL) * 3 / (given["epsilon"] * expected.difference * share)
-    least = 40 * arms / given["epsilon"]
+    rounds = 2 * math.sqrt(2 * LEVEL) * 3 / (epsilon * expected.difference * share)
+    least = 40 * arms / epsilon
     return min(int(2 * max(sampling, 1) + rounds + least) + arms, MOST)
 
 
@@ -287,7 +276,7 @@ def _whole(
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
         known["users_to_settle"] = _settles(result, gap)
     return {
-        "guarantee": people.promise(result.guarantee, options.get("epsilon", math.nan)),
+        "guarantee": result.promise,
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,
         "rounds": result.mean("rounds"),

@@ -223,7 +223,7 @@ class CumulativeElimination(Elimination):
     Parameters
     ----------
     batch
-        Users per arm and round (⌈σ²⌉ for SDP-AE), or None for 2^b in round b (VB-SDP-AE).
+        Users per arm and round (⌈σ²⌉ for SDP-AE), or None for batches that double (VB-SDP-AE).
     confidence
         The probability with which the best arm may be dropped, for `tight`; the printed radius
         fixes its own.
@@ -231,6 +231,8 @@ class CumulativeElimination(Elimination):
         `tight`, or `paper` for (2√b·σ/N + 1/√N)·√(2 ln T), N users in b rounds.
     sigma
         The sub-Gaussian deviation of a batch's noise, for `paper` only.
+    start
+        The first of the batches that double has 2^start users.
 
     >>> [round_.participants for round_ in CumulativeElimination(3, 100, batch=7).propose()]
     [7, 7, 7]
@@ -246,10 +248,12 @@ class CumulativeElimination(Elimination):
         confidence: Number = 0.1,
         radius: str = "tight",
         sigma: float = 0.0,
+        start: int = 1,
     ) -> None:
         super().__init__(arms, horizon, confidence, radius)
         self.batch = None if batch is None else integer("batch", batch, at_least=1)
         self.sigma = sigma
+        self.start = integer("start", start, at_least=1)
         self._compared = 0
 
     @property
@@ -258,7 +262,7 @@ class CumulativeElimination(Elimination):
         return self.radius == "paper"
 
     def _size(self) -> int:
-        return 2**self.round if self.batch is None else self.batch
+        return 2 ** (self.start + self.round - 1) if self.batch is None else self.batch
 
     def _due(self) -> bool:
         """`tight` compares only once the rounds are a tenth more than at the last time: fewer

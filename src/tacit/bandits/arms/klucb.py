@@ -50,6 +50,8 @@ class PrivateKLUCB(Learner):
     growth
         Factor by which an arm's users grow with each batch, once they outnumber 5v; until then they
         double.
+    smallest
+        No batch has fewer users.
 
     >>> [round_.participants for round_ in PrivateKLUCB(2, 1000, noise_variance=2.0).propose()]
     [63, 63]
@@ -65,6 +67,7 @@ class PrivateKLUCB(Learner):
         index: str = "chernoff",
         first_batch: int | None = None,
         growth: Number = 1.4,
+        smallest: int = 1,
     ) -> None:
         super().__init__(arms, horizon)
         check_batches(self, index, growth)
@@ -78,6 +81,7 @@ class PrivateKLUCB(Learner):
             None if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
         self.growth = growth
+        self.smallest = integer("smallest", smallest, at_least=1)
         self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
         self._bounds = [NOTHING_KNOWN] * self.arms
 
@@ -109,9 +113,10 @@ class PrivateKLUCB(Learner):
     def _size(self, users: int) -> int:
         if not users:
             usual = math.ceil(FIRST[self.index] * math.sqrt(self.noise_variance))
-            return self.first_batch or max(1, min(usual, self.horizon // (2 * self.arms)))
+            first = self.first_batch or min(usual, self.horizon // (2 * self.arms))
+            return max(self.smallest, first)
         factor = 2.0 if users < SETTLED * self.noise_variance else float(self.growth)
-        return max(1, math.ceil((factor - 1) * users))
+        return max(self.smallest, math.ceil((factor - 1) * users))
 
     def _bound(self, arm: int, level: float) -> Bound:
         evidence = self._evidence[arm]

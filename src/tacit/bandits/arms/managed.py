@@ -92,13 +92,13 @@ class Managed(Learner):
         self.least = integer("least", least, at_least=1)
 
     @classmethod
-    def around(cls, learner: Learner) -> Self:
+    def around(cls, learner: Learner, least: int = 1) -> Self:
         """Takes over a learner of arms, wherever it stands."""
         if not learner.separate:
             raise TacitError("options that share one parameter cannot be changed: begin another")
         options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
         kind = name_of(type(learner))
-        managed = cls(learner.arms, learner.horizon, kind, options)
+        managed = cls(learner.arms, learner.horizon, kind, options, least=least)
         managed._inner, managed.played = learner, learner.played
         managed._number, managed._pending = learner._number, dict(learner._pending)
         managed._inside = {number: number for number in learner._pending}

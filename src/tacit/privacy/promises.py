@@ -1,0 +1,139 @@
+"""The one place where a promise is made: from noise and the way it is used to a guarantee.
+
+A protocol states the law of the noise that is certain to be in what is seen, and is told a target.
+`promised` computes what that noise earns and gives the target back with what it rests on, or
+refuses it; `earned` gives the computed numbers themselves. Numbers are exact for one participation.
+For several, pure losses add up, and others are accounted for by a Rényi divergence of one order
+that is fixed by the target (`common_order`), so that rounds of different sizes compose.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.noise import NoiseLaw
+from tacit.noise.law import LOG_TINY
+from tacit.privacy.guarantees import (
+    ORDERS,
+    ApproximateDP,
+    PureDP,
+    View,
+    renyi_epsilon,
+)
+from tacit.privacy.loss import PrivacyLoss, privacy_loss
+
+Target = PureDP | ApproximateDP
+Asked = TypeVar("Asked", bound=Target)
+LARGEST_RATIO = "exact: the largest ratio of probabilities"
+SUMMED = "exact: summed over the noise's probabilities, both directions"
+DROPPED = 0.1  # the part of δ that pays for losses too large for any Rényi divergence
+
+
+def promised(
+    law: NoiseLaw, sensitivity: int, target: Asked, view: View, *conditions: str, apart: float = 0
+) -> Asked:
+    """The target, about this view and on these conditions, if the noise earns it.
+
+    `law` is the noise that is certain to be there, `sensitivity` the most that one participation
+    moves what it hides. `apart`: the log of the ratio between the noise and this law may be so
+    large everywhere (sums of shares that do not divide).
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
+    '(1, 0)-DP'
+    """
+    found = earned(law, sensitivity, target, view, *conditions, apart=apart)
+    if not found.epsilon <= target.epsilon:
+        raise TacitError(
+            f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
+            f"{target.short}: calibrate the noise to the target"
+        )
+    asked: Asked = replace(found, epsilon=target.epsilon)
+    return asked
+
+
+def earned(
+    law: NoiseLaw, sensitivity: int, target: Asked, view: View, *conditions: str, apart: float = 0
+) -> Asked:
+    """What the noise earns: the least ε at the target's δ, for as many participations."""
+    return about(epsilon_of(law, sensitivity, target, apart), target, view, *conditions)
+
+
+def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
+    """The target's kind of guarantee with an ε that was computed, about a view, on conditions."""
+    if not math.isfinite(epsilon):
+        raise TacitError(
+            f"this noise earns no {'pure' if isinstance(target, PureDP) else 'such'} guarantee at "
+            f"any epsilon, so not {target.short}: give a larger delta, or use other noise"
+        )
+    found: Asked = replace(target, epsilon=epsilon, view=view, conditions=conditions)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def epsilon_of(law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0) -> float:
+    """The ε at the target's δ of a person who takes part as often as the target says."""
+    times = target.participations
+    if isinstance(target, PureDP):
+        return times * (law.pure_loss(sensitivity) + 2 * apart)
+    inner = target.delta * math.exp(-apart)
+    loss = resolved_loss(law, sensitivity, inner / times)
+    if times == 1:
+        return loss.epsilon(inner) + 2 * apart
+    order, dropped, rest = common_order(target)
+    divergence = trimmed_renyi(loss, order, dropped * math.exp(-apart))
+    widened = divergence + apart * (2 * order - 1) / (order - 1)
+    return max(0.0, renyi_epsilon(order, times * widened, rest))
+
+
+def resolved_loss(law: NoiseLaw, sensitivity: int, delta: float) -> PrivacyLoss:
+    """The exact loss, resolved as far as δ needs."""
+    # what lies outside the window counts as lost; its mass is about the floor's probability times
+    # the standard deviation
+    floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
+    return privacy_loss(law, sensitivity, log_floor=max(floor, LOG_TINY))
+
+
+@lru_cache(maxsize=1024)
+def common_order(target: ApproximateDP) -> tuple[float, float, float]:
+    """The Rényi order for several participations, the mass that each may drop, and the δ that is
+    left: the order at which Gaussian noise needs least.
+
+    Every round of a run, whatever its size and levels, is held to the same order, so that
+    divergences add up.
+    """
+    dropped = DROPPED * target.delta / target.participations
+    rest = (1 - DROPPED) * target.delta
+    order = max(
+        ORDERS, key=lambda order: (target.epsilon - renyi_epsilon(order, 0.0, rest)) / order
+    )
+    return order, dropped, rest
+
+
+def trimmed_renyi(loss: PrivacyLoss, order: float, dropped: float) -> float:
+    """The Rényi divergence once the largest losses, of mass at most `dropped`, are left out.
+
+    For measures P' <= P with P - P' of mass γ, Σ P'^α Q^{1-α} = e^{(α-1)D} gives every event P(E)
+    <= e^ε Q(E) + γ + the δ of divergence D at ε, because CKS20 Proposition 12 holds point by point;
+    over V participations γ and D add up, adaptively. It makes divergences finite for noise of
+    finite range.
+    """
+    found = 0.0
+    for direction in loss.directions:
+        if direction.infinite > dropped:
+            return math.inf
+        left_out = np.cumsum(direction.masses) + direction.infinite <= dropped
+        kept = ~left_out
+        if not kept.any():
+            continue
+        exponents = np.log(direction.masses[kept]) + (order - 1) * direction.losses[kept]
+        top = float(exponents.max())
+        total = top + math.log(float(np.exp(exponents - top).sum()))
+        found = max(found, total / (order - 1) + 1e-12)
+    return found
