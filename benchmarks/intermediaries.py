@@ -143,7 +143,7 @@ def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
     def sealing(content: bytes) -> bytes:
         return cipher.decrypt(nonce, cipher.encrypt(nonce, content, None), None)
 
-    count = 200
+    count = 500
     pair = cpu_seconds(lambda: [X25519PrivateKey.generate() for _ in range(count)]) / count
     exchange = cpu_seconds(lambda: [own.exchange(peer) for _ in range(count)]) / count
     small = cpu_seconds(lambda: [sealing(parcel) for _ in range(count)]) / count

@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import pytest
@@ -24,9 +26,10 @@ from tacit.intermediaries import (
     Refusal,
     Shuffler,
     SumView,
+    prepare_server,
 )
 from tacit.intermediaries.masking_server import Stage
-from tacit.records import MemoryRecords
+from tacit.records import MemoryRecords, RecordDirectory
 
 STAGES = (Stage.JOINING, Stage.SHARING, Stage.MASKING, Stage.REVEALING)
 Result = TypeVar("Result")
@@ -258,6 +261,42 @@ class MixingSchedule:
             assert len(view.messages) == view.reports >= self.minimum
             assert view.spoilt == 0
         return bool(self.views)
+
+
+def answered(client: MaskingClient, stage: Stage, message: bytes, value: int) -> bytes:
+    match stage:
+        case Stage.JOINING:
+            return client.join()
+        case Stage.SHARING:
+            return client.share(message)
+        case Stage.MASKING:
+            return client.mask(message, [value])
+        case _:
+            return client.reveal(message)
+
+
+def test_rounds_over_files_survive_a_restart_before_every_step(tmp_path: Path) -> None:
+    """Every party is restored from its last saved state before each message and each close; its
+    records are files, as in life.
+    """
+    store = RecordDirectory(tmp_path / "records")
+    session = MaskingSession([1, 2, 4, 8], MaskingPlan(3, 100))
+    identity = session.server.round.identity
+    key = prepare_server(store, identity)
+    first = MaskingServer(replace(session.server.round, server=key), store)
+    announcement = session.rehearsal.announced(first.round.encode())
+    clients = [MaskingClient(session.pinned, announcement) for _ in range(4)]
+    saved, outgoing = first.save(), {client.address: b"" for client in clients}
+    for stage in STAGES:
+        for place, client in enumerate(clients):
+            message = answered(client, stage, outgoing[client.address], 1 << place)
+            server = MaskingServer.restore(saved, store)
+            server.take(message)
+            saved = server.save()
+        outgoing = dict(MaskingServer.restore(saved, store).close(stage))
+        assert MaskingServer.restore(saved, store).close(stage) == outgoing
+    assert MaskingServer.restore(saved, store).view() == SumView((15,), 4)
+    assert key not in b"".join(path.read_bytes() for path in store.directory.iterdir())
 
 
 SCHEDULES: dict[str, type[MaskingSchedule] | type[MixingSchedule]] = {

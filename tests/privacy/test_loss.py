@@ -29,6 +29,7 @@ from tacit.noise import (
     Table,
 )
 from tacit.privacy import GaussianLoss, privacy_loss, renyi_divergence
+from tacit.privacy.loss import Direction
 
 Pmf = Callable[[int], mpmath.mpf]
 mpf = mpmath.mpf
@@ -477,3 +478,9 @@ def test_the_continuous_gaussian_far_out_is_zero_not_negative_and_does_not_overf
         assert GaussianLoss(1.0, mu).delta(0.0) == pytest.approx(
             mu / math.sqrt(2 * math.pi), rel=1e-9
         )
+
+
+def test_an_infinite_loss_of_exactly_delta_leaves_the_finite_one() -> None:
+    one = Direction.of(np.array([1.0]), np.array([1.0]), 0.0)
+    assert one.epsilon(0.0) == pytest.approx(1.0)
+    assert Direction.of(np.array([1.0]), np.array([0.9]), 0.1).epsilon(0.05) == math.inf

@@ -27,6 +27,8 @@ from tacit.studies.audit import (
 )
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
+# at its defaults a message would be billions of bits, which devices refuse to make
+UNSENT = {"sdp-fedlinucb-vec"}
 BROKEN = {
     "half the noise": (0.5, False),
     "no noise": (0.0, False),
@@ -42,7 +44,7 @@ def private() -> dict[str, Protocol]:
             protocol = first_round(name, {})
         except TacitError:
             continue  # refused at its defaults, with a reason
-        if protocol.guarantee is not None:
+        if protocol.guarantee is not None and name not in UNSENT:
             found[name] = protocol
     return found
 
@@ -118,13 +120,15 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
-    for name, how, reason in (
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        *((name, {}, "which nobody can send") for name in UNSENT),
         ("ucb1", {}, "promises nothing"),
         ("cdp-se", {"through": "masking"}, "does not go through masking"),
         ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),
         ("cdp-se", {"alarm": 2.0}, "alarm is 2"),
         ("cdp-se", {"seconds": 0.0}, "seconds is 0"),
-    ):
+    ]
+    for name, how, reason in cases:
         with pytest.raises(TacitError, match=reason):
             audit_algorithm(name, **how)
 

@@ -191,7 +191,15 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         predecessor=bytes(32),
     )
     text = "\n".join(in_words(other))
-    for said in ("masked", "e^30", "at most 1/1000000", "within 90 seconds", "invited", "0000"):
+    for said in (
+        "masked",
+        "e^30",
+        "at most 1/1000000",
+        "within 90 seconds",
+        "invited",
+        "0000",
+        "invent",
+    ):
         assert said in text
     assert "two servers" not in text
 

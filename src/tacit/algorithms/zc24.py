@@ -118,12 +118,12 @@ def note(problem: SilosProblem, private: PrivateSums) -> str:
     """
     if private.guarantee is None:
         return "none: silos send sums as they are"
-    every = f"In all {problem.steps} releases together; {private.derivation}."
+    every = f"for all {problem.steps} releases together; {private.derivation}"
     if problem.lazy:
         return every
     own = zc24_noise.own_records(problem, private)
     return (
-        f"{every} Silos act on raw data within a batch, so one visit may move up to {problem.sync} "
-        f"recorded pairs (x, y); between streams that differ in the person's own pairs only it is "
-        f"{own.short}. Lazy silos promise that to the person."
+        f"{every}; silos act on raw data within a batch, so a visit may move up to {problem.sync} "
+        f"recorded pairs (x, y): between streams that differ in the person's own pairs only it is "
+        f"{own.short}, which lazy silos promise to the person"
     )

@@ -17,8 +17,8 @@ from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood
 from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new_identity
-from tacit.intermediaries.masking import MaskingRound
-from tacit.intermediaries.masking_client import BITS, MaskingClient
+from tacit.intermediaries.masking import BITS, MaskingRound
+from tacit.intermediaries.masking_client import MaskingClient
 from tacit.intermediaries.masking_server import MaskingServer, prepare_server
 from tacit.intermediaries.mixing import (
     Analyzer,

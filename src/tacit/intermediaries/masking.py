@@ -149,7 +149,11 @@ class MaskingRound:
         return hashlib.sha256(self.encode()).digest()
 
 
-def check_withstands(announced: MaskingRound, middle: Middle, bits: int) -> None:
+BITS = 40
+"""How sure a round must be, unless less is asked for, that nothing but the sum is learnt."""
+
+
+def check_withstands(announced: MaskingRound, middle: Middle, bits: int = BITS) -> None:
     """Refuses a round whose degree, threshold and minimum keep the terms' claim with fewer bits
     than asked for, while the part of the people that the terms name is corrupt.
     """

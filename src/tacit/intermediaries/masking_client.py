@@ -21,6 +21,7 @@ from tacit.intermediaries.agreement import Channel, new_key, public_bytes
 from tacit.intermediaries.announcements import accept
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, check_minimum
 from tacit.intermediaries.masking import (
+    BITS,
     FRONT_SIZE,
     INBOX_ENTRY,
     REQUEST_HEAD,
@@ -47,9 +48,6 @@ from tacit.intermediaries.wire import (
     records,
 )
 from tacit.terms import Pinned
-
-BITS = 40
-"""How sure a device asks a round to be that nothing but the sum is learnt."""
 
 
 class MaskingClient:

@@ -47,6 +47,7 @@ from tacit.intermediaries.interface import (
     check_minimum,
 )
 from tacit.intermediaries.masking import (
+    BITS,
     MaskingRound,
     check_withstands,
     client_kind,
@@ -160,7 +161,7 @@ class MaskingServer:
         where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
         return f"MaskingServer({where}, clients={len(self._by_address)})"
 
-    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = 0) -> bytes:
+    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = BITS) -> bytes:
         """The server's signature under the description that its record is tied to, if that keeps
         to the terms.
         """

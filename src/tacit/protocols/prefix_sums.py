@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tacit.checks import TacitError, integer, positive
 from tacit.estimates import Estimate, Floats, Opened, VectorError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, View
+from tacit.privacy import IDEAL, ApproximateDP, GaussianLoss, Guarantee, View
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization
@@ -33,7 +33,6 @@ Trust = Literal["none", "silo", "secagg", "shuffle"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
 EXACT_IN_DOUBLES = 2.0**52
-IDEAL = "in ideal real arithmetic: floating-point noise is for simulation only"
 FITS: dict[Trust, tuple[Noise, ...]] = {
     "none": ("none",),
     "silo": ("gaussian", "discrete-gaussian"),
@@ -84,6 +83,11 @@ class Presence:
             found.append(tuple(counts))
         return found
 
+    @property
+    def participations(self) -> int:
+        """How often one person comes in all."""
+        return self.batches * self.visits
+
     def __str__(self) -> str:
         """As the end of "for a person who comes"."""
         batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
@@ -91,7 +95,8 @@ class Presence:
             return "once"
         if self.anywhere:
             return f"up to {self.visits} times, to any silos in any batches"
-        return f"in {batches}, up to {self.visits} times in each, to any silos"
+        each = "once" if self.visits == 1 else f"up to {self.visits} times"
+        return f"in {batches}, {each} in each, to any silos"
 
 
 ONCE = Presence()
@@ -308,17 +313,20 @@ class PrefixSums:
                 "secagg-fedlinucb with discrete-gaussian noise"
             )
         failure = delta + self.slack(epsilon)
-        return ApproximateDP(epsilon, failure, view=self.view, conditions=self.conditions)
+        often, conditions = self.presence.participations, self.conditions
+        about: dict[str, Any] = {"view": self.view, "participations": often}
+        return ApproximateDP(epsilon, failure, conditions=conditions, **about)
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """What the guarantee rests on, besides its view."""
-        often = f"for a person who comes {self.presence}"
+        once = self.presence.participations == 1
+        often = () if once else (f"for a person who comes {self.presence}",)
         if not self.integral:
-            return often, IDEAL
+            return *often, IDEAL
         if self.alone:
-            return (often,)
-        return often, f"at least {self.honest} of {self.silos} silos add their noise"
+            return often
+        return *often, f"at least {self.honest} of {self.silos} silos add their noise"
 
     @property
     def bits_per_silo(self) -> float:

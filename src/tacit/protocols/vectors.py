@@ -29,10 +29,9 @@ from tacit.estimates import (
     VectorError,
 )
 from tacit.noise import DiscreteLaplace, NoiseLaw
-from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
+from tacit.privacy import IDEAL, ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.prefix_sums import IDEAL
 from tacit.protocols.vector_noise import gaussian_noise, gaussian_ratio
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise

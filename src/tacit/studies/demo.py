@@ -64,8 +64,8 @@ def regret_results() -> dict[str, Result]:
     }
     published = {"epsilon": EPSILON, "setting": "paper"}
     runs: dict[str, tuple[str, dict[str, Any]]] = {
-        "no privacy at all (KL-UCB)": ("klucb", {}),
-        **{k: ("private-klucb", {"epsilon": EPSILON, "trust": v}) for k, v in ours.items()},
+        "no privacy at all (Thompson sampling)": ("thompson", {}),
+        **{k: ("private-med", {"epsilon": EPSILON, "trust": v}) for k, v in ours.items()},
         "secure aggregation, as published (Dist-DP-SE)": ("dist-dp-se", published),
     }
     common: dict[str, Any] = {"means": MEANS, "horizon": HORIZON, "runs": RUNS}

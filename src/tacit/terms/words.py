@@ -35,7 +35,10 @@ def in_words(terms: Terms) -> list[str]:
         f"All that you ever report here, together, makes anything that others may find out at most "
         f"{_factor(promise.epsilon)} times as likely as other answers of yours would"
         f"{_exceptions(promise.delta)}.",
-        *([f"Word for word: {terms.claim()}."] if terms.view == "other-server" else []),
+        f"Word for word: {terms.claim()}."
+        if terms.view == "other-server"
+        else "This rests on noise that everybody's device adds: on enough others who take part, "
+        "and on all parties below, who must follow the protocol and invent nobody.",
         f"Nothing is opened for fewer than {terms.middle.crowd} "
         f"{_plural('report', terms.middle.crowd)}.",
         *(

@@ -43,7 +43,8 @@ class PrivateKLUCB(Learner):
         The variance v of the noise in a batch's sum, as the protocol promises it (2/ε² for pure
         privacy). It only sets batch sizes.
     index
-        `chernoff` (rigorous) or `variance` (tighter in practice, Gaussian in its tails).
+        `chernoff` (rigorous) or `variance` (normal in its tails: often less regret, more where
+        rates are low).
     first_batch
         Users of an arm's first batch; by default 44√v (20√v for `variance`), as far as half of the
         horizon reaches.

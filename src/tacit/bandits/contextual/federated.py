@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtri
+from scipy.special import chdtri, ndtri
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
@@ -123,17 +123,21 @@ class FederatedLinUCB(Learner):
 
     @property
     def shift(self) -> float:
-        """λ‖θ*‖ and the length of h - Nθ* in the last release, but for a chance of α/3.
+        """The length of λθ* - e, e = h - Nθ*, in the last release, but for a chance of α/3.
 
         For a unit vector θ*, N with off-diagonal entries of half the variance v of the diagonal
-        ones, and h of variance v, h - Nθ* is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI.
+        ones, and h of variance v, e is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI. Its length
+        and its part along θ* stay below their quantiles but for a chance of α/6 each, and
+        ‖λθ* - e‖² = λ² - 2λ⟨θ*, e⟩ + ‖e‖².
         """
         if self.noise is None:
             return 0.0
-        reach = float(chdtri(self.dimension, self.confidence / 3))
+        chance, lam = self.confidence / 6, self.regularizer
         releases = self.played // self.sync
-        spread = self.noise[releases - 1] if releases else 0.0
-        return self.regularizer + spread * math.sqrt(2 * reach)
+        spread = math.sqrt(2) * self.noise[releases - 1] if releases else 0.0
+        length = spread * math.sqrt(float(chdtri(self.dimension, chance)))
+        along = -spread * float(ndtri(chance))
+        return math.sqrt(lam**2 + 2 * lam * along + length**2)
 
     def best(self) -> None:
         """None: what is best depends on the context."""
