@@ -255,6 +255,27 @@ def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
         protocol.combine(messages[:7])
 
 
+@pytest.mark.parametrize("times", [2, 20])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_noise_for_returning_people_keeps_the_target_over_all_their_rounds(
+    times: int, delta: float
+) -> None:
+    """Composed from the noise itself: so many rounds in which every coordinate moves."""
+    target: PureDP | ApproximateDP = PureDP(1.0, participations=times)
+    if delta:
+        target = ApproximateDP(1.0, delta, participations=times)
+    protocol = SecureVector(40, 3, 1.0, target, precision=4)
+    noise = protocol.share.sum_of_shares(protocol.honest)
+    assert protocol.guarantee is not None
+    assert protocol.guarantee.participations == times
+    if delta:
+        assert linf_loss(noise, 4, 3 * times).epsilon(delta) <= 1.0
+    else:
+        assert 3 * times * privacy_loss(noise, 4).pure <= 1.0 + 1e-9
+    with pytest.raises(TacitError, match="people who come once"):
+        Central(40, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=2), setting="paper")
+
+
 @pytest.mark.parametrize("kind", [Central, Local])
 def test_continuous_noise_is_said_to_be_ideal_and_leaves_no_device(kind: type[Any]) -> None:
     paper = kind(6, 3, 1.0, TEN, setting="paper")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Trust = Literal["none", "central", "local", "shuffle", "secagg"]
 WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
 CLIENTS = ("alpha", "client_std", "population")
-PRIVATE = ("epsilon", "delta")
+PRIVATE = ("epsilon", "delta", "participations")
 TRUSTED = {
     "none": ("everyone with everything", "nothing"),
     "central": ("the server, to add noise", "(ε, δ) or pure DP of what the server publishes"),

@@ -330,6 +330,7 @@ class LinearProblem(Problem):
     horizon: int = option(1_000_000, "Number of rounds.")
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float = option(DEFAULT_DELTA, "Delta of the guarantee; 0 for a pure one.")
+    participations: int = option(1, "How often one person may take part; epsilon is for all.")
     alpha: float = option(0.8, "How fast the number of clients per phase grows.", panel=LINEAR)
     client_std: float = option(0.1, "How much clients differ.", panel=LINEAR)
     bound: float = option(1.0, "Largest absolute reward.", panel=LINEAR)
@@ -346,7 +347,7 @@ class LinearProblem(Problem):
     table: Any = None
 
     def __post_init__(self) -> None:
-        check_counts(self, dimension=2, actions=2, horizon=1)
+        check_counts(self, dimension=2, actions=2, horizon=1, participations=1)
         one_of("setting", self.setting, SETTINGS)
         one_of("noise", self.noise, NOISES)
         positive(
@@ -362,8 +363,10 @@ class LinearProblem(Problem):
         """What is asked for."""
         from tacit.privacy import ApproximateDP, PureDP
 
-        pure = self.delta == 0
-        return PureDP(self.epsilon) if pure else ApproximateDP(self.epsilon, self.delta)
+        often = self.participations
+        if self.delta == 0:
+            return PureDP(self.epsilon, participations=often)
+        return ApproximateDP(self.epsilon, self.delta, participations=often)
 
     def start(self, seed: int, world: World | None) -> Start:
         """One generator for the instance, another for people and noise."""

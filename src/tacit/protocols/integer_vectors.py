@@ -33,11 +33,12 @@ from tacit.privacy import ApproximateDP, Crowd, PureDP, View
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
     binomial_noise,
+    each_time,
     joint_epsilon,
     shared_gaussian_noise,
     skellam_noise,
 )
-from tacit.protocols.vectors import VectorProtocol, noise_proxy
+from tacit.protocols.vectors import VectorProtocol, noise_proxy, refuse_returning
 
 MISREAD = 1e-9  # probability that a coordinate wraps around the modulus
 
@@ -149,7 +150,7 @@ class ShuffledVector(LevelProtocol):
             self.precision = integer("precision", precision, at_least=1)
             self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
             self.noise_bits, self.bias = binomial_noise(
-                self.precision, self.coordinates, target, self.honest
+                self.precision, self.coordinates, each_time(target), self.honest
             )
             crowd = Crowd().conditions(self.participants)
             self.guarantee = target.at(view=View.SHUFFLED).given(*crowd)
@@ -159,6 +160,7 @@ class ShuffledVector(LevelProtocol):
         """Algorithm 2 (Algorithm 4 for a single coordinate, where ε̂ = ε/2), and its true ε at the
         target's δ.
         """
+        refuse_returning(target)
         epsilon, delta, n, s = target.epsilon, target.delta, self.participants, self.coordinates
         limit = 30 if s == 1 else 15
         if not (epsilon < limit and delta < 0.5):
@@ -247,16 +249,15 @@ class SecureVector(LevelProtocol):
         self.precision = integer("precision", precision, at_least=1)
         self.unit, self.offset = 2 * self.bound / self.precision, -self.bound
         self.share: NoiseLaw
-        if isinstance(target, PureDP):
+        each = each_time(target)
+        if isinstance(each, PureDP):
             self.share = DiscreteLaplace(
-                Fraction(self.precision * self.coordinates) / Fraction(target.epsilon)
+                Fraction(self.precision * self.coordinates) / Fraction(each.epsilon)
             ).share(self.honest)
         elif noise_kind == "skellam":
-            self.share = skellam_noise(self.precision, self.coordinates, target).share(self.honest)
+            self.share = skellam_noise(self.precision, self.coordinates, each).share(self.honest)
         elif noise_kind == "discrete-gaussian":
-            self.share = shared_gaussian_noise(
-                self.precision, self.coordinates, target, self.honest
-            )
+            self.share = shared_gaussian_noise(self.precision, self.coordinates, each, self.honest)
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
         self.guarantee = target.at(view=View.OPENED_SUM).given(*crowd.conditions(self.participants))

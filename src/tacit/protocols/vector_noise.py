@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
 from tacit.checks import Number, TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, Gaussian, PureDP, calibrate, privacy_loss
-from tacit.privacy.composition import ComposedLoss
+from tacit.privacy.composition import ComposedLoss, dominating_loss
 from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP
@@ -59,6 +60,28 @@ def joint_epsilon(
         if coordinates == 1
         else ComposedLoss(((loss, coordinates),)).epsilon(delta)
     )
+
+
+@lru_cache(maxsize=256)
+def each_time(target: Target) -> Target:
+    """What one participation may cost so that all of the target's together, in rounds that may
+    depend on one another, keep it: ε/N for a pure target; else δ/2N and the largest ε whose N-fold
+    composition is known to (Kairouz, Oh & Viswanath 2015, by composed loss distributions).
+    """
+    times = target.participations
+    if times == 1:
+        return target
+    if isinstance(target, PureDP):
+        return replace(target, epsilon=target.epsilon / times, participations=1)
+    level = target.delta
+    once = replace(target, delta=level / (2 * times), participations=1)
+
+    def holds(part: float) -> bool:
+        loss = dominating_loss(replace(once, epsilon=target.epsilon / part))
+        return ComposedLoss(((loss, times),)).epsilon(level) <= target.epsilon
+
+    # N-fold basic composition holds at part = N: ε adds up to the target, δ to half of it
+    return replace(once, epsilon=target.epsilon / least(holds, float(times), relative=1e-3))
 
 
 @lru_cache(maxsize=4096)

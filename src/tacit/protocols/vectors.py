@@ -32,7 +32,7 @@ from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import IDEAL, ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
-from tacit.protocols.vector_noise import gaussian_noise, gaussian_ratio
+from tacit.protocols.vector_noise import each_time, gaussian_noise, gaussian_ratio
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64
@@ -243,10 +243,11 @@ class Local(VectorProtocol):
             self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
             return
         self.device, self.guarantee = grid_noise(self.coordinates, target, self.view)
+        each = each_time(target)
         self.law = (
-            Laplace(2 * self.bound * coordinates / target.epsilon)
-            if isinstance(target, PureDP)
-            else Gaussian(gaussian_ratio(target) * 2 * self.bound * math.sqrt(coordinates))
+            Laplace(2 * self.bound * coordinates / each.epsilon)
+            if isinstance(each, PureDP)
+            else Gaussian(gaussian_ratio(each) * 2 * self.bound * math.sqrt(coordinates))
         )
 
     def randomize(self, vector: npt.ArrayLike) -> Floats:
@@ -373,10 +374,20 @@ def paper_gaussian(
             "the paper's Gaussian noise needs delta > 0: give a delta, or use the tight setting, "
             "which has Laplace noise"
         )
+    refuse_returning(target)
     sensitivity = 2 * float(bound) * math.sqrt(coordinates)
     law = Gaussian(sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon)
     true = GaussianLoss(law.sigma, sensitivity).delta(target.epsilon)
     return law, ApproximateDP(target.epsilon, true, view=view, conditions=(IDEAL,))
+
+
+def refuse_returning(target: PureDP | ApproximateDP) -> None:
+    """The printed noise is for people who come once."""
+    if target.participations > 1:
+        raise TacitError(
+            f"participations is {target.participations}; the paper's noise is for people who come "
+            "once: use the tight setting"
+        )
 
 
 def grid_noise(
@@ -385,7 +396,8 @@ def grid_noise(
     """The noise on a grid on which one participant moves every coordinate by up to `FINE` steps,
     and what it promises: discrete Gaussian; discrete Laplace of scale FINE·s/ε for a pure target.
     """
-    if isinstance(target, PureDP):
-        scale = Fraction(FINE * coordinates) / Fraction(target.epsilon)
+    each = each_time(target)
+    if isinstance(each, PureDP):
+        scale = Fraction(FINE * coordinates) / Fraction(each.epsilon)
         return DiscreteLaplace(scale), target.at(view=view)
-    return gaussian_noise(FINE, coordinates, target), target.at(view=view)
+    return gaussian_noise(FINE, coordinates, each), target.at(view=view)

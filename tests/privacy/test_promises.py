@@ -1,0 +1,293 @@
+"""Promises: derived from noise and its use, on stated conditions, never more than is earned.
+
+What is computed here by hand sums probabilities of the noise itself; nothing is taken from the
+formula that set it.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tacit.checks import TacitError
+from tacit.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PolyaDifference,
+    Skellam,
+    coins,
+)
+from tacit.privacy import (
+    IDEAL,
+    ApproximateDP,
+    ConcentratedDP,
+    Crowd,
+    PureDP,
+    View,
+    calibrate,
+    compose,
+    earned,
+    privacy_of,
+    promised,
+)
+from tacit.privacy.promises import epsilon_of
+from tacit.protocols import recipes
+from tacit.protocols.contract import random_level
+from tacit.protocols.integer_vectors import SecureVector
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import SecureSum
+
+TARGET = ApproximateDP(1.0, 1e-5)
+
+
+def pure_by_hand(law: NoiseLaw, moved: int, reach: int = 4000) -> float:
+    points = np.arange(-reach, reach + 1)
+    return float(np.abs(law.log_pmf(points) - law.log_pmf(points + moved)).max())
+
+
+def delta_by_hand(law: NoiseLaw, moved: int, epsilon: float, times: int) -> float:
+    """δ of `times` participations, worst over the directions in which each may move: losses and
+    masses of all of them multiplied out.
+    """
+    low, high = law.window(-60.0)
+    points = np.arange(low - moved, high + moved + 1)
+    worst = 0.0
+    for signs in product((1, -1), repeat=times):
+        masses, losses = np.ones(1), np.zeros(1)
+        for sign in signs:
+            p, q = law.pmf(points), law.pmf(points + sign * moved)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                own = np.where(p > 0, np.log(p) - np.log(q), 0.0)
+            masses = np.multiply.outer(masses, p).ravel()
+            losses = np.add.outer(losses, own).ravel()
+        beyond = losses > epsilon
+        worst = max(worst, float((masses[beyond] * -np.expm1(epsilon - losses[beyond])).sum()))
+    return worst
+
+
+# who may look
+
+
+@pytest.mark.parametrize(("users", "levels"), [(2, 1), (2, 16), (4, 1), (4, 16), (64, 16)])
+def test_a_participant_who_looks_sees_no_more_than_is_promised(users: int, levels: int) -> None:
+    """They know their own share; the others' are all that hides a person."""
+    protocol = SecureSum(users, levels, DiscreteLaplace(levels), PureDP(1.0))
+    unknown = protocol.share.power(users - 1)
+    assert pure_by_hand(unknown, levels) <= 1 + 1e-9
+    everyone = DiscreteLaplace(levels).share(users).power(users - 1)
+    assert pure_by_hand(everyone, levels) > 1.01  # shares for all leave less than was promised
+
+
+def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
+    protocol = recipes.shuffled_tight(4, TARGET, True, 0.0)
+    assert isinstance(protocol, ShuffledBits)
+    assert delta_by_hand(protocol.share.power(3), 1, 1.0, 1) <= 1e-5
+    assert delta_by_hand(protocol.share.power(2), 1, 1.0, 1) > 1e-5
+
+
+@pytest.mark.parametrize("users", [4, 16, 1024])
+def test_printed_shares_say_what_they_earn_when_one_looks(users: int) -> None:
+    protocol = recipes.polya_paper(users, PureDP(1.0), 0.1)
+    assert isinstance(protocol, SecureSum)
+    guarantee = protocol.guarantee
+    unknown = protocol.share.power(users - 1)
+    assert guarantee.epsilon == pytest.approx(pure_by_hand(unknown, protocol.precision), rel=1e-6)
+    assert guarantee.epsilon > 1.0
+
+
+def test_a_wide_share_is_bounded_from_above_and_tightly() -> None:
+    """Where single probabilities cannot be summed a closed form takes over."""
+    for users in (10**4, 10**6):
+        narrow = PolyaDifference(
+            Fraction(users - 1, users), coins.Chance(Fraction(1), Fraction(1, 3000))
+        )
+        wide = PolyaDifference(
+            Fraction(users - 1, users), coins.Chance(Fraction(1), Fraction(1, 300_000))
+        )
+        exact, bound = narrow.pure_loss(3000), wide.pure_loss(300_000)
+        assert exact <= bound * (1 + 1e-9)
+        assert bound < exact * (1 + 20 / users)
+
+
+# what a promise rests on
+
+
+def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> None:
+    for guarantee in (PureDP(1.0), TARGET, ConcentratedDP(0.5)):
+        text = str(guarantee)
+        assert "takes part at most once" in text
+        assert "does not depend on the answer" in text
+        assert View.OPENED_SUM.trust in text
+        assert "exactly" in text
+    assert "at most twice" in str(PureDP(1.0, participations=2))
+    assert "at most 52 times" in str(PureDP(1.0, participations=52))
+    assert IDEAL in str(recipes.continuous_laplace(9, PureDP(1.0)).guarantee)
+
+
+def test_conditions_go_along_with_every_conversion() -> None:
+    split = SplitAndMix(40, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2).guarantee
+    vector = SecureVector(40, 2, 1.0, TARGET, dropout=0.2).guarantee
+    assert split is not None
+    assert vector is not None
+    for guarantee in (split, vector, split.to_approximate(1e-3), compose([vector, vector])):
+        assert "a round with fewer than 80% of its reports is not opened" in guarantee.conditions
+        assert any("honest others" in condition for condition in guarantee.conditions)
+        assert set(guarantee.conditions) <= set(guarantee.to_dict()["conditions"])
+    assert compose([vector, vector]).participations == 2
+
+
+def test_a_promise_as_data_holds_everything() -> None:
+    data = Crowd().conditions(64)
+    guarantee = PureDP(0.5, participations=3, conditions=data, view=View.SHUFFLED)
+    found = guarantee.to_dict()
+    assert (found["epsilon"], found["delta"], found["participations"]) == (0.5, 0.0, 3)
+    assert (found["view"], found["neighbours"]) == (View.SHUFFLED.value, guarantee.neighbours.value)
+    assert "62 honest others" in " ".join(found["conditions"])
+    assert found["text"] == str(guarantee)
+    assert ConcentratedDP(0.5).to_dict()["delta"] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "printed"),
+    [(1.0, "1"), (1.0004, "1.001"), (0.12341, "0.1235"), (12345.6, "1.235e+04")],
+)
+def test_printed_numbers_are_rounded_up(epsilon: float, printed: str) -> None:
+    assert PureDP(epsilon).short == f"({printed}, 0)-DP"
+    assert float(printed) >= epsilon
+    assert ApproximateDP(1.0, 1.00001e-5).short == "(1, 1.001e-05)-DP"
+
+
+# noise that does not earn it
+
+
+def test_noise_that_earns_less_than_its_target_is_refused() -> None:
+    with pytest.raises(TacitError, match=r"earns \(10, 0\)-DP, not \(1, 0\)-DP"):
+        SecureSum(100, 10, DiscreteLaplace(1), PureDP(1.0))
+    with pytest.raises(TacitError, match="not"):
+        ShuffledBits(10, 4, 1, 0.01, ApproximateDP(0.1, 1e-9))
+    share = DiscreteGaussian(4)
+    with pytest.raises(TacitError, match="earns"):
+        SecureSum(64, 16, share.sum_of_shares(64), TARGET, share=share, dropout=0.5)
+    with pytest.raises(TacitError, match="no pure guarantee"):
+        promised(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
+
+
+def test_noise_that_is_not_centred_is_refused() -> None:
+    with pytest.raises(TacitError, match=r"has mean 190; .* must have mean 0"):
+        SecureSum(20, 1, Binomial(400), ApproximateDP(1.0, 1e-5), share=Binomial(20))
+
+
+def test_a_promise_is_about_the_view_it_was_derived_for() -> None:
+    bits, bias = 40, 0.5
+    wrong = TARGET.at(view=View.MESSAGE)
+    found = ShuffledBits(64, 1, bits, bias, wrong).guarantee
+    assert found is not None
+    assert found.view is View.SHUFFLED
+
+
+# several participations
+
+
+@pytest.mark.parametrize("law", [Skellam(60), Binomial(300)], ids=["skellam", "binomial"])
+@pytest.mark.parametrize("moved", [1, 3])
+def test_two_participations_keep_the_promise_summed_by_hand(law: NoiseLaw, moved: int) -> None:
+    target = ApproximateDP(1.0, 1e-4, participations=2)
+    epsilon = epsilon_of(law, moved, target)
+    assert delta_by_hand(law, moved, epsilon, 2) <= 1e-4
+    assert delta_by_hand(law, moved, epsilon / 2, 2) > 1e-4  # and is no idle one
+
+
+@pytest.mark.parametrize("times", [1, 2, 5, 52, 500])
+def test_pure_participations_add_up(times: int) -> None:
+    protocol = recipes.polya_tight(64, PureDP(1.0, participations=times), True, 0.0)
+    assert isinstance(protocol, SecureSum)
+    unknown = protocol.share.power(63)
+    assert times * pure_by_hand(unknown, 1) <= 1 + 1e-6
+    assert protocol.guarantee.participations == times
+    half = RandomizedBits(64, PureDP(1.0, participations=times))
+    one, zero = (half.view_law(bit, 1).pmf(np.arange(2)) for bit in (1, 0))
+    assert times * np.abs(np.log(one / zero)).max() == pytest.approx(1.0)
+
+
+def test_rounds_of_different_noise_share_one_order() -> None:
+    """Divergences of one order add up whatever the rounds; a mixture by hand keeps the promise."""
+    target = ApproximateDP(1.0, 1e-4, participations=2)
+    laws = [calibrate(kind, 1, target).integer_law for kind in ("skellam", "binomial")]
+    points = np.arange(-400, 401)
+    worst = 0.0
+    for signs in product((1, -1), repeat=2):
+        masses, losses = np.ones(1), np.zeros(1)
+        for law, sign in zip(laws, signs, strict=True):
+            shifted = points + round(law.mean)
+            p, q = law.pmf(shifted), law.pmf(shifted + sign)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                own = np.where(p > 0, np.log(p) - np.log(q), 0.0)
+            keep = p > 1e-30
+            masses = np.multiply.outer(masses, p[keep]).ravel()
+            losses = np.add.outer(losses, own[keep]).ravel()
+        beyond = losses > 1.0
+        worst = max(worst, float((masses[beyond] * -np.expm1(1.0 - losses[beyond])).sum()))
+    assert worst <= 1e-4
+
+
+def test_a_person_who_comes_often_is_accounted_for_by_the_smaller_way_and_it_is_named() -> None:
+    often = privacy_of(DiscreteLaplace(40), delta=1e-6, participations=100)
+    assert often.participations == 100
+    assert often.epsilon < 2.5  # a hundred times 1/40
+    assert any("accounted for by" in condition for condition in often.conditions)
+
+
+# tighter where it is free
+
+
+def test_randomized_response_has_half_the_variance_and_one_bit() -> None:
+    response = RandomizedBits(100, PureDP(1.0))
+    laplace = DiscreteLaplace(1)
+    assert response.error(1).variance == pytest.approx(float(laplace.variance) / 2)
+    assert response.bits_per_participant == 1
+
+
+def test_printed_shuffle_noise_says_what_it_truly_earns() -> None:
+    """TKMS21 asks for 0.5 and sends noise that earns a fraction of it."""
+    for users, limit in ((1000, 0.09), (10**5, 0.09)):
+        found = recipes.shuffled_paper(users, ApproximateDP(0.5, 1e-5)).guarantee
+        assert isinstance(found, ApproximateDP)
+        assert found.epsilon < limit
+
+
+def test_printed_skellam_and_gaussian_noise_say_their_exact_epsilon() -> None:
+    for make in (recipes.skellam_paper, recipes.gaussian_paper):
+        found = make(10**4, TARGET, 10, 0.1).guarantee
+        assert isinstance(found, ApproximateDP)
+        assert 4.3 < found.epsilon < 4.4  # 4.7 by conversion from Rényi divergences
+
+
+# time
+
+
+def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    word = coins.word
+
+    def counted() -> int:
+        drawn.append(word())
+        return drawn[-1]
+
+    monkeypatch.setattr(coins, "word", counted)
+    for scaled in (Fraction(0), Fraction(3), Fraction(7, 2), Fraction(1, 3)):
+        drawn.clear()
+        random_level(scaled)
+        assert len(drawn) == 1
+
+
+def test_what_is_promised_is_what_is_earned_or_more() -> None:
+    law = DiscreteLaplace(3)
+    assert earned(law, 2, PureDP(5.0), View.MESSAGE).epsilon == pytest.approx(2 / 3)
+    assert promised(law, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
