@@ -152,14 +152,22 @@ class Experiment:
         if not self.options:
             raise TacitError("what is tried depends on a context: there are no options to change")
         if not isinstance(self.learner, Managed):
-            self.learner = Managed.around(self.learner)
+            self.learner = Managed.around(self.learner, self._smallest)
         return self.learner
 
-    def keep_control(self, option: str, share: float, least: int = 1) -> None:
+    @property
+    def _smallest(self) -> int:
+        """Participants of the smallest round that may be opened."""
+        return int(getattr(self.mechanism, "smallest", 1))
+
+    def keep_control(
+        self, option: str, share: float, least: int = 1, explore: bool = False
+    ) -> None:
         """From the next rounds on the option is the control: it never goes away, and gets at least
-        this share of all participants, in rounds of at least so many.
+        this share of all participants, in rounds of at least so many. With `explore` every other
+        option gets as much (or an equal part of what there is) until it is shown to be worse.
         """
-        self._managed().hold(self._place(option), share, least)
+        self._managed().hold(self._place(option), share, max(least, self._smallest), explore)
         self.control = option
 
     def sample_ratio(self) -> SampleRatio:
@@ -179,8 +187,8 @@ class Experiment:
         """The option that is shown to be better than every other: the experiment can stop. A wrong
         one is ever named, at any round, with probability 1 - level at most.
         """
-        rows = self.estimates(level)
-        return next((row.option for row in rows if row.decision == "best"), None)
+        place = self.learner.decided(level)
+        return None if place is None else self.options[place]
 
     def best(self) -> str | None:
         """The option to recommend; None where it depends on a context."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.bandits.coverage import LEVEL, SCENARIOS, most_failures, play
 
-from tacit.bandits.always import Tally, evidence_that_larger
+from tacit.bandits.always import Tally, evidence_that_larger, is_larger
 from tacit.bandits.standings import Setting, answers, interval, level_of, lifts
 from tacit.estimates import ErrorLaw, Estimate
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
@@ -115,6 +115,9 @@ def test_a_comparison_is_the_least_over_a_common_mean() -> None:
     assert brute > 5
     assert evidence_that_larger(one, other) == pytest.approx(brute, abs=1e-3)
     assert evidence_that_larger(other, one) <= 0
+    assert is_larger(one, other, brute - 0.01)
+    assert not is_larger(one, other, brute + 0.01)
+    assert not is_larger(other, one, 0.1)
 
 
 def test_a_lift_holds_every_pair_that_is_not_refuted_and_little_more() -> None:

@@ -100,6 +100,7 @@ def test_a_paused_option_gets_nobody_and_is_remembered() -> None:
 
 def test_a_new_option_that_is_best_is_found() -> None:
     experiment = experiment_of(horizon=200_000)
+    experiment.keep_control("option 1", 0.2, explore=True)
     for _ in range(6):
         step(experiment)
     experiment.add("new")

@@ -40,4 +40,8 @@ def assemble(
         learner = bandits.Restarts(learner.arms, learner.horizon, inner, options)
     note = "" if guarantee is not None else "none: the server sees every sum as it is"
     hidden = mechanism.PerRound(make, arguments, guarantee, note, smallest)
-    return experiment.Experiment.of(learner, hidden, problem.names)
+    built = experiment.Experiment.of(learner, hidden, problem.names)
+    if problem.control_share:
+        least = getattr(learner, "least", problem.crowd)
+        built.keep_control(built.options[0], problem.control_share, least, explore=True)
+    return built

@@ -30,7 +30,7 @@ TYPICAL = 4096  # participants of the round by which the noise of a protocol is 
     options=(
         *WORLD,
         *PEOPLE,
-        *("epsilon", "delta", "participations", "trust", "index", "growth"),
+        *("epsilon", "delta", "participations", "trust", "index", "growth", "control_share"),
     ),
     defaults={"growth": 1.4},
 )

@@ -33,6 +33,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
         *WORLD,
         *PEOPLE,
         *("epsilon", "delta", "participations", "trust", "index", "growth", "rounds"),
+        "control_share",
     ),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
 )

@@ -129,6 +129,12 @@ class ArmsProblem(Problem):
         0.0, "Part of a round that may add no noise; shares are made so that the promise holds."
     )
     crowd: int = option(64, "Participants of the smallest round, where all add a share of noise.")
+    control_share: float = option(
+        0.0,
+        "Least share of participants of the first option, the control, and of every other one "
+        "until it is shown to be worse.",
+        panel=ARMS,
+    )
     anytime: bool = option(False, "Do not tell the learner the horizon.", panel=ARMS)
     rewards: str = option("bernoulli", f"Rewards: {', '.join(REWARDS)}.", panel=ARMS, world=True)
     instance: str = option("easy", "Random means: easy, hard or rare.", panel=ARMS, world=True)
@@ -173,6 +179,8 @@ class ArmsProblem(Problem):
         remedy = "the part of a round that may fail to report, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
         probability("corrupt", self.corrupt, "the part that may lie, such as 0.1", zero=True)
+        remedy = "the part of all participants that get the control, such as 0.2"
+        probability("control_share", self.control_share, remedy, zero=True)
         one_of("setting", self.setting, SETTINGS)
         one_of("trust", self.trust, TRUSTS)
         one_of("rewards", self.rewards, REWARDS)

@@ -211,20 +211,35 @@ def cumulants(noise: Any, precision: int, scaled: tuple[float, ...]) -> Floats:
     return np.array([error.log_mgf(s), error.log_mgf(-s)])
 
 
-def evidence_that_larger(one: Tally, other: Tally) -> float:
+def is_larger(one: Tally, other: Tally, level: float) -> bool:
+    """Whether it is refuted at a level that the mean of `one` is at most that of `other`."""
+    if one.mean is None or other.mean is None or one.mean <= other.mean:
+        return False
+    weights = [1 / one.spread**2, 1 / other.spread**2]
+    common = (weights[0] * one.mean + weights[1] * other.mean) / sum(weights)
+    if _joint(one, other, min(max(common, 0.0), 1.0)) <= level:  # as most often: not even nearly
+        return False
+    return evidence_that_larger(one, other, level) > level
+
+
+def _joint(one: Tally, other: Tally, mean: float) -> float:
+    at = np.array([mean])
+    return float(one.against(at, 1)[0] + other.against(at, -1)[0])
+
+
+def evidence_that_larger(one: Tally, other: Tally, enough: float = 0.0) -> float:
     """The level at which it is refuted that the mean of `one` is at most that of `other`: the least
-    of a convex function of the mean that they would share.
+    of a convex function of the mean that they would share. Not looked for below `enough`.
     """
     low, high = 0.0, 1.0
     ratio = (math.sqrt(5) - 1) / 2
 
     def joint(mean: float) -> float:
-        at = np.array([mean])
-        return float(one.against(at, 1)[0] + other.against(at, -1)[0])
+        return _joint(one, other, mean)
 
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = joint(left), joint(right)
-    while high - low > 1e-9 and max(at_left, at_right) > 0:
+    while high - low > 1e-7 and min(at_left, at_right) > enough:
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)

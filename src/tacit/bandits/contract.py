@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.bandits.always import Tally
 from tacit.bandits.ratios import Ratios, SampleRatio
-from tacit.bandits.standings import Setting, answers
+from tacit.bandits.standings import Setting, answers, best_option, failure_left
 from tacit.checks import TacitError, integer
 from tacit.estimates import Arm, Assignment, Estimate, Round, Standing
 from tacit.names import name_of, named
@@ -187,6 +187,12 @@ class Learner(ABC):
     ) -> list[Standing]:
         """What is known of each option, by name; nothing where it depends on a context."""
         return answers(self._tallies, names, self._setting(level, control))
+
+    def decided(self, level: float = 0.95) -> int | None:
+        """The option that is shown to be better than every other one that takes part."""
+        setting = self._setting(level, 0)
+        present = [k for k in range(self.arms) if k not in setting.absent]
+        return best_option(self._tallies, present, setting, failure_left(self._tallies, setting))
 
     def _setting(self, level: float, control: int) -> Setting:
         return Setting(level, self._first, control)

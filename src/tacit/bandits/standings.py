@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import ndtr
 
-from tacit.bandits.always import Tally, evidence_that_larger
+from tacit.bandits.always import Tally, is_larger
 from tacit.estimates import Floats, Standing
 
 REACH = 8.0  # standard deviations about a mean within which anything can happen
@@ -76,20 +76,21 @@ class Setting:
 
 def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[Standing]:
     """One row per option, from all of its rounds."""
-    failure = 1 - setting.level
-    misread = sum(tally.misread for tally in tallies)
-    sure = (1 - MISREAD) * failure if misread <= MISREAD * failure else 0.0
+    if not tallies:
+        return []
+    sure = failure_left(tallies, setting)
     known = [(tally.participants, tally.mean, tally.spread) for tally in tallies]
     present = [k for k in range(len(tallies)) if k not in setting.absent]
     chances = dict(zip(present, best_of([known[k] for k in present]), strict=True))
     intervals = [interval(tally, sure * setting.share(k)) for k, tally in enumerate(tallies)]
-    named = best_option(tallies, present, setting, sure)
-    floor = max((intervals[k][0] for k in present), default=0.0)
+    leader = leading(tallies, present)
+    worse = {k for k in present if beats(tallies, leader, k, setting, sure)}
+    decisions = dict.fromkeys(setting.absent, "removed") | dict.fromkeys(worse, "worse")
+    if 0 < len(worse) == len(present) - 1:
+        decisions[leader] = "best"
     rows = []
     for k, name in enumerate(names):
         low, high = intervals[k]
-        worse = named is not None or high < floor
-        decision = "removed" if k in setting.absent else "worse" if worse else "open"
         lift, lift_low, lift_high = None, None, None
         if k != setting.control:
             base = known[setting.control][1]
@@ -107,11 +108,18 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
                 lift,
                 lift_low,
                 lift_high,
-                "best" if k == named else decision,
+                decisions.get(k, "open"),
                 always=True,
             )
         )
     return rows
+
+
+def failure_left(tallies: Sequence[Tally], setting: Setting) -> float:
+    """The failure probability that is left for chance: nothing where too much was misread."""
+    failure = 1 - setting.level
+    misread = sum(tally.misread for tally in tallies)
+    return (1 - MISREAD) * failure if misread <= MISREAD * failure else 0.0
 
 
 def level_of(failure: float) -> float:
@@ -148,20 +156,29 @@ def lifts(one: Tally, control: Tally, failure: float) -> tuple[float, float | No
     return float(np.min(low)) - 1, top if math.isfinite(top) else None
 
 
+def leading(tallies: Sequence[Tally], present: Sequence[int]) -> int:
+    """The option with the largest mean."""
+    return max(present, key=lambda k: -math.inf if (mean := tallies[k].mean) is None else mean)
+
+
 def best_option(
     tallies: Sequence[Tally], present: Sequence[int], setting: Setting, sure: float
 ) -> int | None:
     """The option that is shown to be better than every other one that is present."""
-    seen = [k for k in present if tallies[k].participants]
-    if sure <= 0 or len(seen) < len(present) or len(present) < 2:
+    if len(present) < 2:
         return None
-    leader = max(seen, key=lambda k: tallies[k].mean or 0.0)
-    others = sorted((k for k in seen if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
-    for k in others:
-        level = level_of(sure * setting.share(leader) * setting.rival(k))
-        if evidence_that_larger(tallies[leader], tallies[k]) <= level:
-            return None
-    return leader
+    leader = leading(tallies, present)
+    others = sorted((k for k in present if k != leader), key=lambda k: -(tallies[k].mean or 0.0))
+    better = all(beats(tallies, leader, k, setting, sure) for k in others)
+    return leader if better else None
+
+
+def beats(tallies: Sequence[Tally], one: int, other: int, setting: Setting, sure: float) -> bool:
+    """Whether an option is shown to be better than another. Of the best one (if it is alone) it is
+    ever said that another is better with probability `sure` at most.
+    """
+    level = level_of(sure * setting.share(one) * setting.rival(other))
+    return is_larger(tallies[one], tallies[other], level)
 
 
 def best_of(known: Sequence[Known]) -> list[float]:

@@ -11,62 +11,119 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Seed, interactive, whole
+from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Out, Seed, interactive, whole
 from tacit.cli.printing import print_json, sentence, table
+
+Whole: dict[str, Any] = {"parser": whole, "metavar": "N"}
 
 
 def plan(
-    options: Annotated[
-        int, typer.Option(help="Number of options to choose among.", parser=whole, metavar="N")
-    ],
+    options: Annotated[int, typer.Option(help="Number of options to choose among.", **Whole)] = 2,
+    baseline: Annotated[
+        float | None, typer.Option(help="Success probability of the options today; ½ without.")
+    ] = None,
+    lift: Annotated[
+        float | None, typer.Option(help="How much better the best option is: 0.1 for a tenth.")
+    ] = None,
     gap: Annotated[
-        float, typer.Option(help="How much better the best option is, in success probability.")
-    ],
-    horizon: Annotated[
-        int, typer.Option(help="Number of participants.", parser=whole, metavar="N")
-    ],
+        float | None, typer.Option(help="The same, as a difference of success probabilities.")
+    ] = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = None,
-    runs: Annotated[
-        int, typer.Option(help="Simulated runs for each row.", parser=whole, metavar="N")
-    ] = 10,
+    participations: Annotated[
+        int, typer.Option(help="How often a person may take part, all told.", **Whole)
+    ] = 1,
+    dropout: Annotated[float, typer.Option(help="Part that may fail to report.")] = 0.0,
+    rounds: Annotated[int | None, typer.Option(help="Largest number of rounds.", **Whole)] = None,
+    per_day: Annotated[
+        int | None, typer.Option(help="People who can be asked in a day.", **Whole)
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(help="People to serve in all; says what is lost on the way.", **Whole),
+    ] = None,
+    control_share: Annotated[
+        float | None,
+        typer.Option(help="Least share of the control, and of others until they are worse."),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 24,
     seed: Seed = 0,
     algorithms: Annotated[
-        str, typer.Option(help="Names, comma-separated, instead of private-klucb's trust models.")
+        str, typer.Option(help="Names, comma-separated, instead of private-med's trust models.")
     ] = "",
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """What an experiment would cost under each trust model, and which to take.
+    """What an experiment would take under each trust model, and which to choose.
 
-    Example: tacit plan --options 4 --gap 0.05 --horizon 1e6 --epsilon 1
+    Example: tacit plan --baseline 0.02 --lift 0.1 --epsilon 1 --per-day 20000
     """
-    from tacit.studies.plan import plan as make
+    from tacit.simulation import results
+    from tacit.studies import plan as planning
 
+    if out is not None:
+        results.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    how = {"runs": runs, "seed": seed, "algorithms": names, "progress": interactive()}
-    result = make(options, horizon, gap, epsilon, delta, **how)  # type: ignore[arg-type]
+    result = planning.plan(
+        options,
+        horizon,
+        gap,
+        epsilon,
+        delta,
+        baseline=baseline,
+        lift=lift,
+        participations=participations,
+        dropout=dropout,
+        rounds=rounds,
+        per_day=per_day,
+        runs=runs,
+        seed=seed,
+        algorithms=names,
+        control_share=control_share,
+        progress=interactive(),
+    )
+    picture = None if out is None else str(planning.draw(result, out / "plan.png"))
     if as_json:
         costs = [asdict(cost) for cost in result.costs]
-        print_json({"costs": costs, "recommendation": result.recommendation})
+        record = {"costs": costs, "recommendation": result.recommendation, "picture": picture}
+        print_json(record)
         return
-    headings = ["trust", "regret", "± s.e.", "lost share", "settles at", "rounds", "bits each"]
+    planned(result, names, horizon)
+    sentence("advice", result.recommendation)
+    if picture is not None:
+        sentence("picture", picture)
+
+
+def planned(result: Any, names: list[str], horizon: int | None) -> None:
+    """The rows of a plan; columns that no row knows are left out."""
+    columns = {
+        "participants": "to decide",
+        "days": "days",
+        "worse": "on worse options",
+        "regret": "regret",
+        "lost_share": "lost share",
+        "users_to_settle": "settles at",
+        "rounds": "rounds",
+        "bits_per_user": "bits each",
+    }
+    kept = {
+        key: label
+        for key, label in columns.items()
+        if any(getattr(cost, key) is not None for cost in result.costs if not cost.refused)
+    }
     rows = [
         [
             cost.algorithm if names else cost.trust,
-            None if cost.refused else cost.regret,
-            cost.regret_sem,
-            cost.lost_share,
-            cost.users_to_settle,
-            cost.batches,
-            None if cost.refused else cost.bits_per_user,
+            *(None if cost.refused else getattr(cost, key) for key in kept),
         ]
         for cost in result.costs
     ]
-    table(f"{options} options, gap {gap:g}, {horizon:,} participants", headings, rows)
+    served = "" if horizon is None else f"; {horizon:,} served"
+    title = f"participants until nine of ten experiments are decided{served}"
+    table(title, ["algorithm" if names else "trust", *kept.values()], rows)
     for cost in result.costs:
         said = f"cannot be had: {cost.refused}" if cost.refused else cost.guarantee
         sentence(cost.algorithm if names else cost.trust, said)
-    sentence("advice", result.recommendation)
 
 
 def reproduce(

@@ -49,6 +49,9 @@ def simulate(
     user_by_user: Annotated[
         bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
     ] = False,
+    until_decided: Annotated[
+        bool, typer.Option(help="End each run once an option is shown to be the best.")
+    ] = False,
     out: Out = None,
     resume: Resume = False,
     as_json: Json = False,
@@ -77,7 +80,9 @@ def simulate(
     if environment is not None:
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
-    how = study.How(runs, seed, interactive(), None, log, user_by_user, resume)
+    how = study.How(
+        runs, seed, interactive(), None, log, user_by_user, resume, until_decided=until_decided
+    )
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 
@@ -85,7 +90,7 @@ def simulate(
 def compare(
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
-    ] = "private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
+    ] = "private-med,private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
     replay: Replay = None,
@@ -100,7 +105,7 @@ def compare(
 ) -> None:
     """Compare several algorithms on the same problems: one picture, one table.
 
-    Example: tacit compare --algorithms private-klucb,dist-dp-se,ldp-se --epsilon 1
+    Example: tacit compare --algorithms private-med,dist-dp-se,ldp-se --epsilon 1
     """
     names, given = [name.strip() for name in algorithms.split(",") if name.strip()], said(options)
     families = sorted({lookup(name).family for name in names})
@@ -186,6 +191,8 @@ def labels(per: str) -> dict[str, str]:
         "rounds": "rounds, one after another",
         "batches": "sums opened",
         "active": "options left",
+        "decided_part": "decided (part of runs)",
+        "participants_to_decide": "participants until 9 of 10 are decided",
         "best_kept": "best option left (part of runs)",
         "wrapped": "rounds misread (sum too large)",
         "repairs": "matrices repaired",

@@ -136,9 +136,10 @@ def run(
     checkpoints: tuple[int, ...] | None = None,
     user_by_user: bool = False,
     dropout: float = 0.0,
+    until_decided: bool = False,
 ) -> Outcome:
-    """Drives an experiment through its horizon; `noise` is the protocols' generator, `rng`'s own by
-    default.
+    """Drives an experiment through its horizon, or until an option is shown to be the best; `noise`
+    is the protocols' generator, `rng`'s own by default.
 
     `dropout`: this part of every round that is opened is served but does not report, as many as
     the promise allows for. Who they are has nothing to do with their rewards.
@@ -169,6 +170,12 @@ def run(
                     experiment.observe(round_, estimate)
                 wrapped = estimate is not None and estimate.wrapped
                 outcome.add(played, protocol, wrapped=wrapped)
+            if (
+                until_decided
+                and experiment.learner.arms
+                and experiment.learner.decided() is not None
+            ):
+                break
     return outcome
 
 
@@ -205,6 +212,7 @@ class Trial:
     user_by_user: bool = False
     checkpoints: tuple[int, ...] | None = None
     first: int | None = None
+    until_decided: bool = False
 
     def __call__(self, seed: int) -> dict[str, Any]:
         """A flat record of the run."""
@@ -219,9 +227,12 @@ class Trial:
             checkpoints=self.checkpoints,
             user_by_user=self.user_by_user,
             dropout=getattr(problem, "dropout", 0.0),
+            until_decided=self.until_decided,
         )
         regret, final = outcome.regret, outcome.final_regret
         known = {} if regret is None else {"regret": regret, "final_regret": final}
+        if self.until_decided:
+            known["decided"] = experiment.learner.decided() is not None
         return {
             "seed": seed,
             "checkpoints": list(outcome.checkpoints),

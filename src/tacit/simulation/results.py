@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betainc
 
 from tacit import __version__
 from tacit.checks import TacitError
@@ -34,6 +35,22 @@ Floats = npt.NDArray[np.float64]
 # columns of a record that hold many values
 NOTHING = "none: nothing is promised about a person"
 CURVES = ("checkpoints", "regret", "realised", "estimates")
+
+
+NINE_OF_TEN = 0.9
+
+
+def smooth_quantile(values: list[float], part: float) -> float:
+    """A quantile as a weighted mean of all values in order: it varies less from one set of runs to
+    another than a single one of them does (Harrell & Davis 1982).
+
+    >>> round(smooth_quantile(list(range(1, 1001)), 0.9), 1)
+    900.5
+    """
+    count = len(values)
+    places = np.arange(count + 1) / count
+    steps = np.diff(betainc((count + 1) * part, (count + 1) * (1 - part), places))
+    return float(steps @ np.sort(values))
 
 
 @dataclass(frozen=True)
@@ -130,6 +147,7 @@ class Result:
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             "times_lower_bound": self.times_lower_bound,
             **self.winner(),
+            **self.decided(),
             "seconds": self.sweep.seconds,
             "asked": self.sweep.asked,
             "interrupted": self.sweep.interrupted,
@@ -137,6 +155,16 @@ class Result:
             "configuration": self.configuration,
             "runs": [_without_curves(record) for record in self.runs],
         }
+
+    def decided(self) -> dict[str, Any]:
+        """Of runs that end once they are decided: the part that is, and participants until nine of
+        ten are; nothing of others.
+        """
+        if "decided" not in self.runs[0]:
+            return {}
+        part, times = self.mean("decided"), [run["users"] for run in self.runs]
+        last = round(smooth_quantile(times, NINE_OF_TEN)) if part >= NINE_OF_TEN else None
+        return {"decided_part": part, "participants_to_decide": last}
 
     def winner(self) -> dict[str, Any]:
         """The option that most runs recommend, how many do, and where options stand in the first

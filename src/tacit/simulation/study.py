@@ -34,6 +34,7 @@ class How:
     user_by_user: bool = False
     resume: bool = False
     whole: bool = False  # all runs or none: an interrupt is passed on
+    until_decided: bool = False  # a run ends when an option is shown to be the best
 
     def __post_init__(self) -> None:
         if integer("runs", self.runs, at_least=1) > MOST_RUNS:
@@ -97,7 +98,14 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
     fitted, experiment = tried(entry, problem, how, world)
-    trial = Trial(entry.name, problem, world, how.user_by_user, first=how.seed)
+    trial = Trial(
+        entry.name,
+        problem,
+        world,
+        how.user_by_user,
+        first=how.seed,
+        until_decided=how.until_decided,
+    )
     configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
     done = sweep(
         trial,
@@ -141,6 +149,8 @@ def tried(
     """The first run before its first round: what cannot be done is refused before any work."""
     if how.user_by_user and entry.family != "arms":
         raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
+    if how.until_decided and entry.family != "arms":
+        raise TacitError(f"{entry.name} is {entry.family}; only arms are ever decided")
     fitted = problem.fitted(problem.start(how.seed, world).world, how.seed)
     experiment = entry.build(fitted)
     often = getattr(world, "participations", None) or 1

@@ -1,31 +1,38 @@
-"""What an experiment would cost under each trust model, before anyone is asked anything.
+"""What an experiment would take under each trust model, before anyone is asked anything.
 
-The best learner is simulated on a problem of the size and the gap that the planner expects; the
-table says what each trust model costs in regret, users and bits, and one sentence says which to
-take. Named algorithms of any family are costed the same way, one row each. What cannot be had is a
-row that says why.
+The best learner is simulated on options as good and as different as the planner expects, until one
+is shown to be the best: participants and days until nine of ten experiments are decided, people on
+worse options until then, rounds, bits. With a horizon it is also said what the learner loses when
+it serves everybody. Named algorithms of any family are costed the same way, one row each. What
+cannot be had is a row that says why.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.algorithms.problems import MOST
 from tacit.algorithms.registry import Algorithm, lookup
-from tacit.checks import TacitError, integer, probability
+from tacit.checks import TacitError, integer, positive, probability
 from tacit.simulation.results import Result
-from tacit.simulation.study import simulate
+from tacit.simulation.study import How, simulate
 
 SETTLED = 0.1  # a run has settled when a user loses less than this part of the gap on average
+SHARED = 0.8  # of all participants are shared out equally until an option is shown to be worse
+MOST_OPTIONS = 100
+LONGEST = 4  # horizons that are tried, each four times the one before
+LEVEL = 12.0  # about what a mixture must reach to decide between two options; only a first guess
 
 WHAT_IS_TRUSTED = {
     "central": "the server sees every answer and is trusted to publish noisy sums only",
     "secagg": "nobody sees an answer; secure aggregation opens noisy sums only",
+    "two-servers": "nobody sees an answer unless two servers collude; each adds its own noise",
     "shuffle": "nobody sees an answer; a shuffler that does not collude with the server hides "
     "who sent what",
     "local": "nobody is trusted with anything: every message is private by itself",
@@ -36,7 +43,11 @@ WHAT_IS_TRUSTED = {
 class Cost:
     """What one trust model, or one algorithm, costs; `refused` says why it cannot be had.
 
-    The share of users that is lost and when a run settles are known where the gap is: for arms.
+    `participants` are those until nine of ten experiments are decided, with those who fail to
+    report, `worse` those of them who get a worse option, on average; None where that is not known.
+    `regret`, `lost_share`
+    and `users_to_settle` are of a run that serves a whole horizon, where one is given. `command`
+    simulates the row.
     """
 
     trust: str
@@ -44,12 +55,16 @@ class Cost:
     algorithm: str
     family: str
     guarantee: str = ""
-    regret: float = math.nan
+    participants: int | None = None
+    days: int | None = None
+    worse: float | None = None
+    rounds: float | None = None
+    bits_per_user: float = math.nan
+    regret: float | None = None
     regret_sem: float | None = None
     lost_share: float | None = None
     users_to_settle: int | None = None
-    batches: float | None = None
-    bits_per_user: float = math.nan
+    command: str = ""
     refused: str = ""
 
 
@@ -61,120 +76,316 @@ class Plan:
     recommendation: str
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What the planner expects: so many options, all as good as the baseline but one, which is
+    better by a lift (relative) or a gap (absolute); around one half without a baseline.
+    """
+
+    options: int
+    baseline: float | None = None
+    lift: float | None = None
+    gap: float | None = None
+    means: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        arms = integer("options", self.options, at_least=2)
+        if arms > MOST_OPTIONS:
+            raise TacitError(f"options is {arms:,}; plan for {MOST_OPTIONS} at most")
+        if (self.lift is None) == (self.gap is None):
+            raise TacitError("give how much better the best option is: either a lift or a gap")
+        if self.gap is not None:
+            remedy = "how much better the best option is, in success probability, such as 0.05"
+            probability("gap", self.gap, remedy)
+        if self.lift is not None:
+            positive("lift", self.lift, "how much better the best option is, such as 0.1 for 10%")
+            if self.baseline is None:
+                raise TacitError(f"lift is {self.lift:g} of a baseline: give the baseline, too")
+        if self.baseline is not None:
+            remedy = "the success probability of the options today, such as 0.02"
+            probability("baseline", self.baseline, remedy)
+        low = 0.5 - (self.gap or 0) / 2 if self.baseline is None else float(self.baseline)
+        best = low + (low * self.lift if self.lift is not None else (self.gap or 0))
+        if best > 1:
+            raise TacitError(f"the best option would succeed with probability {best:g}: at most 1")
+        object.__setattr__(self, "means", (*[low] * (arms - 1), best))
+
+    @property
+    def difference(self) -> float:
+        """Between the best option and the others."""
+        return self.means[-1] - self.means[0]
+
+
+@dataclass(frozen=True)
+class People:
+    """Who takes part: how many a day, how often each, who fails to report; and in how many rounds
+    at most.
+    """
+
+    participations: int = 1
+    dropout: float = 0.0
+    rounds: int | None = None
+    per_day: int | None = None
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        remedy = "the part of a round that may fail to report, such as 0.1"
+        probability("dropout", self.dropout, remedy, zero=True)
+        for name, value in vars(self).items():
+            if name != "dropout" and value is not None:
+                found = integer(name, value, at_least=1)
+                if found > MOST:
+                    raise TacitError(f"{name} is {found:.4g}; use at most {MOST:.0e}")
+                object.__setattr__(self, name, found)
+
+    def days(self, participants: int | None) -> int | None:
+        """How long it takes for so many to come."""
+        known = participants is not None and self.per_day is not None
+        return math.ceil((participants or 0) / (self.per_day or 1)) if known else None
+
+
 def plan(
-    options: int,
-    horizon: int,
-    gap: float,
-    epsilon: float,
+    options: int = 2,
+    horizon: int | None = None,
+    gap: float | None = None,
+    epsilon: float = 1.0,
     delta: float | None = None,
     *,
-    runs: int = 10,
+    baseline: float | None = None,
+    lift: float | None = None,
+    participations: int = 1,
+    dropout: float = 0.0,
+    rounds: int | None = None,
+    per_day: int | None = None,
+    runs: int = 24,
     seed: int = 0,
-    algorithm: str = "private-klucb",
+    algorithm: str = "private-med",
     algorithms: Iterable[str] = (),
+    control_share: float | None = None,
     progress: bool = False,
 ) -> Plan:
-    """Simulates every trust model of an algorithm, or several algorithms, at one guarantee.
+    """Simulates every trust model of an algorithm, or several algorithms, at one guarantee: that of
+    a person who takes part as often as said. See `Expected` and `People` for the options.
 
-    Arms have one option that is better than the others by `gap` (around one half); linear and
-    federated bandits have instances of their own.
+    >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
+    >>> [cost.trust for cost in result.costs]
+    ['central', 'secagg', 'two-servers', 'shuffle', 'local']
     """
-    arms = integer("options", options, at_least=2)
-    remedy = "how much better the best option is, in success probability, such as 0.05"
-    difference = float(probability("gap", gap, remedy))
-    means = (0.5 + difference / 2, *[0.5 - difference / 2] * (arms - 1))
-    given: dict[str, Any] = {"means": means, "horizon": horizon, "epsilon": epsilon, "delta": delta}
-    how: dict[str, Any] = {"runs": runs, "seed": seed, "progress": progress}
+    expected = Expected(options, baseline, lift, gap)
+    people = People(participations, dropout, rounds, per_day, horizon)
+    positive("epsilon", epsilon, "a guarantee needs epsilon > 0")
+    how = How(runs, seed, progress)
     wanted = [lookup(name) for name in (tuple(algorithms) or (algorithm,))]
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
+    asked = {
+        "means": expected.means,
+        "epsilon": epsilon,
+        "participations": people.participations,
+        "delta": delta,
+        "dropout": people.dropout or None,
+        "rounds": people.rounds,
+        "control_share": SHARED / expected.options if control_share is None else control_share,
+    }
     costs, errors = [], []
-    for entry, trust in product(wanted, WHAT_IS_TRUSTED if by_trust else [None]):
-        asked = given | {"trust": trust}
-        mine = {k: v for k, v in asked.items() if k in entry.options and v is not None}
-        names = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
-        try:
-            result = simulate(entry.name, **mine, **how)
-            costs.append(_cost(names, entry, result, difference))
-        except TacitError as error:
-            errors.append(error)
-            costs.append(Cost(*names, entry.name, entry.family, refused=str(error)))
+    for entry in wanted:
+        for trust in WHAT_IS_TRUSTED if by_trust else (None,):
+            names = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
+            given = {k: v for k, v in (asked | {"trust": trust}).items() if v is not None}
+            mine = {k: v for k, v in given.items() if k in entry.options}
+            try:
+                costs.append(_cost(names, entry, mine, expected, people, how))
+            except TacitError as error:
+                errors.append(error)
+                costs.append(Cost(*names, entry.name, entry.family, refused=str(error)))
     if len(errors) == len(costs):
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.refused}
-    compared = by_trust and {"central", "secagg", "local"} <= served.keys()
-    advice = _by_trust(served, difference, horizon) if compared else _least(served)
+    advice = _by_trust(served, expected) if by_trust else _least(served)
     return Plan(costs, advice)
 
 
-def _cost(names: tuple[str, str], entry: Algorithm, result: Result, gap: float) -> Cost:
+def _cost(
+    names: tuple[str, str],
+    entry: Algorithm,
+    given: dict[str, Any],
+    expected: Expected,
+    people: People,
+    how: How,
+) -> Cost:
+    found: dict[str, Any] = {}
+    if entry.family == "arms" and "control_share" in entry.options:
+        found = _until_decided(entry, given, expected, people, how)
+    if people.horizon is not None or not found:
+        found = _whole(entry, given, expected, people, how) | found
+    return Cost(*names, entry.name, entry.family, **found)
+
+
+def _until_decided(
+    entry: Algorithm, given: dict[str, Any], expected: Expected, people: People, how: How
+) -> dict[str, Any]:
+    """Runs that stop when they are decided, with a horizon that nine of ten do not reach."""
+    horizon = _guess(given, expected)
+    for _ in range(LONGEST):
+        options = given | {"horizon": horizon}
+        result = simulate(entry.name, **options, **(vars(how) | {"until_decided": True}))
+        participants = result.decided()["participants_to_decide"]
+        if participants is not None or horizon > MOST / 4:
+            break
+        horizon *= 4
+    return {
+        "guarantee": result.promise,
+        "participants": participants,
+        "days": people.days(participants),
+        "worse": result.regret_mean / expected.difference,
+        "rounds": result.mean("rounds"),
+        "bits_per_user": result.mean("bits_per_user"),
+        "command": command(entry.name, options, how, "--until-decided"),
+    }
+
+
+def _guess(given: dict[str, Any], expected: Expected) -> int:
+    """A horizon at which options that all get the same would be told apart, twice over."""
+    rate, arms = expected.means[0], len(expected.means)
+    epsilon = given["epsilon"] / given.get("participations", 1)
+    share = min(given["control_share"] or 1 / arms, 1 / arms)
+    noise = 0.0
+    if given.get("trust") == "local":
+        noise = 2 / epsilon**2
+    spread = (rate * (1 - rate) + noise) * (1 / share + 1 / (1 - share))
+    sampling = 2 * LEVEL * spread / expected.difference**2
+    rounds = 2 * math.sqrt(2 * LEVEL) * 3 / (epsilon * expected.difference * share)
+    least = 40 * arms / epsilon
+    return min(int(2 * max(sampling, 1) + rounds + least) + arms, MOST)
+
+
+def _whole(
+    entry: Algorithm,
+    given: dict[str, Any],
+    expected: Expected,
+    people: People,
+    how: How,
+) -> dict[str, Any]:
+    """Runs that serve everybody, without any share for the control."""
+    options = {k: v for k, v in given.items() if k != "control_share"}
+    if people.horizon is not None:
+        options["horizon"] = people.horizon
+    result = simulate(entry.name, **options, **vars(how))
     known: dict[str, Any] = {}
     if entry.family == "arms":
+        gap = expected.difference
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
-        known["users_to_settle"] = _settles(result.checkpoints, result.curve()[0], gap)
-    rounds = next((name for name in ("batches", "phases") if name in result.runs[0]), None)
-    return Cost(
-        *names,
-        entry.name,
-        entry.family,
-        result.promise,
-        result.regret_mean,
-        result.regret_sem,
-        batches=result.mean(rounds) if rounds else None,
-        bits_per_user=result.mean("bits_per_user"),
+        known["users_to_settle"] = _settles(result, gap)
+    return {
+        "guarantee": result.promise,
+        "regret": result.regret_mean,
+        "regret_sem": result.regret_sem,
+        "rounds": result.mean("rounds"),
+        "bits_per_user": result.mean("bits_per_user"),
+        "command": command(entry.name, options, how),
         **known,
-    )
+    }
 
 
-def _settles(rounds: np.ndarray, regret: np.ndarray, gap: float) -> int | None:
+def command(algorithm: str, options: Mapping[str, Any], how: How, *flags: str) -> str:
+    """What simulates a row on the command line.
+
+    >>> command("private-med", {"means": (0.02, 0.022), "horizon": 1000}, How(3, 7))
+    'tacit simulate --algorithm private-med --means 0.02,0.022 --horizon 1000 --runs 3 --seed 7'
+    """
+    said = [
+        f"--{name.replace('_', '-')} {','.join(map(repr, v)) if isinstance(v, tuple) else v}"
+        for name, v in options.items()
+    ]
+    parts = ["tacit simulate --algorithm", algorithm, *said, *flags]
+    return " ".join([*parts, f"--runs {how.runs} --seed {how.seed}"])
+
+
+def _settles(result: Result, gap: float) -> int | None:
     """The first checkpoint from which on the mean regret per user stays below a tenth of the
     gap.
     """
-    slopes = np.diff(regret) / np.maximum(np.diff(rounds), 1)
+    points, regret = result.checkpoints, result.curve()[0]
+    slopes = np.diff(regret) / np.maximum(np.diff(points), 1)
     late = np.flatnonzero(slopes >= SETTLED * gap)
     last = int(late[-1]) + 1 if len(late) else 0
-    return int(rounds[last]) if last < len(slopes) else None
+    return int(points[last]) if last < len(slopes) else None
 
 
 def _least(served: dict[str, Cost]) -> str:
     """Which of those that can be had loses least, family by family: their regrets are not
     comparable.
     """
-    families = {
-        cost.family: [c for c in served.values() if c.family == cost.family]
-        for cost in served.values()
+    families: dict[str, list[Cost]] = {}
+    for cost in served.values():
+        if cost.regret is not None:
+            families.setdefault(cost.family, []).append(cost)
+    least = {
+        name: min(costs, key=lambda cost: cost.regret or 0.0) for name, costs in families.items()
     }
-    least = {name: min(costs, key=lambda cost: cost.regret) for name, costs in families.items()}
     return " ".join(
         f"Of {family} algorithms, {cost.trust} loses least: {cost.regret:,.0f}."
         for family, cost in least.items()
     )
 
 
-def _by_trust(served: dict[str, Cost], gap: float, horizon: int) -> str:
-    """Secure aggregation, and how the other trust models that can be had compare to it."""
-    lost = {trust: cost.regret / gap for trust, cost in served.items()}
-    ours = lost["secagg"]
-    if served["secagg"].users_to_settle is None:
+def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
+    """Secure aggregation where it can be had, and how the others compare to it."""
+    decided = {
+        name: served[name].participants
+        for name in ("secagg", "two-servers", "shuffle", "central", "local")
+        if name in served and served[name].participants is not None
+    }
+    apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
+    if not decided:
         return (
-            f"{horizon:,} users are too few to tell options {gap:g} apart at this guarantee, "
-            "whatever the trust model: recruit more, "
-            "look for a larger gap, or accept a weaker guarantee."
+            f"Rates of {apart} are not told apart at this guarantee by any number of participants "
+            "that can be had: look for a larger difference, or accept a weaker guarantee."
         )
-    head = (
-        "Use secure aggregation: nobody has to be trusted with answers, and about "
-        f"{ours:,.0f} of {horizon:,} users get a worse option"
-    )
-    as_central = ours <= 1.05 * lost["central"]
-    against = "as" if as_central else f"against {lost['central']:,.0f}"
-    parts = [f"{head}, {against} with a trusted server."]
-    bits = {trust: cost.bits_per_user for trust, cost in served.items()}
-    shuffled = lost.get("shuffle", math.inf) <= 1.05 * ours
-    if shuffled and bits["shuffle"] <= 4 * bits["secagg"]:
-        parts.append(
-            "A shuffler does as well, if you have one that does not collude with the server."
-        )
-    if lost["local"] <= 1.5 * ours:
-        parts.append("The local model costs little more here and needs no intermediary at all.")
-    else:
-        parts.append(f"Without any intermediary (local model) it would be {lost['local']:,.0f}.")
+    first, ours = next(iter(decided.items()))
+    days = served[first].days
+    names = {
+        "secagg": "secure aggregation: nobody has to be trusted with answers",
+        "two-servers": "two servers",
+        "shuffle": "a shuffler",
+        "central": "a trusted server",
+        "local": "the local model",
+    }
+    parts = [
+        f"Use {names[first]}. Rates of {apart} are told apart, in nine of ten experiments, by "
+        f"{_people(ours)}{'' if days is None else f' ({days:,} days)'}, of whom "
+        f"{_people(served[first].worse)} get a worse option."
+    ]
+    for name, count in decided.items():
+        if name in ("central", "local") and name != first and count and ours:
+            ratio = count / ours
+            told = "as many" if 0.8 < ratio < 1.25 else f"{ratio:,.1f} times as many"
+            with_ = "a trusted server" if name == "central" else "no intermediary at all"
+            parts.append(f"With {with_} it takes {told}.")
     return " ".join(parts)
+
+
+def _people(count: float | None) -> str:
+    """To two digits: more would not be true."""
+    if not count:
+        return "no participants"
+    digits = 2 - 1 - math.floor(math.log10(count))
+    return f"about {round(count, digits):,.0f} participants"
+
+
+def draw(result: Plan, path: Path) -> Path:
+    """Participants until decided, and those of them who get a worse option, by trust model."""
+    from tacit.simulation import pictures
+
+    shown = [cost for cost in result.costs if cost.participants is not None]
+    if not shown:
+        raise TacitError("nothing is decided in any row: there is nothing to draw")
+    figure, axes = pictures.axes()
+    places = np.arange(len(shown))
+    axes.barh(places, [cost.participants for cost in shown], color="#4477aa", label="asked")
+    axes.barh(places, [cost.worse for cost in shown], color="#ee6677", label="on a worse option")
+    axes.set_yticks(places, [cost.trust for cost in shown])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("participants until nine of ten experiments are decided")
+    axes.legend(loc="lower right", frameon=False)
+    return pictures.save(figure, path)

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import math
 import sys
@@ -39,7 +38,8 @@ LARGEST_INTEGERS = 64
 LARGEST_INTEGER_BITS = 100
 LARGEST_EVERY_K = 1024
 TABLE_USERS = tuple(2**power for power in range(11))
-TABLE_TARGETS = (Fraction(1, 2), Fraction(1), Fraction(2))
+LARGEST_GROUPS = ((1, 10, 64), (1, 4, 64), (1, 2, 1024), (1, 1, 1024), (2, 1, 1024))
+TABLE_TARGETS = {Fraction(over, under): most for over, under, most in LARGEST_GROUPS}
 TABLE_DECIMALS = 6
 SPOIL = Fraction(1, 10**6)
 STEPS = 1000  # noise_epsilon is searched among the multiples of epsilon / STEPS
@@ -152,7 +152,12 @@ def _regenerate(console: Console) -> None:
     """Searches the parameters of every row again and rewrites the data file."""
     from rich.progress import track
 
-    wanted = list(itertools.product(TABLE_TARGETS, TABLE_USERS))
+    wanted = [
+        (target, users)
+        for target, most in TABLE_TARGETS.items()
+        for users in TABLE_USERS
+        if users <= most
+    ]
     rows = [
         TableRow(target, search(users, target))
         for target, users in track(wanted, description="searching", console=console)

@@ -17,11 +17,13 @@ from typing import Any, Self
 from tacit.bandits.always import Tally
 from tacit.bandits.contract import Learner, Plan
 from tacit.bandits.ratios import Ratios
-from tacit.bandits.standings import Setting
+from tacit.bandits.standings import Setting, beats, failure_left, leading
 from tacit.checks import TacitError, integer, probability
 from tacit.estimates import Arm, Estimate, Round
 from tacit.names import name_of, named
 
+MOST = 0.9  # of all participants may be given out as shares
+LEVEL = 0.95  # at which an option is shown to be worse
 GROWTH = 0.4  # of everybody so far: a round where one option alone is left
 
 
@@ -39,7 +41,10 @@ class Managed(Learner):
     share
         The least part of all participants that the control gets.
     least
-        Participants of the smallest round that the control gets for the sake of its share.
+        Participants of the smallest round that an option gets for the sake of its share.
+    explore
+        Whether every other option gets as much, or an equal part of what there is, until it is
+        shown to be worse: what a learner that hardly tries bad options takes long to show.
 
     >>> from tacit.bandits import PrivateKLUCB
     >>> from tacit.names import name_of
@@ -58,21 +63,24 @@ class Managed(Learner):
         control: int | None = None,
         share: float = 0.0,
         least: int = 1,
+        explore: bool = False,
     ) -> None:
         super().__init__(arms, horizon)
         self.learner, self.options = learner, dict(options or {})
         self.control: int | None = None
-        self.share, self.least = 0.0, 1
+        self.share, self.least, self.explore = 0.0, 1, False
         self._paused: set[int] = set()
         self._removed: set[int] = set()
         self._memories: dict[int, Any] = {}
         self._live = list(range(self.arms))  # the option of each inner arm
         self._inside: dict[int, int] = {}  # the inner number of each outstanding round
-        self._owed = 0.0  # participants that the control has yet to get
+        self._owed: dict[int, float] = {}  # participants that options have yet to get
         self._inner: Learner | None = self._fresh()
-        self.hold(control, share, least)
+        self.hold(control, share, least, explore)
 
-    def hold(self, control: int | None, share: float, least: int = 1) -> None:
+    def hold(
+        self, control: int | None, share: float, least: int = 1, explore: bool = False
+    ) -> None:
         """From the next rounds on this option is the control, with at least this share."""
         remedy = "the part of all participants that the control gets, such as 0.1"
         probability("share", share, remedy, zero=True)
@@ -80,17 +88,17 @@ class Managed(Learner):
             raise TacitError(f"share is {share:g}, but there is no control to get it: name one")
         if control is not None and control not in self.present:
             raise TacitError(f"control is {control}; it must be an option that is there")
-        self.control, self.share = control, share
+        self.control, self.share, self.explore = control, share, explore
         self.least = integer("least", least, at_least=1)
 
     @classmethod
-    def around(cls, learner: Learner) -> Self:
+    def around(cls, learner: Learner, least: int = 1) -> Self:
         """Takes over a learner of arms, wherever it stands."""
         if not learner.separate:
             raise TacitError("options that share one parameter cannot be changed: begin another")
         options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
         kind = name_of(type(learner))
-        managed = cls(learner.arms, learner.horizon, kind, options)
+        managed = cls(learner.arms, learner.horizon, kind, options, least=least)
         managed._inner, managed.played = learner, learner.played
         managed._number, managed._pending = learner._number, dict(learner._pending)
         managed._inside = {number: number for number in learner._pending}
@@ -184,25 +192,51 @@ class Managed(Learner):
         else:
             rounds = self._inner.propose()
             plan = [(Arm(self._live[r.arm]), r.participants, r.opened) for r in rounds]
-        extra = self._for_control(plan)
+        extra = self._for_shares(plan)
         start = self._number + len(extra)
         self._inside = {start + place: r.number for place, r in enumerate(rounds)}
         return extra + plan
 
-    def _for_control(self, plan: list[tuple[Arm, int, bool]]) -> list[tuple[Arm, int, bool]]:
+    def _for_shares(self, plan: list[tuple[Arm, int, bool]]) -> list[tuple[Arm, int, bool]]:
+        """Rounds that make up what options lack of their shares, of everybody then."""
+        floors = self._floors()
+        if not floors:
+            return []
+        given = dict.fromkeys(floors, 0)
+        for arm, count, _ in plan:
+            if arm.arm in given:
+                given[arm.arm] += count
+        planned, left = sum(count for _, count, _ in plan), self.horizon - self.played
+        everyone = float(min(planned, left))
+        for _ in range(40):  # at most MOST of everybody has a share, so this settles
+            lacking = {
+                k: max(0.0, self._owed.get(k, 0.0) + share * everyone - given[k])
+                for k, share in floors.items()
+            }
+            before, everyone = everyone, min(planned + sum(lacking.values()), left)
+            if everyone - before < 1:
+                break
+        extra = {k: math.ceil(more) for k, more in lacking.items() if more >= self.least}
+        self._owed = {k: more for k, more in lacking.items() if k not in extra}
+        return [(Arm(k), more, True) for k, more in extra.items() if more]
+
+    def _floors(self) -> dict[int, float]:
+        """The least share of each option that has one."""
         if self.control is None or not self.share:
-            return []
-        left, everyone = self.horizon - self.played, sum(count for _, count, _ in plan)
-        given = sum(count for arm, count, _ in plan if arm.arm == self.control)
-        owed = self._owed + self.share * everyone - given
-        more = math.ceil(owed / (1 - self.share))
-        if everyone + more > left:
-            more = min(left, math.ceil(self._owed + self.share * left - given))
-        self._owed = max(0.0, owed)
-        if more < max(1, self.least):
-            return []
-        self._owed = 0.0
-        return [(Arm(self.control), more, True)]
+            return {}
+        floors = {self.control: min(self.share, MOST)}
+        if self.explore:
+            setting = self._setting(LEVEL, self.control)
+            sure = failure_left(self._tallies, setting)
+            leader = leading(self._tallies, self.present)
+            open_ = [
+                k
+                for k in self.present
+                if k != self.control and not beats(self._tallies, leader, k, setting, sure)
+            ]
+            for k in open_:
+                floors[k] = max(0.0, min(self.share, (MOST - self.share) / len(open_)))
+        return floors
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         inner = self._inner
@@ -243,12 +277,12 @@ class Managed(Learner):
             "live": list(self._live),
             "memories": [[key, value] for key, value in sorted(self._memories.items())],
             "inside": [[key, value] for key, value in self._inside.items()],
-            "owed": self._owed,
+            "owed": [[key, value] for key, value in self._owed.items()],
             "inner": None if self._inner is None else self._inner.to_dict(),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._live, self._owed = list(state["live"]), state["owed"]
+        self._live, self._owed = list(state["live"]), dict(state["owed"])
         self._paused, self._removed = set(state["paused"]), set(state["removed"])
         self._memories = dict(state["memories"])
         self._inside = dict(state["inside"])
