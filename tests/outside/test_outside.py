@@ -85,7 +85,9 @@ def test_it_is_listed_simulated_compared_and_planned_with(
     assert "outside-commit" in names
     size = ("--arms", "3", "--horizon", "20000", "--runs", "3")
     found = call(installed, "simulate", "--algorithm", "outside-commit", *size)
-    assert found["guarantee"].startswith("(1, 0)-DP: to whoever sees the person's own message")
+    assert found["guarantee"]["text"].startswith(
+        "(1, 0)-DP: to whoever sees the person's own message"
+    )
     assert set(found["configuration"]) >= {"arms", "horizon", "epsilon"}
     assert "trust" not in found["configuration"]
     both = ("--algorithms", "outside-commit,klucb", "--out", str(tmp_path))

@@ -247,6 +247,9 @@ def a_sum(name: str, example: Example) -> Case:
     seen: Callable[[Any, Opened, list[Any]], int] = opened_number
     if name == "local":  # each message is seen by itself
         total, seen = int(levels[0]), lambda _, opened, messages: int(messages[0])  # noqa: ARG005
+    if name == "response":  # lies cancel where half of all hold a one
+        levels = np.ones_like(levels)
+        total = int(levels.sum())
     if name == "pure-shuffle":  # whose law depends on who holds ones: the first do
         levels = np.sort(levels)[::-1]
     reports = [int(level) / protocol.precision for level in levels]

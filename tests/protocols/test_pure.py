@@ -181,7 +181,7 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
 
 def test_the_moment_generating_function_is_finite_however_steep() -> None:
     """Shares are bounded; where exponentials would overflow it continues the line of its slope."""
-    law = recipes.pure_shuffle(256, 0.9).error(256).noise
+    law = recipes.pure_shuffle(256, PureDP(0.9)).error(256).noise
     assert law is not None
     points = np.array([5.0, 10.0, 50.0, 100.0])
     values = law.log_mgf(points)
