@@ -44,7 +44,11 @@ DRAWS = ("tests/noise/test_device_draws.py", *COINS, "tests/noise/test_samplers.
 LOSS = ("tests/privacy/test_loss.py",)
 COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
-CROWD = ("tests/privacy/test_dropout.py",)
+CROWD = (
+    "tests/privacy/test_close_shares.py",
+    "tests/privacy/test_dropout.py",
+    "tests/privacy/test_promises.py",
+)
 SHUFFLING = ("tests/privacy/test_shuffling.py",)
 VECTORS = ("tests/protocols/test_vectors.py", "tests/privacy/test_vectors.py")
 CALIBRATION = ("tests/privacy/test_calibration.py",)
@@ -96,7 +100,13 @@ TARGETS: tuple[Target, ...] = (
         LOSS,
     ),
     Target("privacy/loss.py", "_shifts", (counts, signs), LOSS),
-    Target("privacy/loss.py", "_directions", (checks, swap("infinite", "0.0")), LOSS),
+    Target(
+        "privacy/loss.py",
+        "_directions",
+        (checks, swap("infinite", "0.0")),
+        LOSS,
+        ("LARGEST_INTEGER", "infinite"),
+    ),
     Target("privacy/composition.py", "ComposedLoss.__post_init__", (checks,), COMPOSITION),
     Target(
         "privacy/composition.py",
@@ -108,13 +118,20 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer.spend", (checks, limits), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
+    Target("privacy/crowd.py", "Crowd.honest", (sides, signs), CROWD),
+    Target("privacy/promises.py", "promised", (checks,), CROWD),
+    Target("privacy/promises.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
     Target("privacy/guarantees.py", "compose", (checks,), GUARANTEES),
     Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
     Target("privacy/shuffling.py", "RandomizedResponse.delta", (sides, limits), SHUFFLING),
     Target("privacy/shuffling.py", "_responses", (signs,), SHUFFLING, ("users - 1", "1 - flip")),
     Target(
-        "privacy/gaussian.py", "GaussianLoss.delta", (signs,), LOSS, ("mu / 2 - at", "other - one")
+        "privacy/gaussian.py",
+        "GaussianLoss.delta",
+        (signs,),
+        LOSS,
+        ("mu / 2 - at / mu ->", "other - one ->"),
     ),
     Target("privacy/vectors.py", "linf_loss", (swap("dimension", "1"),), VECTORS),
     # devices of protocols
@@ -146,6 +163,12 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/vectors.py", "Local.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
     Target("protocols/prefix_sums.py", "PrefixSums.draw", (noise,), DEVICES),
+    Target(
+        "protocols/randomized_bits.py",
+        "RandomizedBits.randomize",
+        (swap("self.lie()", "False"),),
+        LAW_OF_SUMS,
+    ),
     # counts and checks of protocols
     Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
     Target("protocols/contract.py", "random_level", (signs,), SUMS),
@@ -199,6 +222,11 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "privacy/guarantees.py: PureDP.delta_at: finite_epsilon(epsilon) >= self.epsilon -> "
+    "finite_epsilon(epsilon) > self.epsilon": "at ε itself the formula below gives 0, too",
+    "privacy/shuffling.py: RandomizedResponse.delta: at < self.epsilon0 -> at <= self.epsilon0": (
+        "at ε₀ itself no atom has a larger loss, so the sum is 0, too"
+    ),
     "privacy/loss.py: Direction.epsilon: self.delta(0.0) <= delta -> self.delta(0.0) < delta": (
         "where δ(0) is δ to the last bit the search finds 0 as well, or the next number above"
     ),

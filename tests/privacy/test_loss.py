@@ -484,3 +484,10 @@ def test_an_infinite_loss_of_exactly_delta_leaves_the_finite_one() -> None:
     one = Direction.of(np.array([1.0]), np.array([1.0]), 0.0)
     assert one.epsilon(0.0) == pytest.approx(1.0)
     assert Direction.of(np.array([1.0]), np.array([0.9]), 0.1).epsilon(0.05) == math.inf
+
+
+@pytest.mark.parametrize("law", [Skellam(100), Skellam(10**10)], ids=["points", "blocks"])
+def test_what_is_not_resolved_counts_as_lost(law: NoiseLaw) -> None:
+    """Points of a log-probability below the floor have mass, whatever ε."""
+    shift = math.ceil(float(law.std))
+    assert privacy_loss(law, shift, log_floor=-25.0).delta(500.0) > 0

@@ -1,0 +1,44 @@
+"""Noise that is only close to a law earns less than the law, by what they are apart."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tacit.noise import DiscreteLaplace, Skellam
+from tacit.privacy import ApproximateDP, PureDP, privacy_loss
+from tacit.privacy.crowd import Crowd
+from tacit.privacy.guarantees import renyi_epsilon
+from tacit.privacy.promises import common_order, epsilon_of, trimmed_renyi
+
+APART = 0.05
+
+
+def test_a_pure_loss_grows_by_twice_the_distance_each_time() -> None:
+    found = epsilon_of(DiscreteLaplace(4), 2, PureDP(9.0, participations=3), APART)
+    assert found == pytest.approx(3 * (0.5 + 2 * APART))
+
+
+def test_one_participation_pays_in_epsilon_and_in_delta() -> None:
+    law, target = Skellam(200), ApproximateDP(1.0, 1e-4)
+    exact = privacy_loss(law, 5).epsilon(1e-4 * math.exp(-APART)) + 2 * APART
+    assert epsilon_of(law, 5, target, APART) == pytest.approx(exact, rel=1e-6)
+
+
+def test_several_participations_pay_in_the_divergence() -> None:
+    """P' <= e^a P and Q' >= e^-a Q give (2α - 1)/(α - 1) a more of order α; the mass that is
+    dropped is e^a larger.
+    """
+    law, target = Skellam(200), ApproximateDP(2.0, 1e-4, participations=4)
+    order, dropped, rest = common_order(target)
+    for apart in (APART, 1.0):
+        one = trimmed_renyi(privacy_loss(law, 9), order, dropped * math.exp(-apart))
+        total = 4 * (one + apart * (2 * order - 1) / (order - 1))
+        found = epsilon_of(law, 9, target, apart)
+        assert found == pytest.approx(renyi_epsilon(order, total, rest), rel=1e-9)
+
+
+def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:
+    assert Crowd().honest(1) == 1
+    assert Crowd().honest(2) == 1
