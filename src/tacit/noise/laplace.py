@@ -367,7 +367,20 @@ class PolyaDifference(NoiseLaw):
         return polya_difference_cumulants(float(self.r), self.mgf_radius)
 
     def room(self, misread: float) -> int:
-        """By the moment generating function where the law is too wide to tabulate."""
+        """By the moment generating function where the law is too wide to tabulate.
+
+        For r between 1 and 2 that of the next larger 1 + 2^-k, so that many sizes share it: for laws
+        that are symmetric and fall from their centre, as these, more of the same noise only widens
+        the tails (Anderson 1955).
+        """
+        excess = Fraction(self.r) - 1
+        if 0 < excess < 1:
+            power = (excess.denominator // excess.numerator).bit_length() - 1
+            return room_of(PolyaDifference(1 + Fraction(1, 1 << power), self.beta), misread)
+        return self.own_room(misread)
+
+    def own_room(self, misread: float) -> int:
+        """As `room`, at this r."""
         if self.std <= WIDEST_TABULATED:
             return self.bound(misread)
         low, high = 0, math.ceil(self.std)
@@ -397,6 +410,12 @@ class PolyaDifference(NoiseLaw):
             Fraction(self.r),
             self.beta if isinstance(self.beta, Chance) else Chance(Fraction(self.beta)),
         )
+
+
+@lru_cache(maxsize=1024)
+def room_of(law: PolyaDifference, misread: float) -> int:
+    """The room of a law, kept."""
+    return law.own_room(misread)
 
 
 def polya_difference_cumulants(r: float, rate: float) -> Cumulants:

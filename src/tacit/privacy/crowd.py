@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from tacit.checks import Number, TacitError, integer, probability
 from tacit.noise import NoiseLaw
@@ -75,7 +76,12 @@ def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> 
     >>> guaranteed_reports(64, dropout=0.1)
     58
     """
-    count = integer("users", users, at_least=1)
+    return math.ceil(_kept(dropout, corrupt) * integer("users", users, at_least=1))
+
+
+@lru_cache(maxsize=256)
+def _kept(dropout: Number, corrupt: Number) -> Fraction:
+    """The part of a round whose honest reports are certain."""
     lost = sum(
         (
             probability(name, _decimal(value), zero=True)
@@ -88,7 +94,7 @@ def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> 
             f"dropout {dropout} and corrupt {corrupt} leave no honest report: they must sum to "
             "less than 1"
         )
-    return math.ceil((1 - lost) * count)
+    return 1 - lost
 
 
 def _decimal(value: Number) -> Fraction:

@@ -535,15 +535,17 @@ def _factor(epsilon: float) -> str:
 
 
 def up(value: float, digits: int = 4) -> str:
-    """A number as it is printed in a promise: rounded up to so many digits, never down.
+    """A number as it is printed in a promise: rounded up to so many digits. Only a part in 10^12,
+    which is what arithmetic in doubles may leave, is not worth a digit.
 
-    >>> up(1.0), up(1.0004), up(1.00001), up(3.2e-18)
-    ('1', '1.001', '1.001', '3.2e-18')
+    >>> up(1.0), up(1.0004), up(1.00001), up(0.1 + 0.2), up(3.2e-18)
+    ('1', '1.001', '1.001', '0.3', '3.2e-18')
     """
     if not math.isfinite(value):
         return f"{value:g}"
     rounding = Context(prec=digits, rounding=ROUND_CEILING)
-    return f"{float(rounding.create_decimal(Decimal(repr(float(value))))):.{digits}g}"
+    exact = Decimal(repr(float(value))) * (1 - Decimal("1e-12"))
+    return f"{float(rounding.create_decimal(exact)):.{digits}g}"
 
 
 def _union(*parts: Iterable[str]) -> tuple[str, ...]:

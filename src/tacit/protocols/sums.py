@@ -159,6 +159,8 @@ class SecureSum(ModularSum):
         )
         self._laws = {self.honest: self.law}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus, misread)
+        if modulus is None:
+            self.misread = misread  # which the room was made for
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:
