@@ -369,9 +369,9 @@ class PolyaDifference(NoiseLaw):
     def room(self, misread: float) -> int:
         """By the moment generating function where the law is too wide to tabulate.
 
-        For r between 1 and 2 that of the next larger 1 + 2^-k, so that many sizes share it: for laws
-        that are symmetric and fall from their centre, as these, more of the same noise only widens
-        the tails (Anderson 1955).
+        For r between 1 and 2 that of the next larger 1 + 2^-k, so that many sizes share it: for
+        laws that are symmetric and fall from their centre, as these, more of the same noise only
+        widens the tails (Anderson 1955).
         """
         excess = Fraction(self.r) - 1
         if 0 < excess < 1:
