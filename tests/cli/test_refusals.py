@@ -71,7 +71,7 @@ BAD = {
     f"{KLUCB} --scale 4": "has no option --scale",
     "simulate --algorithm dist-dp-se --trust local": "has no option --trust",
     "simulate --algorithm ucb1 --epsilon 1": "has no option --epsilon",
-    "compare --silos 3": "none of private-klucb",
+    "compare --silos 3": "none of private-med",
     "compare --algorithms dpe,pe --replay good.csv": "--replay is a table",
     f"{SILOS} --user-by-user --silos 2": "only arms are simulated user by user",
     f"{LINEAR} --user-by-user": "only arms are simulated user by user",

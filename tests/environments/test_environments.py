@@ -145,7 +145,7 @@ def test_instances_are_those_of_the_authors(name: str, seed: int) -> None:
 
 
 def test_instances_and_means_out_of_range_are_refused() -> None:
-    with pytest.raises(TacitError, match="easy or hard, or give the means"):
+    with pytest.raises(TacitError, match="easy, hard or rare, or give the means"):
         instance_means("medium", 3, 0)
     with pytest.raises(TacitError, match="rescale them"):
         Bernoulli((0.2, 1.2))

@@ -93,7 +93,7 @@ def test_the_axis_says_what_an_epsilon_means(axis: Axis, setting: str, tmp_path:
     rows = [row for row in read(table) if row["algorithm"] != "dp-se"]  # which has one form only
     assert {row["setting"] for row in rows} == {setting}
     guarantees = {row["label"]: row["guarantee"] for row in read(means)}
-    promised = guarantees["Dist-RDP-SE"].startswith("(1, 1e-06)-DP")
+    promised = guarantees["Dist-RDP-SE"].startswith("(1, 1e-05)-DP")
     assert promised == (axis == "equal")  # the paper's epsilon is a Rényi scale
 
 

@@ -85,6 +85,16 @@ def test_a_participant_who_looks_sees_no_more_than_is_promised(users: int, level
     assert pure_by_hand(everyone, levels) > 1.01  # shares for all leave less than was promised
 
 
+@pytest.mark.parametrize("users", [1, 2, 5])
+@pytest.mark.parametrize("target", [ApproximateDP(0.3, 0.7), ApproximateDP(1.0, 1e-3)])
+def test_few_gaussian_shares_keep_their_promise(users: int, target: ApproximateDP) -> None:
+    """Where the noise is narrow its standard deviation is not its parameter."""
+    protocol = recipes.gaussian_tight(users, target, True)
+    assert isinstance(protocol, SecureSum)
+    unknown = protocol.share.power(protocol.honest)
+    assert delta_by_hand(unknown, protocol.precision, target.epsilon, 1) <= target.delta
+
+
 def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
     protocol = recipes.shuffled_tight(4, TARGET, True, 0.0)
     assert isinstance(protocol, ShuffledBits)

@@ -128,7 +128,7 @@ def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
 ) -> None:
     rng = np.random.default_rng(3)
     means = (0.2, 0.9, 0.5)
-    secagg = PerRound(recipes.polya_tight, {"epsilon": 1.0, "binary": True, "dropout": 0.0})
+    secagg = PerRound(recipes.polya_tight, {"target": PureDP(1.0), "binary": True, "dropout": 0.0})
     target = ApproximateDP(1.0, 1e-3)
     shuffle = PerRound(recipes.shuffled_tight, {"target": target, "binary": True, "dropout": 0.0})
 

@@ -138,7 +138,7 @@ def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -
         found.append(f"delta {delta:g} lets one person in {1 / delta:,.0f} be given away: use 1e-6")
     if epsilon is not None and epsilon > 5:
         found.append(
-            f"epsilon {epsilon:g} hides little: an answer can become e^{epsilon:g} likelier"
+            f"epsilon {epsilon:.4g} hides little: an answer can become e^{epsilon:.4g} likelier"
         )
     if clipped > 0.01:
         found.append(

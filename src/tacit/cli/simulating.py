@@ -126,11 +126,11 @@ def compare(
 
 def summarised(result: Result) -> dict[str, Any]:
     """What `--json` prints of a result."""
-    used = result.configuration
+    promised = result.guarantee or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     return result.summary() | {
         "rounds": result.mean("rounds"),
-        "warnings": warnings(used.get("epsilon"), used.get("delta"), clipped),
+        "warnings": warnings(promised.get("epsilon"), promised.get("delta"), clipped),
     }
 
 

@@ -220,9 +220,10 @@ class Guarantee(ABC):
 class PureDP(Guarantee):
     """P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
 
-    >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE
+    >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE +ELLIPSIS
     (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the
-    probability of anything by a factor of at most 2.72, without exception.
+    probability of anything by a factor of at most 2.72, without exception; each person takes part
+    at most once, ...
     """
 
     epsilon: float

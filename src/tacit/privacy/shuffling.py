@@ -53,7 +53,7 @@ class Clones:
     coin).
 
     >>> round(Clones(epsilon0=1.0, users=10_000).epsilon(1e-6), 3)
-    0.044
+    0.043
     """
 
     epsilon0: float

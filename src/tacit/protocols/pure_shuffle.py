@@ -131,8 +131,8 @@ class PureShuffle(SumProtocol):
     `participations` of a person together.
 
     >>> protocol = PureShuffle(2500, 1.0)
-    >>> protocol.guarantee.short, round(protocol.bits_per_participant, 1)
-    ('(0.9997, 0)-DP', 40.6)
+    >>> protocol.guarantee.short, protocol.bits_per_participant
+    ('(1, 0)-DP', 41)
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class ShuffledBits(SumProtocol):
     >>> target = ApproximateDP(1.0, 1e-5)
     >>> protocol = ShuffledBits(100, 1, *shuffle_noise(99, 1, target), target)
     >>> protocol.bits_per_participant, round(protocol.error(100).variance, 1)
-    (2, 20.4)
+    (2, 20.3)
     """
 
     def __init__(

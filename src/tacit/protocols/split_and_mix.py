@@ -58,7 +58,7 @@ class SplitAndMix(ModularSum):
     >>> from tacit.privacy import PureDP
     >>> protocol = SplitAndMix(1000, 32, DiscreteLaplace(32), PureDP(1.0))
     >>> protocol.shares, protocol.guarantee.short
-    (18, '(1, 3.225e-18)-DP')
+    (18, '(1, 3.226e-18)-DP')
     """
 
     def __init__(

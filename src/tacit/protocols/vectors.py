@@ -152,7 +152,7 @@ class Central(VectorProtocol):
     is.
 
     >>> Central(100, 30, 1.0, ApproximateDP(10.0, 0.25), setting="paper").guarantee.short
-    '(10, 0.7886)-DP'
+    '(10, 0.7887)-DP'
     """
 
     minimum = 1

@@ -55,7 +55,7 @@ def simulate(algorithm: str, environment: World | None = None, **options: Any) -
     your own. Options are those of the algorithm's problem, and of `How`.
 
     >>> result = simulate("dist-dp-se", arms=3, horizon=2000, runs=2)
-    >>> result.guarantee[:9], len(result.runs)
+    >>> result.promise[:9], len(result.runs)
     ('(1, 0)-DP', 2)
     """
     how = How(**{name: options.pop(name) for name in HOW if name in options})

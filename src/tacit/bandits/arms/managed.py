@@ -208,13 +208,13 @@ class Managed(Learner):
                 given[arm.arm] += count
         planned, left = sum(count for _, count, _ in plan), self.horizon - self.played
         everyone = float(min(planned, left))
-        for _ in range(40):  # at most MOST of everybody has a share, so this settles
+        for _ in range(200):  # at most MOST of everybody has a share, so this settles
             lacking = {
                 k: max(0.0, self._owed.get(k, 0.0) + share * everyone - given[k])
                 for k, share in floors.items()
             }
             before, everyone = everyone, min(planned + sum(lacking.values()), left)
-            if everyone - before < 1:
+            if everyone - before < 1e-3:
                 break
         extra = {k: math.ceil(more) for k, more in lacking.items() if more >= self.least}
         self._owed = {k: more for k, more in lacking.items() if k not in extra}
