@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from tests.noise.laws import LAWS
@@ -107,6 +107,8 @@ def misread(law: NoiseLaw, total: int, largest_sum: int, modulus: int) -> float:
     largest_sum=st.integers(0, 30),
     room=st.integers(1, 80),
 )
+@example(law=Table.of(-5, np.array([0.1] * 5 + [0.5])), largest_sum=3, room=5)
+@example(law=Table.of(0, np.array([0.5] + [0.1] * 5)), largest_sum=3, room=5)
 def test_the_wrap_probability_is_that_of_the_worst_sum(
     law: NoiseLaw, largest_sum: int, room: int
 ) -> None:
