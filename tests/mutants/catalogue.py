@@ -36,7 +36,10 @@ class Target:
         return not self.only or any(text in label for text in self.only)
 
 
-DEVICES = ("tests/protocols/test_device_noise.py",)
+DEVICES = (
+    "tests/protocols/test_device_noise.py",
+    "tests/protocols/test_device_source.py",
+)
 LAW_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
 SUMS = ("tests/protocols/test_sums.py",)
 COINS = ("tests/noise/test_coins.py",)
