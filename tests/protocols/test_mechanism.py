@@ -5,6 +5,7 @@ same.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -217,3 +218,30 @@ def test_an_experiment_refuses_a_mechanism_whose_promise_was_cut() -> None:
     stored["mechanism"]["note"] = "Nothing to see."
     with pytest.raises(TacitError, match="was it cut"):
         Experiment.from_dict(stored)
+
+
+def test_a_round_below_the_smallest_crowd_is_refused() -> None:
+    mechanism, _ = MECHANISMS["arms"]
+    crowded = replace(mechanism, smallest=50)
+    assert crowded.open(ARM).participants == 50
+    with pytest.raises(TacitError, match=r"for 49 participants; .* rests on at least 50"):
+        crowded.open(Round(3, 49, Arm(1)))
+
+
+def test_a_round_that_earns_less_than_the_run_promises_is_refused() -> None:
+    mechanism, _ = MECHANISMS["arms"]
+    for promised in (PureDP(0.9), PureDP(1.0, view=View.MESSAGE), PureDP(1.0, participations=2)):
+        with pytest.raises(TacitError, match="its noise was changed"):
+            replace(mechanism, guarantee=promised).open(ARM)
+    with pytest.raises(TacitError, match="would promise nothing"):
+        PerRound(recipes.exact, {"binary": True}, PureDP(1.0)).open(ARM)
+
+
+def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
+    mechanism = releases()
+    silos = mechanism.sums.silos
+    with pytest.raises(TacitError, match=f"for {silos + 1} silos"):
+        mechanism.open(Round(0, silos + 1, Arm(0)))
+    with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
+        mechanism.open(Round(1, silos, Arm(0)))
+    assert mechanism.open(Round(0, silos, Arm(0))).step == 0

@@ -52,6 +52,7 @@ from tacit.protocols.vectors import (
     Central,
     Local,
     Plain,
+    SeparateSums,
     VectorProtocol,
     noise_proxy,
 )
@@ -438,3 +439,14 @@ def test_a_client_alone_draws_what_earns_the_promise_and_half_of_it_does_not(
             linf_loss(DiscreteGaussian(protocol.device.std / 2), 1024, 3).delta(target.epsilon)
             > target.delta
         )
+
+
+def test_separate_sums_are_opened_all_or_none() -> None:
+    protocol = SeparateSums([SecureVector(count, 1, 1.0, TEN, precision=4) for count in (3, 2)])
+    messages: list[Any] = [(0, [5]), (1, [7]), (0, [6]), (1, [8]), (0, [1])]
+    assert protocol.by_option(messages) == [[[5], [6], [1]], [[7], [8]]]
+    for place in (-1, 2):
+        with pytest.raises(TacitError, match=f"place is {place}; options are at places 0 to 1"):
+            protocol.by_option([*messages, (place, [3])])
+    with pytest.raises(TacitError, match="nothing was opened"):
+        protocol.by_option(messages[:-1])
