@@ -7,6 +7,8 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
@@ -140,3 +142,38 @@ def test_what_cannot_be_amplified_is_refused() -> None:
             Clones(1.0, 10).delta(bad)
         with pytest.raises(TacitError, match="epsilon is"):
             RandomizedResponse(1.0, 10).delta(bad)
+
+
+def shuffled_law(messages: list[npt.NDArray[np.float64]]) -> dict[tuple[int, ...], float]:
+    """The law of how many sent each of three messages, person by person."""
+    law: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
+    for one in messages:
+        longer: dict[tuple[int, ...], float] = {}
+        for counts, mass in law.items():
+            for value, chance in enumerate(one):
+                key = tuple(count + (place == value) for place, count in enumerate(counts))
+                longer[key] = longer.get(key, 0.0) + mass * float(chance)
+        law = longer
+    return law
+
+
+@pytest.mark.parametrize("epsilon0", [0.5, 1.0, 3.0])
+def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -> None:
+    """Extreme ones: a base law with each value raised by e^ε₀ or not, by input; 150 of them."""
+    rng = np.random.default_rng(12)
+    closest = 0.0
+    for _ in range(150):
+        rows = rng.dirichlet(np.ones(3)) * np.exp(epsilon0 * rng.integers(0, 2, (3, 3)))
+        rows /= rows.sum(axis=1, keepdims=True)
+        if max(float((a / b).max()) for a in rows for b in rows) > math.exp(epsilon0) * (1 + 1e-12):
+            continue
+        users = int(rng.integers(2, 7))
+        others = [rows[rng.integers(0, 3)] for _ in range(users - 1)]
+        p, q = (shuffled_law([own, *others]) for own in rows[:2])
+        for fraction in (0.0, 0.1, 0.4, 0.8):
+            epsilon = fraction * epsilon0
+            true = sum(max(0.0, mass - math.exp(epsilon) * q[key]) for key, mass in p.items())
+            bound = Clones(epsilon0, users).delta(epsilon)
+            assert true <= bound * (1 + 1e-9) + 1e-15
+            closest = max(closest, true / bound)
+    assert closest > 0.3  # the bound is no idle one
