@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,15 +21,18 @@ from tacit.noise import NoiseLaw
 from tacit.privacy import ApproximateDP, PureDP, Target
 from tacit.protocols.contract import Protocol, SumProtocol
 
+Asked = TypeVar("Asked", bound=Target)
 
-def for_each(target: Target, metrics: int) -> Target:
+
+def for_each(target: Asked, metrics: int) -> Asked:
     """The target of one metric's sum, if all metrics together are to have this one.
 
     >>> for_each(PureDP(1.0, participations=3), 2).participations
     6
     """
     times = target.participations * integer("metrics", metrics, at_least=1)
-    return replace(target, participations=times)
+    made: Asked = replace(target, participations=times)
+    return made
 
 
 class JointSums(Protocol):
