@@ -20,9 +20,22 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 150.0  # seconds; a mutant that hangs has been noticed
 HANGS = -1
-OPTIONS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:schemathesis")
+OPTIONS: tuple[str, ...] = (
+    "-x",
+    "-q",
+    "-n",
+    "0",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:schemathesis",
+)
 OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries that are there already
-LIBRARIES = ("cryptography.hazmat.primitives.ciphers.aead", "hypothesis.strategies", "pytest")
+LIBRARIES: tuple[str, ...] = (
+    "cryptography.hazmat.primitives.ciphers.aead",
+    "hypothesis.strategies",
+    "pytest",
+)
 LIBRARIES += ("mpmath", "scipy.optimize", "scipy.special", "scipy.stats")
 
 
