@@ -15,7 +15,7 @@ from tests.bandits.harness import Environment, estimate, exact, laplace, play
 
 from tacit.bandits import Evidence, ForgettingElimination, PrivateMED
 from tacit.bandits.arms.divergence import kl
-from tacit.bandits.arms.med import quick
+from tacit.bandits.arms.med import coarse, quick
 from tacit.estimates import Arm, ErrorLaw, Estimate, Round
 from tacit.noise import DiscreteLaplace
 
@@ -42,7 +42,32 @@ def test_a_round_is_shared_out_in_proportion_to_the_exponentials(index: str) -> 
     rounds = told(PrivateMED(3, 10**6, first=1000, index=index), means)
     weights = [math.exp(-1000 * kl(mean, 0.55)) for mean in means]
     for round_, weight in zip(rounds, weights, strict=True):
-        assert round_.participants == pytest.approx(1200 * weight / sum(weights), abs=1.5)
+        assert round_.participants == coarse(1200 * weight / sum(weights))
+
+
+@given(size=st.floats(1, 1e12))
+def test_sizes_are_few_and_within_a_sixteenth_of_what_was_asked_for(size: float) -> None:
+    found = coarse(size)
+    assert abs(found - size) <= max(0.5, size / 16)
+    assert coarse(found) == found
+    assert found >> max(0, found.bit_length() - 4) << max(0, found.bit_length() - 4) == found
+
+
+def test_rounds_of_one_size_share_the_preparation_of_their_noise() -> None:
+    """Of a hundred runs of a million participants."""
+    rng, sizes = np.random.default_rng(5), set()
+    world = Environment(np.linspace(0.3, 0.7, 10))
+    for seed in range(100):
+        learner = PrivateMED(10, 10**6, 64, 64, rounds=32, seed=seed)
+        while rounds := learner.propose():
+            for round_ in rounds:
+                if not round_.opened:
+                    learner.skip(round_)
+                    continue
+                assert round_.participants >= 64
+                sizes.add(round_.participants)
+                learner.observe(round_, estimate(round_, world, exact, rng))
+    assert len(sizes) <= 8 * math.log2(10**6 / 64) + 1
 
 
 def test_a_share_below_the_smallest_batch_is_one_as_often_as_it_must() -> None:
