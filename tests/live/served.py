@@ -1,4 +1,4 @@
-"""Both parties over real HTTP on loopback: in threads of this process, or as processes of their own.
+"""Both parties over real HTTP on loopback: in threads of this process, or in their own processes.
 
 In threads the party objects can be looked at; processes can be killed. Everything goes through the
 configuration and the code that serves people; only sources of noise and assignments are injected.
@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -24,6 +25,8 @@ from typing import Any
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import FastAPI
+from tests.live.pairs import experiment_of, terms_of
 
 from tacit.experiment import Experiment
 from tacit.intermediaries.two_servers import Place, TwoServerRound, split
@@ -36,7 +39,6 @@ from tacit.live.service.serve import Server, application
 from tacit.live.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, public_key
 from tacit.terms import Pinned, Terms, cosign
-from tests.live.pairs import experiment_of, terms_of
 
 ROLES = ("coordinator", "helper")
 TOKEN = "an-admin-token-of-these-tests"
@@ -79,7 +81,9 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
         "signing_key": "signing.key",
         "lock_file": "lock",
         "admin_token_file": "token",
-    } | ({} if database is None else {"database": database})
+    }
+    if database is not None:
+        told["database"] = database
     lines = [f"{name} = {json.dumps(value)}" for name, value in told.items()]
     lines += ["[limits]", *(f"{name} = {json.dumps(value)}" for name, value in limits.items())]
     (directory / "party.toml").write_text("\n".join(lines) + "\n")
@@ -167,6 +171,10 @@ class Served:
     def get(self, role: int, path: str, **more: Any) -> httpx.Response:
         return self.client.get(self.urls[role] + path, **more)
 
+    def told(self, role: int, path: str) -> bool:
+        """Whether there is something to get."""
+        return self.get(role, path).status_code == 200
+
     def post(self, role: int, path: str, **more: Any) -> httpx.Response:
         return self.client.post(self.urls[role] + path, **more)
 
@@ -197,9 +205,30 @@ class Served:
         for role, half in enumerate(halves):
             self.put(role, joined.path, half).raise_for_status()
 
+    def hold(self, digest: bytes, value_of: Callable[[str], int]) -> list[Joined]:
+        """Everybody who is wanted in the rounds that are open comes, several at once, and
+        reports.
+        """
+        pinned, first, came = self.pinned(digest), self.place(digest), list[Joined]()
+
+        def come(joined: Joined | None) -> None:
+            while joined is not None:
+                came.append(joined)
+                self.report(pinned, joined, value_of(joined.option))
+                joined = self.join(digest)
+
+        with ThreadPoolExecutor(8) as crowd:
+            list(crowd.map(come, [first, *(self.join(digest) for _ in range(7))]))
+        return came
+
     def status(self, digest: bytes) -> Any:
         said = self.get(0, f"/experiments/{digest.hex()}/status", headers=ADMIN)
         return said.raise_for_status().json()
+
+
+def _party(front: Front) -> Any:
+    assert isinstance(front.app, FastAPI)
+    return front.app.state.service.party
 
 
 @dataclass
@@ -210,13 +239,13 @@ class Threads(Served):
 
     @property
     def coordinator(self) -> Coordinator:
-        party = self.fronts[0].app.state.service.party
+        party = _party(self.fronts[0])
         assert isinstance(party, Coordinator)
         return party
 
     @property
     def helper(self) -> Helper:
-        party = self.fronts[1].app.state.service.party
+        party = _party(self.fronts[1])
         assert isinstance(party, Helper)
         return party
 

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from tacit.live.errors import Unavailable
+from tacit.checks import Unavailable
 from tacit.live.service.driver import LONGEST, SHORTEST, Driver, backoff
 
 
 @contextmanager
-def driving(step: Callable[[], float], failed: Callable[[], None] = lambda: None) -> Iterator[Driver]:
+def driving(
+    step: Callable[[], float], failed: Callable[[], None] = lambda: None
+) -> Iterator[Driver]:
     driver = Driver(step, failed)
     driver.start()
     try:

@@ -47,9 +47,7 @@ def ask(app: Front, method: str, path: str, **more: Any) -> httpx.Response:
     ("method", "path", "most"),
     [("PUT", REPORT, 10), ("POST", PLACES, 20), ("POST", f"/rounds/{'b' * 32}/exchange", 30)],
 )
-def test_a_body_is_taken_up_to_its_limit_and_not_beyond(
-    method: str, path: str, most: int
-) -> None:
+def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, most: int) -> None:
     app = front(Limits(report_bytes=10, request_bytes=20, call_bytes=30))
 
     async def in_parts(size: int) -> AsyncIterator[bytes]:
@@ -122,9 +120,9 @@ def test_no_page_of_another_origin_may_read_what_admins_ask() -> None:
         path = f"/experiments/{'a' * 64}/{what}"
         assert "access-control-allow-origin" not in ask(app, "GET", path, headers=origin).headers
         asked = origin | {"Access-Control-Request-Method": "POST"}
-        assert "access-control-allow-methods" not in ask(
-            app, "OPTIONS", path, headers=asked
-        ).headers
+        assert (
+            "access-control-allow-methods" not in ask(app, "OPTIONS", path, headers=asked).headers
+        )
     asked = origin | {"Access-Control-Request-Method": "POST"}
     preflight = ask(app, "OPTIONS", "/experiments", headers=asked)
     assert preflight.headers["access-control-allow-methods"] == "GET"
@@ -151,7 +149,7 @@ def test_what_fails_inside_is_logged_without_its_words(caplog: pytest.LogCapture
     assert (failed.status_code, list(failed.json())) == (500, ["error"])
     assert "secret" not in failed.text + caplog.text
     assert caplog.records[0].message == "a request failed"
-    assert getattr(caplog.records[0], "where")[0] == "KeyError"
+    assert vars(caplog.records[0])["where"][0] == "KeyError"
 
 
 def test_paths_are_counted_by_template_and_methods_by_name() -> None:

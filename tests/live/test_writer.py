@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tacit.live.errors import Conflict, Unavailable
+from tacit.checks import Unavailable
+from tacit.live.errors import Conflict
 from tacit.live.service.writer import LARGEST, GroupWriter
 
 T = TypeVar("T")
@@ -41,6 +42,10 @@ class Database:
         self.gate.set()
         self.broken: Exception | None = None
 
+    @property
+    def all(self) -> list[int]:
+        return [work for group in self.kept for work in group]
+
     def commit(self, works: Sequence[int]) -> list[int]:
         self.gate.wait(10)
         if self.broken is not None:
@@ -57,7 +62,7 @@ def test_each_gets_its_own_answer_and_many_share_a_commit() -> None:
 
     with writing() as (writer, sizes):
         assert run(many(writer)) == [-n for n in range(1000)]
-    assert sorted(sum(database.kept, [])) == list(range(1000))
+    assert sorted(database.all) == list(range(1000))
     assert sum(sizes) == 1000
     assert len(sizes) < 20
     assert max(sizes) <= LARGEST
@@ -96,7 +101,7 @@ def test_beyond_the_bound_requests_are_asked_to_come_back() -> None:
         answers = run(crowd(writer))
     assert answers[:6] == [0, -1, -2, -3, -4, -5]
     assert [type(answer) for answer in answers[6:]] == [Unavailable] * 2
-    assert sorted(sum(database.kept, [])) == list(range(6))
+    assert sorted(database.all) == list(range(6))
 
 
 @pytest.mark.parametrize("broken", [Unavailable("gone"), OSError("no space: secret")])
@@ -127,9 +132,8 @@ def test_one_refusal_does_not_touch_the_others_of_its_group() -> None:
         return [Conflict("other bytes") if work == 1 else work for work in works]
 
     async def three(writer: GroupWriter) -> list[int | Conflict | BaseException]:
-        return await asyncio.gather(
-            *(writer(commit, n) for n in range(3)), return_exceptions=True
-        )
+        several = [writer(commit, n) for n in range(3)]
+        return list(await asyncio.gather(*several, return_exceptions=True))
 
     with writing() as (writer, _):
         answers = run(three(writer))
@@ -152,7 +156,7 @@ def test_who_goes_away_takes_nothing_along() -> None:
 
     with writing() as (writer, _):
         assert run(impatient(writer)) == -2
-    assert sum(database.kept, []) == [1, 2]
+    assert database.all == [1, 2]
 
 
 def test_what_waits_at_the_end_is_written_and_later_work_is_turned_away() -> None:
@@ -173,4 +177,4 @@ def test_what_waits_at_the_end_is_written_and_later_work_is_turned_away() -> Non
     writer = GroupWriter(100)
     writer.start()
     assert run(late(writer)) == [0, -1, -2, -3]
-    assert sum(database.kept, []) == [0, 1, 2, 3]
+    assert database.all == [0, 1, 2, 3]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ import typer
 from tacit.checks import TacitError
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """Which of the two servers."""
 
     COORDINATOR = "coordinator"

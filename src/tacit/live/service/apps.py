@@ -23,14 +23,13 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 
 from tacit import __version__
-from tacit.checks import Refusal, TacitError
+from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.live import driving
 from tacit.live.config import PartyConfig
 from tacit.live.coordinator import Assigned, Coordinator, Ticket
-from tacit.live.definition import parse
 from tacit.live.driving import HelperLink
-from tacit.live.errors import Unavailable, status
+from tacit.live.errors import status
 from tacit.live.helper import Helper
 from tacit.live.party import Party, Registered
 from tacit.live.service import models, reports
@@ -278,7 +277,8 @@ def _add_reading(app: FastAPI, party: Party) -> None:
     )
     def words(digest: Digest) -> PlainTextResponse:
         """The terms in plain words."""
-        return PlainTextResponse(in_words(party.terms(bytes.fromhex(digest)).terms))
+        lines = in_words(party.terms(bytes.fromhex(digest)).terms)
+        return PlainTextResponse("\n".join(lines) + "\n")
 
     octets = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 
@@ -355,22 +355,6 @@ def _assigned(answer: Assigned) -> dict[str, Any]:
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
     admin = [_admin(service)]
-
-    @app.post(
-        "/experiments",
-        tags=["admin"],
-        status_code=201,
-        dependencies=admin,
-        responses=_errors(401, 409),
-    )
-    def create(asked: models.CreateRequest) -> models.Created:
-        """Publishes an experiment, which waits for the helper's signature."""
-        definition = parse(asked.definition)
-        terms = definition.terms(service.config.address, coordinator.public_key)
-        digest = coordinator.create(
-            terms, definition.experiment(), definition.timing, asked.definition
-        )
-        return models.Created(digest=digest.hex(), terms=terms.encode().decode())
 
     @app.post(
         "/experiments/{digest}/cosignature",

@@ -76,15 +76,13 @@ class Front:
                 given = message.get("headers", [])
                 names = {name for name, _ in given}
                 new = [pair for pair in added if pair[0] not in names]
-                message = message | {"headers": [*given, *new]}
+                message = {**message, "headers": [*given, *new]}
             await send(message)
 
         try:
             early = self._early(scope, headers)
             if early is None:
-                body = await read_body(
-                    receive, headers.get(b"content-length"), self._most(scope)
-                )
+                body = await read_body(receive, headers.get(b"content-length"), self._most(scope))
                 await self.app(scope, _again(body, receive), sending)
             else:
                 await _say(sending, early)
@@ -92,9 +90,7 @@ class Front:
             closing = ((b"connection", b"close"),)
             await _say(sending, Early(problem.status, str(problem), closing))
         except Exception as problem:
-            LOG.error(
-                "a request failed", extra=traced(problem) | {"route": _template(scope)}
-            )
+            LOG.error("a request failed", extra=traced(problem) | {"route": _template(scope)})
             if not status:
                 await _say(sending, Early(500, "something went wrong here; it was logged"))
         finally:
@@ -126,9 +122,7 @@ class Front:
             return headers.get(self._header, b"").rpartition(b",")[2].strip().decode("latin-1")
         return scope["client"][0] if scope.get("client") else ""
 
-    def _cross_origin(
-        self, scope: Scope, headers: dict[bytes, bytes]
-    ) -> list[tuple[bytes, bytes]]:
+    def _cross_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         """Leave for a page of another origin to read the answer; never with credentials."""
         origin = headers.get(b"origin")
         if origin is None or _device_method(scope["path"]) is None:

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.checks import Refusal
+from tacit.checks import Refusal, Unavailable
 from tacit.intermediaries.two_servers import TwoServerRound
-from tacit.live.errors import STATUS, Unavailable
+from tacit.live.errors import STATUS
 from tacit.live.service.calls import HEADER, sign_call
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)

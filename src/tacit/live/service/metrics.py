@@ -1,4 +1,4 @@
-"""Prometheus metrics of one process: counts by route template, groups, rounds; nothing per person."""
+"""Prometheus metrics of one process: counts by route, groups, rounds; nothing per person."""
 
 from __future__ import annotations
 

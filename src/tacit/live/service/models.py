@@ -15,7 +15,8 @@ Identity = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="a round's
 Signature = Annotated[str, Field(pattern="^[0-9a-f]{128}$", description="Ed25519, hexadecimal")]
 Nonce = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="16 random bytes, hexadecimal")]
 Hex = Annotated[str, Field(pattern="^([0-9a-f][0-9a-f])*$", description="bytes, hexadecimal")]
-State = Literal["unsigned", "running", "paused", "stopped", "finished"]
+STATES = ("unsigned", "running", "paused", "stopped", "finished")
+State = Annotated[str, Field(json_schema_extra={"enum": list(STATES)})]
 
 
 def _whole(value: object) -> object:

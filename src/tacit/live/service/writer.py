@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tacit.live.errors import Unavailable
+from tacit.checks import Unavailable
 from tacit.live.service.logs import traced
 
 LOG = logging.getLogger("tacit.live")
