@@ -128,6 +128,11 @@ class Coordinator(Party):
                 raise Conflict(f"this experiment is {row.state}; it cannot become {state}")
             self._change(connection, lineage, {"state": state})
 
+    def state(self, known: Registered) -> str:
+        """How far the experiment is."""
+        with self.store.begin() as connection:
+            return str(self._experiment(connection, known.lineage).state)
+
     def status(self, digest: bytes) -> dict[str, Any]:
         """How an experiment stands: plain data."""
         return answers.status(self._snapshot(digest))

@@ -99,6 +99,11 @@ class Party:
         return f"{type(self).__name__}({self.store!r})"
 
     @property
+    def public_key(self) -> bytes:
+        """What others pin."""
+        return public_key(self._key)
+
+    @property
     def now(self) -> int:
         """This party's time, in whole seconds since 1970."""
         return int(self._clock())
@@ -128,6 +133,10 @@ class Party:
         if row is None:
             raise Unknown(f"there is no experiment {digest.hex()} here")
         return _registered(row)
+
+    def state(self, known: Registered) -> str:
+        """How far the experiment is, as far as this party knows."""
+        return "running" if known.signatures else "unsigned"
 
     def successor(self, digest: bytes) -> Registered | None:
         """The terms that took the place of these."""
@@ -300,6 +309,17 @@ class Party:
         with self.store.begin() as connection:
             query = sql.select(store.rounds).where(store.rounds.c.stage.in_(stages))
             return list(connection.execute(query.order_by(store.rounds.c.number)).all())
+
+    def experiment_of(self, identity: bytes) -> bytes:
+        """The digest of the terms that a round is under."""
+        row = self._round(identity)
+        if row is None:
+            raise Unknown("this round is unknown here")
+        return bytes(row.terms)
+
+    def gauges(self) -> dict[str, dict[str, float]]:
+        """Numbers for whoever watches, by kind; nothing about anybody."""
+        return {"rounds": {stage: float(count) for stage, count in self.stages().items()}}
 
     def stages(self) -> dict[str, int]:
         """How many rounds are in which stage."""
