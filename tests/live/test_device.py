@@ -554,6 +554,45 @@ def test_changed_options_are_shown_again_before_anything_is_joined() -> None:
     assert device.ledger.spent == 1
 
 
+def test_a_device_learns_of_successors_when_places_are_given_out_under_others() -> None:
+    parties = Parties()
+    first = parties.experiment
+    device = parties.device()
+    device.terms(first)
+    parties.succeed(terms(predecessor=first, promise=Promise(Fraction(1, 2))))
+    parties.open(option=1)
+    parties.fail = lambda request: (
+        httpx.Response(409, json={"error": "these terms have been succeeded by others"})
+        if request.method == "POST" and first.hex() in str(request.url)
+        else None
+    )
+    assert device.join(first).option == "Hi"
+    device.wait_and_report()
+    assert device.ledger.spent == Fraction(1, 2)
+
+
+def test_a_coordinator_that_always_says_succeeded_is_asked_once() -> None:
+    parties = Parties()
+    device = parties.device()
+    parties.fail = lambda request: httpx.Response(409) if request.method == "POST" else None
+    with pytest.raises(Refusal, match="the coordinator refuses"):
+        device.join(parties.experiment)
+    assert len(parties.trace) == 5
+
+
+def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given() -> None:
+    parties = Parties(terms(promise=Promise(Fraction(1, 2))))
+    device = parties.device()
+    opened = parties.open(option=1)
+    assert device.join(parties.experiment).option == "Hi"
+    device.wait_and_report()
+    parties.clock.now = opened.round.binding.closes + 3600.0
+    for copies in parties.copies:
+        copies[parties.experiment]["state"] = "finished"
+    given = device.join(parties.experiment)
+    assert (given.option, given.asked) == ("Hello", False)
+
+
 def test_keys_change_through_successors_only() -> None:
     parties = Parties()
     first = parties.experiment

@@ -14,23 +14,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tacit.checks import Refusal, TacitError
+from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries import Outcome, Place, TwoServerRound, accept, refused_by_both, split
 from tacit.intermediaries.interface import SYSTEM, Source
 from tacit.intermediaries.two_servers import read_outcome
-from tacit.live.client.answers import Value, levels_of, nothing_happened
 from tacit.live.client.exchange import (
-    Offline,
     Reply,
     Request,
     Talk,
     bytes_of,
     document,
-    succeeded,
     text_of,
     unhex,
 )
 from tacit.live.client.ledger import Joining, Known, Ledger, Post, Receipt, Running, decoded
+from tacit.live.client.levels import Value, levels_of, nothing_happened
 from tacit.live.client.pace import MOST_QUESTIONS, SEED_SIZE, Asked, Pace, check_times
 from tacit.signatures import KEY_SIZE
 from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_successor, in_words
@@ -40,6 +38,7 @@ NONCE_SIZE = 16
 UNASKED = 60.0  # seconds that an option stays at least, where nothing was asked
 REFRESH = 3600.0  # seconds until terms are fetched again
 _MOST_SUCCESSORS = 16
+_SUCCEEDED = 409  # places are given out under other terms now
 _FINAL = (403, 409, 410, 413, 422)  # a half that is refused so is never taken
 
 Experiment = bytes | str
@@ -259,22 +258,37 @@ class DeviceCore:
 
     def joining(self, experiment: Experiment, invitation: str | None = None) -> Talk[Assignment]:
         """An option for the person; asked again while it holds, nothing is sent."""
-        digest, now = _digest(experiment), self._clock()
+        digest = _digest(experiment)
         known = self.ledger.known(digest)
-        if known is not None and known.option is not None and now < known.until:
+        if known is not None and known.option is not None and self._clock() < known.until:
             return self._kept(known, known.option)
         known = yield from self._up_to_date(digest)
         if known.agreed is None and not known.withdrawn:
             self.ledger.agree(digest)  # to join is to agree, the first time
             known = yield from self._up_to_date(digest)
-        _check_willing(known, invitation)
-        terms = known.pinned.terms
-        try:
-            self.ledger.check_room(terms.digest, _least_cost(terms))
-        except Refusal:
+        if self._nothing_left(known, invitation):
             return self._spent(known)
-        reply = yield from self._ask_for_place(terms, invitation)
+        reply = yield from self._ask_for_place(known.pinned.terms, invitation)
+        if reply.status == _SUCCEEDED and (yield from self._succeeded(known, digest)):
+            return (yield from self.joining(digest, invitation))
         return self._placed(known.pinned, reply, invitation)
+
+    def _succeeded(self, known: Known, digest: bytes) -> Talk[bool]:
+        """Whether other terms have taken the place of those that a device knew."""
+        yield from self._fetch(digest)
+        now = self.ledger.known(digest)
+        return now is not None and now.pinned != known.pinned
+
+    def _nothing_left(self, known: Known, invitation: str | None) -> bool:
+        """Whether nothing more may be asked of the person while an experiment runs; when it has
+        ended, whoever comes is given the best option and is not asked.
+        """
+        _check_willing(known, invitation)
+        try:
+            self.ledger.check_room(known.pinned.terms.digest, _least_cost(known.pinned.terms))
+        except Refusal:
+            return known.state in ("running", "paused")
+        return False
 
     def _kept(self, known: Known, option: str) -> Assignment:
         digest = known.pinned.terms.digest
@@ -282,9 +296,9 @@ class DeviceCore:
         return Assignment(option, reports_at is not None, reports_at, digest)
 
     def _spent(self, known: Known) -> Assignment:
-        """Nothing more may be asked: the last option stays, as long as it is one."""
+        """The last option stays, as long as it is one."""
         terms, option = known.pinned.terms, known.option
-        if option in terms.options and known.state in ("running", "paused"):
+        if option in terms.options:
             return Assignment(option, False, None, terms.digest)
         raise Refusal(
             f"{known.account.spent + known.pending} of {known.account.limit} are spent, or your "
@@ -295,19 +309,14 @@ class DeviceCore:
         address = terms.parties[0].address.rstrip("/")
         nonce = self.ledger.nonce(terms.digest, self._source(NONCE_SIZE))
         asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
-        reply = yield Request(
-            "POST",
-            f"{address}/experiments/{terms.digest.hex()}/places",
-            json.dumps(asked).encode(),
-            (("Content-Type", "application/json"),),
+        return (
+            yield Request(
+                "POST",
+                f"{address}/experiments/{terms.digest.hex()}/places",
+                json.dumps(asked).encode(),
+                (("Content-Type", "application/json"),),
+            )
         )
-        try:
-            return succeeded(reply, "the coordinator")
-        except Offline:
-            raise  # the next attempt asks with the same nonce, and gets the same place
-        except Refusal:
-            self.ledger.forget_nonce(terms.digest)
-            raise
 
     def _placed(self, pinned: Pinned, reply: Reply, invitation: str | None) -> Assignment:
         """Takes what the coordinator gave, or refuses and forgets it."""
@@ -320,6 +329,8 @@ class DeviceCore:
                 place = _place(found)
                 announcement = bytes_of(found, "announcement", "the coordinator")
                 return self._taken(pinned, announcement, place, option, invitation)
+        except Unavailable:
+            raise  # the next attempt asks with the same nonce, and gets the same place
         except TacitError:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise

@@ -11,14 +11,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tacit.checks import Refusal, TacitError
+from tacit.checks import Refusal, Unavailable
 
 T = TypeVar("T")
 LONGEST_REPLY = 1 << 20  # bytes that are read of a reply
 _LONGEST_SENTENCE = 300
 
 
-class Offline(TacitError):  # noqa: N818 - it passes, and is no fault
+class Offline(Unavailable):
     """A server did not answer, or could not at the moment: nothing is lost, try again later."""
 
 

@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
-from tacit.checks import Refusal, TacitError
+from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries import Place
 from tacit.live.client.pace import Asked
 from tacit.signatures import SIGNATURE_SIZE
@@ -59,7 +59,7 @@ CREATE TABLE posts (
 """
 
 
-class LedgerError(TacitError):
+class LedgerError(Unavailable):
     """The ledger cannot be read or written: nothing is sent until it can."""
 
 
