@@ -102,9 +102,14 @@ def central_laplace(
 
 
 @lru_cache(maxsize=CACHE)
-def two_servers_laplace(users: int, target: PureDP, binary: bool, metrics: int = 1) -> SumProtocol:
-    """Two servers, of which one must be honest, each with discrete Laplace noise of its own."""
-    g = tight_precision(users, target.epsilon, binary)
+def two_servers_laplace(
+    users: int, target: PureDP, binary: bool, metrics: int = 1, levels: int | None = None
+) -> SumProtocol:
+    """Two servers, of which one must be honest, each with discrete Laplace noise of its own.
+
+    `levels` are those of every round alike, as terms name them.
+    """
+    g = levels or tight_precision(users, target.epsilon, binary)
     return TwoServers(users, g, target, metrics=metrics)
 
 
