@@ -285,9 +285,9 @@ def read_text(path: Path | str) -> str:
 def parse(text: str) -> Definition:
     """The definition that a text is, in TOML or YAML.
 
-    >>> parse('questoin = "Which?"')
+    >>> parse('questoin = "Which?"')  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.live.definition.DefinitionError: the definition has 9 things to mend: (1) questoin is ...
+    tacit.live.definition.DefinitionError: the definition has 10 things to mend: (1) questoin is ...
     """
     if len(text) > LONGEST:
         raise DefinitionError([f"the file has more than {LONGEST:,} characters: shorten it"])
