@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tacit.experiment import Experiment
@@ -47,33 +47,37 @@ def definitions(draw: st.DrawFn) -> Definition:
     low = draw(st.fractions(-5, 5, max_denominator=12))
     first = draw(st.dates(date(2020, 1, 1), date(2100, 1, 1)))
     participants = draw(st.none() | st.integers(3000, 10**9))
-    return Definition(
-        question=draw(WORDS),
-        options=options,
-        control=draw(st.sampled_from(("", *options))),
-        control_share=draw(st.none() | PARTS),
-        meaning=draw(WORDS),
-        metric=draw(WORDS),
-        low=low,
-        high=low + draw(st.fractions(Fraction(1, 12), 7, max_denominator=12)),
-        levels=draw(st.none() | st.integers(1, 1000)),
-        window=draw(TIMES),
-        participants=participants,
-        participations=draw(st.integers(1, 50)),
-        admission=draw(st.sampled_from(("open", "invitation"))),
-        first_day=first,
-        last_day=first + timedelta(days=draw(st.integers(7, 500))),
-        dropout=draw(PARTS),
-        epsilon=draw(st.fractions(Fraction(1, 999), 20, max_denominator=999)),
-        crowd=draw(st.integers(2, 30)),
-        joining=draw(TIMES),
-        margin=draw(TIMES),
-        grace=draw(TIMES),
-        most=None if participants is None else draw(st.none() | st.integers(1, 99)),
-        helper_address="http://127.0.0.1:8701",
-        helper_key=draw(st.binary(min_size=32, max_size=32)),
-        per_day=draw(st.none() | st.integers(1, 10**6)),
-    )
+    values: dict[str, Any] = {
+        "question": draw(WORDS),
+        "options": options,
+        "control": draw(st.sampled_from(("", *options))),
+        "control_share": draw(st.none() | PARTS),
+        "meaning": draw(WORDS),
+        "metric": draw(WORDS),
+        "low": low,
+        "high": low + draw(st.fractions(Fraction(1, 12), 7, max_denominator=12)),
+        "levels": draw(st.none() | st.integers(1, 1000)),
+        "window": draw(TIMES),
+        "participants": participants,
+        "participations": draw(st.integers(1, 50)),
+        "admission": draw(st.sampled_from(("open", "invitation"))),
+        "first_day": first,
+        "last_day": first + timedelta(days=draw(st.integers(7, 500))),
+        "dropout": draw(PARTS),
+        "epsilon": draw(st.fractions(Fraction(1, 999), 20, max_denominator=999)),
+        "crowd": draw(st.integers(2, 30)),
+        "joining": draw(TIMES),
+        "margin": draw(TIMES),
+        "grace": draw(TIMES),
+        "most": None if participants is None else draw(st.none() | st.integers(1, 99)),
+        "helper_address": "http://127.0.0.1:8701",
+        "helper_key": draw(st.binary(min_size=32, max_size=32)),
+        "per_day": draw(st.none() | st.integers(1, 10**6)),
+    }
+    if draw(st.booleans()):
+        guarded = {"guardrail": f"{values['metric']}!", "guardrail_better": "higher"}
+        values |= guarded | {"control_share": Fraction(1, 7), "guardrail_margin": Fraction(1, 13)}
+    return Definition(**values)
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,7 +94,7 @@ def test_any_other_text_is_refused_with_something_to_mend(text: str) -> None:
     assert refusal.value.problems
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(definitions())
 def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -> None:
     terms = definition.terms(*COORDINATOR)
@@ -99,7 +103,8 @@ def test_the_noise_of_the_terms_is_that_of_every_round(definition: Definition) -
     for one in (experiment, again):
         for round_ in (proposed for proposed in one.propose() if proposed.opened):
             protocol: Any = one.open(round_)
-            assert protocol.law.scale == terms.noise.scale
+            assert getattr(protocol, "part", protocol).law.scale == terms.noise.scale
+            assert protocol.coordinates == len(terms.answer.metrics)
             assert protocol.precision == terms.answer.levels
             assert round_.participants >= definition.smallest
     assert terms.noise.scale * terms.promise.epsilon == (
@@ -134,13 +139,12 @@ def problems(**changed: object) -> list[str]:
     """What is said about a definition with some entries as they stand in the file."""
     lines = write(Definition(**PLAIN)).splitlines()
     for name, value in changed.items():
-        last = name.rpartition("__")[2]
-        (at,) = [
-            number
-            for number, line in enumerate(lines)
-            if line.removeprefix("# ").startswith(f"{last} =")
-        ]
-        lines[at] = f"{last} = {value}"
+        at = next(
+            place
+            for place, line in enumerate(lines)
+            if line.removeprefix("# ").startswith(f"{name} =")
+        )
+        lines[at] = f"{name} = {value}"
     with pytest.raises(DefinitionError) as refusal:
         parse("\n".join(lines))
     return list(refusal.value.problems)
@@ -179,6 +183,7 @@ def problems(**changed: object) -> list[str]:
         ("question", "true", "words in quotes"),
         ("lift", "0.1", "expected.baseline is missing"),
         ("most", "3", "give people.participants"),
+        ("margin", '"0 seconds"', "longer than that"),
     ],
 )
 def test_an_error_names_the_field_and_the_fix(name: str, value: str, fix: str) -> None:
@@ -246,6 +251,24 @@ def test_fractions_are_written_and_read_back(number: Fraction) -> None:
     written = readers.written(number, readers.fraction)
     value = json.loads(written) if written.startswith('"') else Decimal(written)
     assert readers.fraction(value) == number
+
+
+def test_a_guardrail_watches_a_second_number_against_the_control() -> None:
+    guarded = {"guardrail": "complaints", "guardrail_margin": Fraction(1, 2), "high": Fraction(5)}
+    definition = Definition(**PLAIN | guarded | {"control": "Hi"})
+    experiment = definition.experiment()
+    assert experiment.guardrail is not None
+    assert (experiment.guardrail.name, experiment.guardrail.margin) == ("complaints", 0.1)
+    assert experiment.control == "Hi"
+    assert definition.scale == 10
+    for wrong, reason in (
+        ({"control_share": Fraction(0)}, "give it a share"),
+        ({"guardrail_margin": Fraction(5)}, "less than the answer's range"),
+        ({"metric": "complaints"}, "another name"),
+        ({"guardrail": ""}, "there is no guardrail"),
+    ):
+        with pytest.raises(DefinitionError, match=reason):
+            Definition(**PLAIN | guarded | wrong)
 
 
 def test_an_experiment_without_a_number_of_people_goes_on_until_its_last_day() -> None:

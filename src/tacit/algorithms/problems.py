@@ -158,6 +158,7 @@ class ArmsProblem(Problem):
     binary: bool = False
     levels: int | None = None  # of every round alike, where terms name them
     smallest: int = 1  # participants of the smallest round of two servers
+    control: int = 0  # which option it is
     learner_seed: int = 0
     labels: tuple[str, ...] = ()
 

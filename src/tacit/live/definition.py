@@ -170,6 +170,23 @@ class Definition:
         DAY,
     )
     most: int = _entry("rounds.most", readers.whole, "Rounds one after another, at most.", None)
+    guardrail: str = _entry(
+        "guardrail.metric",
+        readers.text,
+        "A second number of the same range that must not get clearly worse than the control's;\n"
+        "an option that makes it so is paused. Say in answer.meaning what it is, too. Both\n"
+        "numbers share the promise, so each gets twice the noise.",
+        "",
+    )
+    guardrail_better: str = _entry(
+        "guardrail.better", readers.one_of("lower", "higher"), "Which is better.", "lower"
+    )
+    guardrail_margin: Fraction = _entry(
+        "guardrail.margin",
+        readers.fraction,
+        "How much worse than the control is tolerated, in units of the answer.",
+        Fraction(0),
+    )
     helper_address: str = _entry(
         "helper.address", readers.address, "The second server, which somebody else runs."
     )
@@ -200,7 +217,7 @@ class Definition:
     @property
     def answer(self) -> Answer:
         """What one report says."""
-        names = (self.metric,)
+        names = (self.metric, self.guardrail) if self.guardrail else (self.metric,)
         return Answer(self.meaning, names, self.levels, self.window, self.low, self.high)
 
     @property
@@ -253,10 +270,23 @@ class Definition:
             binary=self.levels == 1,
             levels=self.levels,
             smallest=self.smallest,
+            control=self.options.index(self.control),
+            control_share=float(self.control_share),
+            **self._guarded(),
         )
-        least = int(getattr(built.learner, "least", self.smallest))
-        built.keep_control(self.control, float(self.control_share), least, explore=True)
+        if not self.control_share:
+            built.keep_control(self.control, 0.0)
         return built
+
+    def _guarded(self) -> dict[str, Any]:
+        """The guardrail, as algorithms take it: in parts of the range."""
+        if not self.guardrail:
+            return {}
+        return {
+            "guardrail": self.guardrail,
+            "guardrail_better": self.guardrail_better,
+            "guardrail_margin": float(self.guardrail_margin / (self.high - self.low)),
+        }
 
 
 ENTRIES: dict[str, Field[Any]] = {entry.metadata["place"]: entry for entry in fields(Definition)}
@@ -324,7 +354,7 @@ def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> 
             section = before
             lines += ["", f"{section}:" if yaml else f"[{section}]"]
         indent = "  " if yaml and section else ""
-        value = values.get(entry.name)
+        value = values.get(entry.name) if values.get(entry.name) != "" else None
         lines += [f"{indent}# {line}" for line in entry.metadata["about"].splitlines()]
         sign = ":" if yaml else " ="
         shown = _example(entry) if value is None else readers.written(value, entry.metadata["read"])
@@ -340,6 +370,7 @@ _EXAMPLES = {
     "lift": "0.2",
     "per_day": "1000",
     "levels": "1",
+    "guardrail": '"complaints"',
 }
 
 
@@ -438,9 +469,31 @@ def _forecast(baseline: Fraction | None, lift: Fraction | None) -> Iterator[str]
         )
 
 
-def _readable(question: str, options: tuple[str, ...], meaning: str, metric: str) -> Iterator[str]:
+def _guarding(
+    guardrail: str, metric: str, margin: Fraction, share: Fraction, low: Fraction, high: Fraction
+) -> Iterator[str]:
+    if guardrail and guardrail == metric:
+        yield f"guardrail.metric is {_shown(guardrail)}, as answer.metric; give it another name"
+    if margin and not guardrail:
+        yield f"guardrail.margin is {margin}, but there is no guardrail; give guardrail.metric, too"
+    if margin < 0 or low < high <= low + margin:
+        yield (
+            f"guardrail.margin is {margin}; it must be at least 0 and less than the answer's "
+            f"range, {high - low}"
+        )
+    if guardrail and not share:
+        yield (
+            "control_share is 0, but the guardrail compares options with the control; give it a "
+            "share, such as 0.2"
+        )
+
+
+def _readable(
+    question: str, options: tuple[str, ...], meaning: str, metric: str, guardrail: str
+) -> Iterator[str]:
     """What terms say of texts."""
     names = {"question": question, "answer.meaning": meaning, "answer.metric": metric}
+    names |= {"guardrail.metric": guardrail} if guardrail else {}
     for place, words in (*names.items(), *(("options", option) for option in options)):
         try:
             check_text(place, words)
@@ -449,7 +502,7 @@ def _readable(question: str, options: tuple[str, ...], meaning: str, metric: str
 
 
 _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
-    (("question", "options", "meaning", "metric"), _readable),
+    (("question", "options", "meaning", "metric", "guardrail"), _readable),
     (("options",), _enough_options),
     (("control", "options"), _known_control),
     (("low", "high"), _rising),
@@ -457,6 +510,10 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("first_day", "last_day", "joining", "window", "margin"), _room_for_a_round),
     (("options", "participants", "crowd", "dropout"), _enough_people),
     (("most", "participants"), _ends),
+    (
+        ("guardrail", "metric", "guardrail_margin", "control_share", "low", "high"),
+        _guarding,
+    ),
     (("baseline", "lift"), _forecast),
 )
 
