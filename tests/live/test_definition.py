@@ -67,7 +67,7 @@ def definitions(draw: st.DrawFn) -> Definition:
         "epsilon": draw(st.fractions(Fraction(1, 999), 20, max_denominator=999)),
         "crowd": draw(st.integers(2, 30)),
         "joining": draw(TIMES),
-        "margin": draw(TIMES),
+        "margin": 1 + draw(TIMES),
         "grace": draw(TIMES),
         "most": None if participants is None else draw(st.none() | st.integers(1, 99)),
         "helper_address": "http://127.0.0.1:8701",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.checks import Refusal, TacitError
 from tacit.live import readers
 from tacit.live.readers import Reader, Wrong
+from tacit.live.timing import Timing
 from tacit.terms import Answer, Middle, Noise, Party, Promise, Terms, check_text
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Definition:
     )
     margin: int = _entry(
         "rounds.margin",
-        readers.lasting,
+        readers.twice,
         "Time after the window in which reports arrive, each at a moment drawn at random.",
         3600,
     )
@@ -229,6 +230,11 @@ class Definition:
     def smallest(self) -> int:
         """People of the smallest round: the crowd, and those who may vanish."""
         return _smallest(self.crowd, self.dropout)
+
+    @property
+    def timing(self) -> Timing:
+        """How long the parts of a round last."""
+        return Timing(self.joining, self.margin, self.grace)
 
     @property
     def round_length(self) -> int:

@@ -133,6 +133,14 @@ def lasting(value: object) -> int:
     return seconds
 
 
+def twice(value: object) -> int:
+    """A duration of at least two seconds, which has two halves."""
+    seconds = lasting(value)
+    if seconds < 2:
+        raise Wrong('at least "2 seconds"')
+    return seconds
+
+
 def day(value: object) -> date:
     """A calendar day."""
     try:
@@ -204,7 +212,7 @@ def written(value: Any, read: Reader) -> str:
             return f"{Decimal(value.numerator) / value.denominator:f}"
         case Fraction():
             return quoted(str(value))
-        case int() if read in (duration, lasting):
+        case int() if read in (duration, lasting, twice):
             return quoted(in_words(value))
         case str():
             return quoted(value)
