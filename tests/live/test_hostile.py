@@ -26,9 +26,12 @@ from tacit.live.party import Party
 from tacit.live.service.calls import HEADER, sign_call
 from tacit.terms import Promise, cosign
 
-EVERY = ("not_a_server_error", "status_code_conformance", "content_type_conformance")
-EVERY += ("response_schema_conformance", "response_headers_conformance", "unsupported_method")
-EVERY += ("negative_data_rejection", "missing_required_header", "ignored_auth")
+EVERY = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,unsupported_method,"
+    "response_schema_conformance,response_headers_conformance,negative_data_rejection,"
+    "missing_required_header,ignored_auth"
+)
+"""All checks but that what the schema allows is welcome: definitions and terms are texts to it."""
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +301,7 @@ def test_an_admin_with_real_names_finds_no_answer_that_is_not_in_the_document(
         "--phases=coverage,fuzzing",
         "--max-examples=30",
         f"--header=Authorization: Bearer {TOKEN}",
-        f"--checks={','.join(EVERY)}",
+        f"--checks={EVERY}",
     )
     assert found == ""
 

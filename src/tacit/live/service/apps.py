@@ -27,7 +27,8 @@ from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.live import driving
 from tacit.live.config import PartyConfig
-from tacit.live.coordinator import Assigned, Coordinator, Ticket
+from tacit.live.coordinator import Coordinator
+from tacit.live.desk import Assigned, Ticket
 from tacit.live.driving import HelperLink
 from tacit.live.errors import status
 from tacit.live.helper import Helper
