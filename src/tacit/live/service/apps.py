@@ -189,11 +189,14 @@ def _refused(_request: Request, reason: Exception) -> JSONResponse:
 def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
     """Which field is wrong, and how; never what it held."""
     assert isinstance(problem, RequestValidationError)
-    said = "; ".join(
-        f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
-        for error in problem.errors()[:5]
-    )
-    return JSONResponse({"error": said}, 422)
+    said = [f"{_where(error)}: {error['msg']}" for error in problem.errors()[:5]]
+    return JSONResponse({"error": "; ".join(said)}, 422)
+
+
+def _where(error: dict[str, Any]) -> str:
+    """The field of ours that is wrong; a field that we do not know may be named after anything."""
+    known = error["loc"][:-1] if error["type"] == "extra_forbidden" else error["loc"]
+    return ".".join(str(part) for part in known)
 
 
 def _http_error(request: Request, problem: Exception) -> JSONResponse:
