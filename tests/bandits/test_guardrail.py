@@ -155,7 +155,7 @@ def test_a_test_that_looked_at_each_round_alone_would_pause_too_often() -> None:
             if option == control or mine.mean is None or theirs.mean is None:
                 return False
             spread = (mine.spread**2 + theirs.spread**2) ** 0.5
-            return mine.mean - theirs.mean > 0.85 * spread
+            return bool(mine.mean - theirs.mean > 0.85 * spread)
 
     rng, paused = np.random.default_rng(0), 0
     for _ in range(60):

@@ -270,7 +270,7 @@ def test_what_would_break_the_joint_promise_is_refused(
 
 def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
     how = {"metrics": 2, "each": name_of(recipes.two_servers_laplace), "target": PureDP(1.0)}
-    promised = recipes.joint(64, binary=True, **how).guarantee  # type: ignore[arg-type]
+    promised = recipes.joint(64, binary=True, **how).guarantee
     mechanism = PerRound(recipes.joint, {**how, "binary": True}, promised, smallest=64)
     again = PerRound.restore(mechanism.to_dict())
     assert again == mechanism
