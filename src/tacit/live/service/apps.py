@@ -25,7 +25,7 @@ from starlette.routing import Route
 from tacit import __version__
 from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries.two_servers import TwoServerRound
-from tacit.live import driving
+from tacit.live import definition, driving
 from tacit.live.config import PartyConfig
 from tacit.live.coordinator import Assigned, Coordinator, Ticket
 from tacit.live.driving import HelperLink
@@ -355,6 +355,20 @@ def _assigned(answer: Assigned) -> dict[str, Any]:
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
     admin = [_admin(service)]
+
+    @app.post(
+        "/experiments",
+        tags=["admin"],
+        status_code=201,
+        dependencies=admin,
+        responses=_errors(401, 409),
+    )
+    def create(asked: models.CreateRequest) -> models.Created:
+        """Publishes an experiment, which waits for the helper's signature."""
+        defined = definition.parse(asked.definition)
+        terms = defined.terms(service.config.address, coordinator.public_key)
+        coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
+        return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
 
     @app.post(
         "/experiments/{digest}/cosignature",
