@@ -112,7 +112,7 @@ def test_an_approximate_promise_holds_for_both_metrics_together() -> None:
 def bits(target: float = 3.0, modulus: int | None = None) -> JointSums:
     """Little noise, so that a joint law has few cells."""
     promise = PureDP(target, participations=2)
-    return JointSums(Central(6, 1, DiscreteLaplace(2 / target), promise, modulus), 2)
+    return JointSums(Central(6, 1, DiscreteLaplace(2 / Fraction(target)), promise, modulus), 2)
 
 
 SHOWN = np.array([[1, 0], [1, 1], [0, 1], [1, 1], [0, 0], [1, 1]])  # of six people, two bits each
