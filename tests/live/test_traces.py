@@ -67,11 +67,7 @@ def told(pair: Pair, tmp_path: Path) -> tuple[Pair, list[bytes], Callable[[], by
             identity = described(one).identity
             waiting = party.report(identity, one.place.number, half, ticket.invitation)
             assert party.keep([waiting]) == [None]
-    place = (
-        [Path(store.engine.url.query["host"]) for store in pair.stores[:1]]
-        if (pair.stores[0].dialect == "postgresql")
-        else []
-    )
+    place = str(pair.stores[0].engine.url.query.get("host", ""))
 
     def left() -> bytes:
         return everything(tmp_path) + (everything(Path(place)) if place else b"")
