@@ -263,10 +263,10 @@ class Party:
         """Each invitation is for one report."""
         invited = [n for n in taken if waiting[n].invitation]
         for n in invited:
-            if not self._spent_for(connection, waiting[n].invitation, waiting[n].half.name):
+            if not self.spent_for(connection, waiting[n].invitation, waiting[n].half.name):
                 refusals[n] = Forbidden("this invitation has been used: each is for one report")
 
-    def _spent_for(self, connection: sql.Connection, invitation: bytes, name: bytes) -> bool:
+    def spent_for(self, connection: sql.Connection, invitation: bytes, name: bytes) -> bool:
         """Whether an invitation is spent for what has this name, and for nothing else."""
         self.store.insert_new(connection, store.spent, [{"invitation": invitation, "name": name}])
         query = sql.select(store.spent.c.name).where(store.spent.c.invitation == invitation)
@@ -283,9 +283,10 @@ class Party:
         row = self._round(identity)
         if row is None or row.stage not in LIVE:
             raise Unknown("this round is unknown here, or over")
-        return self._serving(row)
+        return self.serving(row)
 
-    def _serving(self, row: Any) -> HalfServer:
+    def serving(self, row: Any) -> HalfServer:
+        """The server of the round in this row, whatever its stage."""
         identity, digest = bytes(row.identity), bytes(row.terms)
         with self._lock:
             found = self._servers.get(identity)

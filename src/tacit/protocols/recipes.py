@@ -133,9 +133,14 @@ def central_laplace(
 
 
 @lru_cache(maxsize=CACHE)
-def two_servers_laplace(users: int, target: PureDP, binary: bool) -> SumProtocol:
-    """Two servers, of which one must be honest, each with discrete Laplace noise of its own."""
-    g = tight_precision(users, target.epsilon, binary)
+def two_servers_laplace(
+    users: int, target: PureDP, binary: bool, levels: int | None = None
+) -> SumProtocol:
+    """Two servers, of which one must be honest, each with discrete Laplace noise of its own.
+
+    `levels` are those of every round alike, as terms name them.
+    """
+    g = levels or tight_precision(users, target.epsilon, binary)
     return TwoServers(users, g, target)
 
 
@@ -286,7 +291,10 @@ def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> Jo
     sum, as `tacit.names` writes it, `how` are its further arguments.
     """
     make = recipe(named(each, Callable))  # type: ignore[arg-type]
-    part = make(users, target=for_each(target, metrics), **how)
+    try:
+        part = make(users, target=for_each(target, metrics), **how)
+    except TacitError as error:
+        raise TacitError(f"{error} (epsilon is shared among {metrics} metrics)") from error
     if not isinstance(part, SumProtocol):
         raise TacitError(f"{each} makes no sum of one number: name the recipe of a sum")
     return JointSums(part, metrics)
