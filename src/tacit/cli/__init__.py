@@ -18,7 +18,7 @@ import typer
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.cli import accounting, experiments, live, serving, simulating
+from tacit.cli import accounting, doctor, experiments, live, serving, simulating
 
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,
@@ -46,6 +46,7 @@ COMMANDS = (
     accounting.audit,
     accounting.corrections,
     serving.serve,
+    doctor.doctor,
 )
 
 

@@ -6,8 +6,10 @@ in no error and no print.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import httpx
@@ -17,7 +19,6 @@ from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
-LARGEST = 1 << 28  # bytes of an answer
 
 
 class NotAdmitted(Refusal):
@@ -85,7 +86,12 @@ class Operated:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
             answer = httpx.request(
-                method, self.url + path, json=body, headers=headers, timeout=TIMEOUT
+                method,
+                self.url + path,
+                json=body,
+                headers=headers,
+                timeout=TIMEOUT,
+                verify=_authorities(),
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise TacitError(
@@ -140,6 +146,12 @@ class Published:
     def fingerprints(self) -> dict[str, str]:
         """Of each party's key, by its role."""
         return {party.role: fingerprint(party.key) for party in self.terms.parties}
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Whose certificates are believed; slow to make."""
+    return httpx.create_ssl_context()
 
 
 def _stranger(url: str) -> TacitError:
