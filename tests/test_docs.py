@@ -145,7 +145,8 @@ def test_a_documented_command_exists_with_its_options(line: Line) -> None:
     if not words or words[0].startswith("-"):
         assert words in (["--help"], ["--version"])
         return
-    options = COMMANDS[words[0]].make_context(words[0], words[1:]).params
+    command, words = found(COMMANDS[words[0]], words)
+    options = command.make_context(words[0], words[1:]).params
     if words[0] == "simulate":
         own = {key: options[key] for key in lookup(options["algorithm"]).problem.options()}
         others = {key: v for key, v in options.items() if key not in own and v is not None}
@@ -154,6 +155,13 @@ def test_a_documented_command_exists_with_its_options(line: Line) -> None:
     if words[0] == "compare":
         for algorithm in options["algorithms"].split(","):
             lookup(algorithm)
+
+
+def found(command: Any, words: list[str]) -> tuple[Any, list[str]]:
+    """The command of a group, and its words."""
+    if hasattr(command, "commands") and words[1:2] != ["--help"]:
+        return found(command.commands[words[1]], words[1:])
+    return command, words
 
 
 def check_other(words: tuple[str, ...]) -> None:

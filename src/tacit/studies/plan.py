@@ -163,9 +163,11 @@ def plan(
     algorithms: Iterable[str] = (),
     control_share: float | None = None,
     progress: bool = False,
+    trusts: Iterable[str] = (),
 ) -> Plan:
-    """Simulates every trust model of an algorithm, or several algorithms, at one guarantee: that of
-    a person who takes part as often as said. See `Expected` and `People` for the options.
+    """Simulates every trust model of an algorithm (or those of `trusts`), or several algorithms, at
+    one guarantee: that of a person who takes part as often as said. See `Expected` and `People` for
+    the options.
 
     >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
     >>> [cost.trust for cost in result.costs]
@@ -188,7 +190,7 @@ def plan(
     }
     costs, errors = [], []
     for entry in wanted:
-        for trust in WHAT_IS_TRUSTED if by_trust else (None,):
+        for trust in (tuple(trusts) or WHAT_IS_TRUSTED) if by_trust else (None,):
             names = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
             given = {k: v for k, v in (asked | {"trust": trust}).items() if v is not None}
             mine = {k: v for k, v in given.items() if k in entry.options}
