@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -44,7 +44,8 @@ ROLES = ("coordinator", "helper")
 TOKEN = "an-admin-token-of-these-tests"
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
 TIMING = Timing(joining=3600, margin=60, grace=600)
-STARTING = 30.0  # seconds that a server may take to start
+STARTING = 60.0  # seconds that a server may take to start
+NONE: Mapping[str, str] = {}
 
 
 @dataclass
@@ -291,11 +292,14 @@ def served(
 class Process:
     """A party in a process of its own, which can be killed and started again."""
 
-    def __init__(self, told: Member, seed: int | None = None) -> None:
+    def __init__(
+        self, told: Member, seed: int | None = None, environment: Mapping[str, str] = NONE
+    ) -> None:
         self.told = told
         words = [] if seed is None else ["--seed", str(seed)]
         self._command = [sys.executable, "-m", "tests.live.party", "--config", str(told.path)]
         self._command += words
+        self._environment = os.environ | environment
         self.log = told.path.with_name("log")
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -305,7 +309,9 @@ class Process:
             self.told.bound.close()
             self.told.bound = None
         with self.log.open("ab") as log:
-            self._running = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._running = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environment
+            )
         wait_for(self._answers)
 
     def _answers(self) -> bool:
@@ -342,6 +348,7 @@ def processes(
     directory: Path,
     databases: tuple[str | None, str | None] = (None, None),
     seed: int | None = None,
+    environment: Mapping[str, str] = NONE,
     **limits: object,
 ) -> Iterator[Processes]:
     """Both parties over HTTP, in processes of their own."""
@@ -349,7 +356,7 @@ def processes(
         member(directory / role, role, database, **limits)
         for role, database in zip(ROLES, databases, strict=True)
     ]
-    started = tuple(Process(one, seed) for one in members)
+    started = tuple(Process(one, seed, environment) for one in members)
     parties = parties_of([application(one.config) for one in members])
     both = Processes((members[0], members[1]), parties, processes=started)
     try:
