@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from tests.live.pairs import experiment_of, terms_of
@@ -31,9 +32,11 @@ from tests.live.pairs import experiment_of, terms_of
 from tacit.experiment import Experiment
 from tacit.intermediaries.two_servers import Place, TwoServerRound, split
 from tacit.keyfiles import KeyFile, save_signing_key
+from tacit.live import store
 from tacit.live.config import PartyConfig, load
 from tacit.live.coordinator import Coordinator
 from tacit.live.helper import Helper
+from tacit.live.party import Party
 from tacit.live.service.front import Front
 from tacit.live.service.serve import Server, application
 from tacit.live.timing import Timing
@@ -115,6 +118,13 @@ def wait_for(found: Callable[[], Any], seconds: float = STARTING) -> Any:
             return something
         time.sleep(0.02)
     raise AssertionError("it did not happen in time")
+
+
+def kept(party: Party) -> int:
+    """How many reports wait in a party's database."""
+    with party.store.begin() as connection:
+        count = sql.select(sql.func.count()).select_from(store.halves)
+        return int(connection.execute(count).scalar_one())
 
 
 @dataclass(frozen=True)
@@ -222,6 +232,16 @@ class Served:
         with ThreadPoolExecutor(8) as crowd:
             list(crowd.map(come, [first, *(self.join(digest) for _ in range(7))]))
         return came
+
+    def people(self, digest: bytes, count: int) -> list[tuple[Joined, tuple[bytes, bytes]]]:
+        """So many, each with a place and sealed halves that say 1."""
+        pinned, first = self.pinned(digest), self.place(digest)
+        found = [first, *(self.join(digest) for _ in range(count - 1))]
+        return [
+            (joined, split(pinned, joined.announcement, joined.place, [1]))
+            for joined in found
+            if joined is not None
+        ]
 
     def status(self, digest: bytes) -> Any:
         said = self.get(0, f"/experiments/{digest.hex()}/status", headers=ADMIN)

@@ -10,40 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.live.served import ADMIN, TOKEN, Joined, Processes, processes, wait_for
-
-from tacit.intermediaries.two_servers import split
-from tacit.live import store
-from tacit.live.party import Party
+from tests.live.served import ADMIN, TOKEN, Joined, Processes, kept, processes, wait_for
 
 ADDRESS = "203.0.113.77"
 
 
-def kept(party: Party) -> int:
-    with party.store.begin() as connection:
-        return int(
-            connection.execute(sql.select(sql.func.count()).select_from(store.halves)).scalar_one()
-        )
-
-
-def prepared(
-    both: Processes, digest: bytes, count: int
-) -> list[tuple[Joined, tuple[bytes, bytes]]]:
-    """People with their places and sealed halves."""
-    pinned, first = both.pinned(digest), both.place(digest)
-    found = [first, *(both.join(digest) for _ in range(count - 1))]
-    return [
-        (joined, split(pinned, joined.announcement, joined.place, [1]))
-        for joined in found
-        if joined is not None
-    ]
-
-
 def test_what_was_acknowledged_survives_a_kill_and_an_end(tmp_path: Path) -> None:
     with processes(tmp_path, seed=1) as both:
-        people = prepared(both, both.begin(), 40)
+        people = both.people(both.begin(), 40)
         for number, (joined, halves) in enumerate(people[:4]):
             if number == 2:
                 for process in both.processes:
@@ -96,7 +71,7 @@ def test_no_secret_address_or_id_is_logged_counted_or_repeated(tmp_path: Path) -
 
 def _hostile_day(both: Processes, digest: bytes) -> tuple[dict[str, bytes], list[str]]:
     """What must not be found anywhere, and everything that was answered."""
-    (joined, halves), nonce = prepared(both, digest, 1)[0], os.urandom(16)
+    (joined, halves), nonce = both.people(digest, 1)[0], os.urandom(16)
     invitation, wrong = "marked-invitation-4711", "marked-wrong-token-4711"
     strange = Ed25519PrivateKey.generate().private_bytes_raw()
     path = f"/experiments/{digest.hex()}/places"
