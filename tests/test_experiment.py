@@ -362,7 +362,7 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
         (_set("learner", "state"), {}, "is not a saved experiment"),
         (_set("learner"), [], "is not a saved experiment"),
         (_set("options"), ["one"], "1 options are named"),
-        (_set("format"), 0, "format 0; this version reads 2"),
+        (_set("format"), 0, "format 0; this version reads 3"),
     ],
 )
 def test_a_file_that_was_tampered_with_is_refused(

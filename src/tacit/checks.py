@@ -23,6 +23,12 @@ class Refusal(TacitError):  # noqa: N818 - it is an answer, not a fault
     """
 
 
+class Unavailable(TacitError):  # noqa: N818 - it is an answer, not a fault
+    """Something that is needed is not there now, such as room on a disk or a database: nothing was
+    changed, and the same may be tried again later.
+    """
+
+
 def as_fraction(name: str, value: object, remedy: str = "") -> Fraction:
     """`value` as an exact fraction; a float stands for the dyadic number that it is, not for its
     decimal shorthand.

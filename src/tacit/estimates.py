@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -238,6 +238,10 @@ class Estimate:
         """The estimated mean reward, or one per coordinate."""
         return self.total / self.error.participants
 
+    def metric(self, place: int) -> Estimate:
+        """That of one of several metrics of the same people, whose errors have one law."""
+        return replace(self, total=float(self.total[place]))
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -248,7 +252,10 @@ class Standing:
     somebody looks or stops; else they are normal approximations for one look. How likely an option
     is the best is approximate in any case. A lift is relative: 0.1 is a tenth more than the
     control; its upper end is None where there is none. The decision is `best` (better than every
-    other option), `worse` (than some other), `open`, or `removed`.
+    other option), `worse` (than some other), `open`, `removed`, or `paused` because of a guardrail.
+
+    `guardrail` is the mean of a second metric, if there is one, with an interval that is as valid;
+    `paused` says why nobody gets the option now, and is None where somebody may.
     """
 
     option: str
@@ -262,6 +269,10 @@ class Standing:
     lift_high: float | None = None
     decision: str = "open"
     always: bool = False
+    guardrail: float | None = None
+    guardrail_low: float | None = None
+    guardrail_high: float | None = None
+    paused: str | None = None
 
 
 @dataclass(frozen=True)

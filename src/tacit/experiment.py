@@ -12,18 +12,29 @@ service:
 
 It is written down whole and goes on where it was. An estimate that was made under another promise
 is refused.
+
+With a guardrail everybody answers with two numbers, the metric that is learned from and a second
+one that must not get clearly worse. The mechanism opens both sums under one guarantee, an estimate
+holds both, and an option that is clearly worse than the control is paused:
+
+    experiment.keep_control("old", share=0.2)
+    experiment.guard("errors", better="lower", margin=0.01)
+    experiment.observe(round_, experiment.open(round_).analyze(Opened((sales, errors), reports)))
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.contract import Learner
+from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.ratios import SampleRatio
 from tacit.checks import TacitError, probability
 from tacit.estimates import Estimate, Round, Standing
@@ -31,7 +42,8 @@ from tacit.privacy import Guarantee
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism
 
-FORMAT = 2
+FORMAT = 3
+BY_HAND = "by hand"
 
 
 @dataclass(eq=False)
@@ -46,6 +58,7 @@ class Experiment:
     learner: Learner
     mechanism: Mechanism
     control: str | None = None
+    _guard: Guard | None = field(default=None, init=False, repr=False)
     _opened: dict[int, Protocol] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +111,9 @@ class Experiment:
                 f"the estimate is a {type(estimate).__name__}; give what the round's protocol "
                 "makes of its messages: protocol.analyze(protocol.combine(messages))"
             )
-        self.learner.check(round_, estimate)
+        parts = self._metrics(round_, estimate)
+        for part in parts:
+            self.learner.check(round_, part)
         protocol = self._opened.get(round_.number) or self.open(round_)
         promised = protocol.promise
         if estimate.promise != promised:
@@ -106,8 +121,29 @@ class Experiment:
                 f"the estimate of round {round_.number} was made under another promise "
                 f"({estimate.promise or 'none'}); this experiment promises {promised or 'none'}"
             )
-        self.learner.take(round_, estimate)
+        self.learner.take(round_, parts[0])
         del self._opened[round_.number]
+        if self._guard is not None:
+            self._guard.take(round_.arm, parts[1])
+            self._pause_worse(self._guard, round_.arm)
+
+    def _metrics(self, round_: Round, estimate: Estimate) -> list[Estimate]:
+        """The estimate of each metric: of the one that is learned from, and of the guardrail."""
+        if self._guard is None:
+            return [estimate]
+        if np.size(estimate.total) != self.mechanism.metrics:
+            raise TacitError(
+                f"the estimate of round {round_.number} has {np.size(estimate.total)} numbers; it "
+                f"must have 2, the second one of the guardrail {self._guard.rail.name}"
+            )
+        return [estimate.metric(place) for place in range(self.mechanism.metrics)]
+
+    def _pause_worse(self, guard: Guard, tried: int) -> None:
+        """Pauses what is clearly worse, now that more is known of an option."""
+        learner, control = self._managed(), self._place(str(self.control))
+        changed = range(len(self.options)) if tried == control else (tried,)
+        for place in guard.newly_worse((k for k in changed if k not in learner.removed), control):
+            learner.halt(place)
 
     def skip(self, round_: Round) -> None:
         """Count a round as played but never opened."""
@@ -129,6 +165,8 @@ class Experiment:
             raise TacitError(f"option is {option!r}, which there is already: give a new name")
         self._managed().add()
         self.options = (*self.options, option)
+        if self._guard is not None:
+            self._guard.add()
 
     def pause(self, option: str) -> None:
         """Nobody gets the option from the next rounds on, until it is resumed."""
@@ -167,8 +205,55 @@ class Experiment:
         this share of all participants, in rounds of at least so many. With `explore` every other
         option gets as much (or an equal part of what there is) until it is shown to be worse.
         """
+        if self._guard is not None and option != self.control:
+            raise TacitError(
+                f"the guardrail compares all options with {self.control}: keep it as the control"
+            )
         self._managed().hold(self._place(option), share, max(least, self._smallest), explore)
         self.control = option
+
+    def guard(
+        self, name: str, better: str = "lower", margin: float = 0.0, level: float = 0.95
+    ) -> None:
+        """The second metric of every estimate is a guardrail: an option whose mean is clearly worse
+        than the control's, by more than the margin, is paused, once; `resume` overrules that. Of
+        options that are not that much worse any is ever paused with probability 1 - level at most.
+        """
+        rail = Guardrail(name, better, margin, level)
+        if self.control is None:
+            raise TacitError(
+                f"the guardrail {name} compares options with the control, and there is none: call "
+                "keep_control(option, share) first"
+            )
+        if self.mechanism.metrics != 2:
+            raise TacitError(
+                f"the guardrail {name} is a second metric, and the mechanism opens "
+                f"{self.mechanism.metrics} of everybody: make it of recipes.joint with metrics=2"
+            )
+        if self._guard is not None or self.learner.started:
+            raise TacitError(
+                f"the guardrail {name} comes too late: there is one guardrail, from the first "
+                "round on"
+            )
+        managed = self._managed()
+        managed.guarded()
+        self._guard = Guard(rail, managed.horizon, managed.arms)
+
+    @property
+    def guardrail(self) -> Guardrail | None:
+        """What is watched besides the metric that is learned from."""
+        return None if self._guard is None else self._guard.rail
+
+    @property
+    def paused(self) -> dict[str, str]:
+        """The options that nobody gets now, though they were not removed, and why."""
+        if not isinstance(self.learner, Managed):
+            return {}
+        reasons = {} if self._guard is None else self._guard.reasons
+        return {
+            self.options[k]: reasons[k] if halted else BY_HAND
+            for k, halted in self.learner.paused.items()
+        }
 
     def sample_ratio(self) -> SampleRatio:
         """Whether reports come back from all options alike, as far as can be told."""
@@ -181,7 +266,11 @@ class Experiment:
         """
         chance = float(probability("level", level, "how sure intervals are to be, such as 0.95"))
         control = 0 if self.control is None else self._place(self.control)
-        return self.learner.standings(self.options, chance, control)
+        rows = self.learner.standings(self.options, chance, control)
+        if self._guard is not None:
+            rows = [self._guard.beside(row, k, chance) for k, row in enumerate(rows)]
+        why = self.paused
+        return [replace(row, paused=why.get(row.option)) for row in rows] if why else rows
 
     def decided(self, level: float = 0.95) -> str | None:
         """The option that is shown to be better than every other: the experiment can stop. A wrong
@@ -202,6 +291,7 @@ class Experiment:
             "options": list(self.options),
             "control": self.control,
             "learner": self.learner.to_dict(),
+            "guard": None if self._guard is None else self._guard.to_dict(),
             "mechanism": self.mechanism.to_dict(),
             "promise": self.mechanism.promise,
         }
@@ -217,7 +307,9 @@ class Experiment:
         if mechanism.promise != data["promise"]:
             raise TacitError("the stored promise is not that of the stored mechanism: was it cut?")
         learner = Learner.from_dict(data["learner"])
-        return cls(tuple(data["options"]), learner, mechanism, data["control"])
+        restored = cls(tuple(data["options"]), learner, mechanism, data["control"])
+        restored._guard = None if data["guard"] is None else Guard.from_dict(data["guard"])
+        return restored
 
 
 def save(experiment: Experiment, path: Path | str) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from tacit.checks import TacitError
+from tacit.checks import TacitError, Unavailable
 
 
 class Records(Protocol):
@@ -86,7 +86,7 @@ class RecordDirectory:
         try:
             yield
         except OSError as problem:
-            raise TacitError(
+            raise Unavailable(
                 f"the key files in {self.directory} cannot be used ({problem.strerror}); nothing "
                 "was changed: free the disk or mend the permissions, and try again"
             ) from None

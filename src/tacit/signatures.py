@@ -29,6 +29,7 @@ class Signed(Enum):
     ROUND = "tacit round v2"
     PARTIAL = "tacit partial sum v2"
     OUTCOME = "tacit outcome v2"
+    INVITATION = "tacit invitation v2"
 
 
 def sign(kind: Signed, message: bytes, key: Ed25519PrivateKey) -> bytes:

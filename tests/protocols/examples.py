@@ -24,6 +24,7 @@ from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.joint import JointSums
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
@@ -321,6 +322,13 @@ def ones_of_noise(protocol: Any, opened: Opened, _: Any) -> int:
     return int(opened.values[0] - data - sums.silos * 2 * sums.scale)
 
 
+PAIRS = np.random.default_rng(8).integers(0, 5, size=(40, 2))  # levels of two metrics
+
+
+def joint() -> Protocol:
+    return JointSums(TwoServers(40, 4, PureDP(1.0, participations=2)), 2)
+
+
 CASES: dict[str, Case] = {
     **{name: a_sum(name, example) for name, example in EXAMPLES.items()},
     "vector-plain": vector(lambda: vectors.Plain(6, 3, 1.0), 0, None),
@@ -346,6 +354,12 @@ CASES: dict[str, Case] = {
         3 * 4,
         lambda p, opened, _: int(opened.values[0].value),  # noqa: ARG005
         inside=5,
+    ),
+    "joint-sums": Case(
+        joint,
+        [[level / 4 for level in row] for row in PAIRS.tolist()],
+        [counted(column) for column in PAIRS.T],
+        int(PAIRS[:, 0].sum()),
     ),
     "prefix-sums": Case(
         prefix,

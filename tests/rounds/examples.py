@@ -16,6 +16,7 @@ from tacit.privacy import ApproximateDP, PureDP, View
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
@@ -55,6 +56,16 @@ def shuffled_prefix() -> Protocol:
     return sums.open(1, {0: np.zeros(3)}, {}, TARGET.at(view=View.SHUFFLED))
 
 
+def two_metrics(place: int) -> list[float]:
+    return [place / 8, 1 - place / 8]
+
+
+def joint_bits() -> Protocol:
+    target = for_each(TARGET, 2)
+    data, bias = shuffle_noise(5, 3, target)
+    return JointSums(ShuffledBits(8, 3, data, bias, target, dropout=0.25), 2)
+
+
 def vector(place: int) -> list[float]:
     return [(-1.0) ** place, place / 8, -place / 8]
 
@@ -64,6 +75,16 @@ EXAMPLES: dict[str, Example] = {
         lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
     ),
     "two-servers": Example(lambda: TwoServers(8, 4, SO_LITTLE), lambda i: i / 8),
+    "joint-sums": Example(
+        lambda: JointSums(
+            SecureSum(8, 4, DiscreteLaplace(8), PureDP(1.0, participations=2), dropout=0.25), 2
+        ),
+        two_metrics,
+    ),
+    "joint-two-servers": Example(
+        lambda: JointSums(TwoServers(8, 4, for_each(SO_LITTLE, 2)), 2), two_metrics
+    ),
+    "joint-bits": Example(joint_bits, two_metrics),
     "response": Example(lambda: RandomizedBits(8, PureDP(1.0)), lambda i: float(i % 2)),
     "local-sum": Example(
         lambda: Local(

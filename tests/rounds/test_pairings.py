@@ -31,14 +31,19 @@ from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, o
 from tacit.rounds.carrying import RUNS
 
 AMONG = Neighbourhood(7, 4)  # everybody's neighbours are all others: any four of them suffice
-PAIRINGS = [
-    (name, way) for name, example in EXAMPLES.items() for way in FITS[type(example.build())][0]
-]
+
+
+def ways(protocol: Any) -> tuple[str, ...]:
+    """What a protocol goes through; several metrics go as their part does."""
+    return FITS[type(getattr(protocol, "part", protocol))][0]
+
+
+PAIRINGS = [(name, way) for name, example in EXAMPLES.items() for way in ways(example.build())]
 MISFITS = [
     (name, way)
     for name, example in EXAMPLES.items()
     for way in RUNS
-    if way not in FITS[type(example.build())][0]
+    if way not in ways(example.build())
 ]
 EACH = pytest.mark.parametrize(("name", "through"), PAIRINGS)
 
@@ -112,7 +117,7 @@ def test_the_intermediary_is_opened_for_the_participants_and_the_minimum(
 
 
 def modulus(protocol: Any) -> int:
-    return int(getattr(protocol, "modulus", 1 << 64))
+    return int(getattr(getattr(protocol, "part", protocol), "modulus", 1 << 64))
 
 
 @EACH
@@ -187,8 +192,9 @@ def test_reports_of_one_protocol_are_all_of_one_size(name: str, through: str) ->
 @pytest.mark.parametrize(("name", "through"), MISFITS)
 def test_a_protocol_that_does_not_fit_is_told_what_does(name: str, through: str) -> None:
     protocol, messages = started(name)
-    right = " and ".join(FITS[type(protocol)][0])
-    refusal = rf"{type(protocol).__name__} does not go through {through}: it fits {right}; "
+    right = " and ".join(ways(protocol))
+    part = getattr(protocol, "part", protocol)
+    refusal = rf"{type(part).__name__} does not go through {through}: it fits {right}; "
     for attempt in (
         lambda: carry(protocol, messages, through),
         lambda: payload(protocol, messages[0], through),

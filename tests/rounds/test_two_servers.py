@@ -10,6 +10,7 @@ from tests.samples import follows
 from tacit import Arm, begin
 from tacit.intermediaries import OwnNoise, Refusal
 from tacit.privacy import PureDP
+from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.sums import TwoServers
 from tacit.rounds import carry, codec, open_through
 
@@ -32,11 +33,12 @@ def test_an_estimate_over_two_servers_carries_its_promise_and_its_error() -> Non
 
 
 def test_devices_send_levels_and_servers_are_told_the_scale() -> None:
-    protocol = TwoServers(6, 4, PureDP(0.5, participations=2), metrics=3)
+    target = PureDP(0.5, participations=2)
+    protocol = JointSums(TwoServers(6, 4, for_each(target, 3)), 3)
     noise = codec(protocol, "two-servers").settings["noise"]
     assert isinstance(noise, OwnNoise)
     assert (noise.levels, noise.scale) == (4, Fraction(48))
-    assert {protocol.randomize(1.0) for _ in range(20)} == {4}
+    assert {protocol.randomize([1.0, 0.0, 1.0]) for _ in range(20)} == {(4, 0, 4)}
 
 
 def test_a_round_below_the_asked_minimum_opens_nothing_over_two_servers() -> None:

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 WORLD = ("arms", "horizon", "anytime", "rewards", "instance", "means")
-
-
 PEOPLE = ("dropout", "corrupt", "crowd")
+GUARDRAIL = ("guardrail", "guardrail_better", "guardrail_margin", "guardrail_means")
 
 
 def assemble(
@@ -44,4 +43,6 @@ def assemble(
     if problem.control_share:
         least = getattr(learner, "least", problem.crowd)
         built.keep_control(built.options[0], problem.control_share, least, explore=True)
+    if problem.guardrail is not None:
+        built.guard(problem.guardrail, problem.guardrail_better, problem.guardrail_margin)
     return built

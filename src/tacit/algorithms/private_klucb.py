@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
+from tacit.algorithms.assembly import GUARDRAIL, PEOPLE, WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, recipes
+from tacit.names import name_of
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -31,6 +32,7 @@ TYPICAL = 4096  # participants of the round by which the noise of a protocol is 
         *WORLD,
         *PEOPLE,
         *("epsilon", "delta", "participations", "trust", "index", "growth", "control_share"),
+        *GUARDRAIL,
     ),
     defaults={"growth": 1.4},
 )
@@ -54,7 +56,17 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
 
 
 def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
-    """The recipe of a trust model, the smallest round, and the recipe's arguments."""
+    """The recipe of a trust model, the smallest round, and the recipe's arguments; with a guardrail
+    both metrics under one promise.
+    """
+    make, smallest, how = sums(problem)
+    if problem.metrics == 1:
+        return make, smallest, how
+    return recipes.joint, smallest, how | {"metrics": problem.metrics, "each": name_of(make)}
+
+
+def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
+    """The same for one metric."""
     how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
     match problem.trust:
         case "central":

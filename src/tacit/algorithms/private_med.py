@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
+from tacit.algorithms.assembly import GUARDRAIL, PEOPLE, WORLD, assemble
 from tacit.algorithms.private_klucb import TYPICAL, protocols
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
@@ -34,6 +34,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
         *PEOPLE,
         *("epsilon", "delta", "participations", "trust", "index", "growth", "rounds"),
         "control_share",
+        *GUARDRAIL,
     ),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
 )

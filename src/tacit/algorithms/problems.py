@@ -19,7 +19,7 @@ from tacit.checks import TacitError, integer, positive, probability
 if TYPE_CHECKING:
     import numpy as np
 
-    from tacit.environments.contract import World
+    from tacit.environments.contract import Environment, World
     from tacit.privacy import ApproximateDP, PureDP
     from tacit.simulation.driver import Outcome
 
@@ -31,6 +31,7 @@ SETTINGS = ("tight", "paper")
 TRUSTS = ("secagg", "shuffle", "central", "local", "two-servers")
 REWARDS = ("bernoulli", "gaussian", "beta")
 INDICES = ("chernoff", "variance")
+BETTER = ("lower", "higher")
 NOISES = ("discrete-gaussian", "skellam")
 ARMS, LINEAR, SILOS = "Arms", "Linear bandits", "Federated bandits"
 
@@ -135,6 +136,19 @@ class ArmsProblem(Problem):
         "until it is shown to be worse.",
         panel=ARMS,
     )
+    guardrail: str | None = option(
+        None,
+        "Name of a second metric; an option whose mean is clearly worse than the control's is "
+        "paused. Needs a control share.",
+        panel=ARMS,
+    )
+    guardrail_better: str = option("lower", "What is better: lower or higher.", panel=ARMS)
+    guardrail_margin: float = option(
+        0.0, "How much worse than the control the guardrail may be.", panel=ARMS
+    )
+    guardrail_means: tuple[float, ...] | None = option(
+        None, "Means of the guardrail, comma-separated, one per option.", panel=ARMS, world=True
+    )
     anytime: bool = option(False, "Do not tell the learner the horizon.", panel=ARMS)
     rewards: str = option("bernoulli", f"Rewards: {', '.join(REWARDS)}.", panel=ARMS, world=True)
     instance: str = option("easy", "Random means: easy, hard or rare.", panel=ARMS, world=True)
@@ -185,6 +199,38 @@ class ArmsProblem(Problem):
         one_of("trust", self.trust, TRUSTS)
         one_of("rewards", self.rewards, REWARDS)
         one_of("index", self.index, INDICES)
+        self._check_guardrail()
+
+    def _check_guardrail(self) -> None:
+        one_of("guardrail_better", self.guardrail_better, BETTER)
+        remedy = "how much worse than the control is tolerated, such as 0.01"
+        probability("guardrail_margin", self.guardrail_margin, remedy, zero=True)
+        if self.guardrail_means is not None:
+            object.__setattr__(self, "guardrail_means", tuple(self.guardrail_means))
+        if self.guardrail is None:
+            if self.guardrail_means is not None or self.guardrail_margin:
+                raise TacitError(
+                    "guardrail has no name, but means or a margin: name it, such as errors"
+                )
+            return
+        if not self.control_share:
+            raise TacitError(
+                f"guardrail is {self.guardrail!r}, which compares options with the control, and "
+                "control_share is 0: give the control a share, such as 0.2"
+            )
+        means = self.guardrail_means
+        if means is not None and (
+            len(means) != self.arms or not all(0 <= mean <= 1 for mean in means)
+        ):
+            raise TacitError(
+                f"guardrail_means is {','.join(f'{mean:g}' for mean in means)}; give "
+                f"{self.arms} numbers in [0, 1], one for each option"
+            )
+
+    @property
+    def metrics(self) -> int:
+        """How many numbers everybody answers with."""
+        return 1 if self.guardrail is None else 2
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -214,8 +260,8 @@ class ArmsProblem(Problem):
 
     @property
     def each(self) -> float:
-        """ε of one participation, where they add up."""
-        return self.epsilon / self.participations
+        """ε of one number of one participation, where they add up."""
+        return self.epsilon / (self.participations * self.metrics)
 
     @property
     def people(self) -> dict[str, float]:
@@ -245,12 +291,19 @@ class ArmsProblem(Problem):
 
     def world(self, seed: int) -> World:
         """The instance of a seed."""
-        from tacit.environments import Bernoulli, Beta, ClippedGaussian, instance_means
+        from tacit.environments import Bernoulli, Beta, ClippedGaussian, Guarded, instance_means
 
         kinds = {"bernoulli": Bernoulli, "gaussian": ClippedGaussian, "beta": Beta}
         means = self.means or tuple(instance_means(self.instance, self.arms, seed).tolist())
-        world: World = kinds[self.rewards](means)
-        return world
+        world: Environment = kinds[self.rewards](means)
+        if self.guardrail is None:
+            return world
+        if self.guardrail_means is None:
+            raise TacitError(
+                f"guardrail is {self.guardrail!r}, but nobody says what it is: give "
+                "guardrail_means, one for each option"
+            )
+        return Guarded(world, Bernoulli(self.guardrail_means))
 
     def fitted(self, world: World, seed: int) -> Self:
         """Bits need no rounding."""
@@ -265,6 +318,12 @@ class ArmsProblem(Problem):
             raise TacitError(
                 f"arms is {self.arms}, but the environment has {world.arms}: leave arms out, or "
                 "bring an environment of that many"
+            )
+        if world.metrics != self.metrics:
+            raise TacitError(
+                f"the environment has {world.metrics} metrics, but {self.metrics} are asked for: "
+                "give guardrail a name and the environment a second metric "
+                "(environments.Guarded), or neither"
             )
         return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
 
@@ -283,6 +342,7 @@ class ArmsProblem(Problem):
             "bits_per_user": outcome.bits / max(1, outcome.played),
             "best_mean_gap": None if gaps is None or best is None else float(gaps[best]),
             "lower_bound": self.lower_bound(outcome),
+            **({} if self.guardrail is None else {"paused": outcome.experiment.paused}),
         }
 
     def lower_bound(self, outcome: Outcome) -> float | None:

@@ -216,31 +216,38 @@ def cumulants(noise: Any, precision: int, scaled: tuple[float, ...]) -> Floats:
     return np.array([error.log_mgf(s), error.log_mgf(-s)])
 
 
-def is_larger(one: Tally, other: Tally, level: float) -> bool:
-    """Whether it is refuted at a level that the mean of `one` is at most that of `other`."""
-    if one.mean is None or other.mean is None or one.mean <= other.mean:
+def is_larger(one: Tally, other: Tally, level: float, margin: float = 0.0) -> bool:
+    """Whether it is refuted at a level that the mean of `one` is at most that of `other` and this
+    margin.
+    """
+    if one.mean is None or other.mean is None or one.mean <= other.mean + margin:
         return False
     weights = [1 / one.spread**2, 1 / other.spread**2]
-    common = (weights[0] * one.mean + weights[1] * other.mean) / sum(weights)
-    if _joint(one, other, min(max(common, 0.0), 1.0)) <= level:  # as most often: not even nearly
+    common = (weights[0] * (one.mean - margin) + weights[1] * other.mean) / sum(weights)
+    common = min(max(common, 0.0), 1.0 - margin)
+    if _joint(one, other, common, margin) <= level:  # as most often: not even nearly
         return False
-    return evidence_that_larger(one, other, level) > level
+    return evidence_that_larger(one, other, level, margin) > level
 
 
-def _joint(one: Tally, other: Tally, mean: float) -> float:
-    at = np.array([mean])
-    return float(one.against(at, 1)[0] + other.against(at, -1)[0])
+def _joint(one: Tally, other: Tally, mean: float, margin: float) -> float:
+    return float(
+        one.against(np.array([mean + margin]), 1)[0] + other.against(np.array([mean]), -1)[0]
+    )
 
 
-def evidence_that_larger(one: Tally, other: Tally, enough: float = 0.0) -> float:
-    """The level at which it is refuted that the mean of `one` is at most that of `other`: the least
-    of a convex function of the mean that they would share. Not looked for below `enough`.
+def evidence_that_larger(
+    one: Tally, other: Tally, enough: float = 0.0, margin: float = 0.0
+) -> float:
+    """The level at which it is refuted that the mean of `one` is at most that of `other` and the
+    margin: the least of a convex function of the mean of `other`, with that of `one` a margin
+    above it. Not looked for below `enough`.
     """
-    low, high = 0.0, 1.0
+    low, high = 0.0, 1.0 - margin
     ratio = (math.sqrt(5) - 1) / 2
 
     def joint(mean: float) -> float:
-        return _joint(one, other, mean)
+        return _joint(one, other, mean, margin)
 
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = joint(left), joint(right)
@@ -253,4 +260,4 @@ def evidence_that_larger(one: Tally, other: Tally, enough: float = 0.0) -> float
             low, left, at_left = left, right, at_right
             right = low + ratio * (high - low)
             at_right = joint(right)
-    return min(at_left, at_right, joint(0.0), joint(1.0))
+    return min(at_left, at_right, joint(0.0), joint(1.0 - margin))

@@ -70,6 +70,11 @@ class Learner(ABC):
         return True
 
     @property
+    def started(self) -> bool:
+        """Whether any round was ever proposed."""
+        return self._number > 0
+
+    @property
     def finished(self) -> bool:
         """Whether the horizon is used up and nothing is outstanding."""
         return self.played >= self.horizon and not self._pending
@@ -191,8 +196,8 @@ class Learner(ABC):
     def decided(self, level: float = 0.95) -> int | None:
         """The option that is shown to be better than every other one that takes part."""
         setting = self._setting(level, 0)
-        present = [k for k in range(self.arms) if k not in setting.absent]
-        return best_option(self._tallies, present, setting, failure_left(self._tallies, setting))
+        sure = failure_left(self._tallies, setting)
+        return best_option(self._tallies, setting.present(self.arms), setting, sure)
 
     def _setting(self, level: float, control: int) -> Setting:
         return Setting(level, self._first, control)

@@ -52,13 +52,15 @@ def standings(
 @dataclass(frozen=True)
 class Setting:
     """What answers depend on besides the estimates: the level, how many options there were at the
-    start, which is the control, and which were taken out.
+    start, which is the control, which were taken out, and which a guardrail has paused (None where
+    there is no guardrail).
     """
 
     level: float = 0.95
     first: int = 2
     control: int = 0
     absent: frozenset[int] = frozenset()
+    halted: frozenset[int] | None = None
 
     def share(self, option: int) -> float:
         """An option's part of the failure probability: equal ones for those of the start, and
@@ -69,9 +71,18 @@ class Setting:
 
     def rival(self, option: int) -> float:
         """The part of an option as the one that is really the best: one of the start, or a later
-        one; they need not be added up over those of the start.
+        one; they need not be added up over those of the start. Which is the best of those that a
+        guardrail leaves depends on what was seen, so half is kept for that, and added up.
         """
-        return self.share(option) * (self.first if option < self.first else 1)
+        fixed = self.first if option < self.first else 1
+        if self.halted is None:
+            return self.share(option) * fixed
+        return self.share(option) * (1 if self.halted else fixed) / 2
+
+    def present(self, options: int) -> list[int]:
+        """Those that are compared."""
+        gone = self.absent | (self.halted or frozenset())
+        return [k for k in range(options) if k not in gone]
 
 
 def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) -> list[Standing]:
@@ -80,12 +91,13 @@ def answers(tallies: Sequence[Tally], names: Sequence[str], setting: Setting) ->
         return []
     sure = failure_left(tallies, setting)
     known = [(tally.participants, tally.mean, tally.spread) for tally in tallies]
-    present = [k for k in range(len(tallies)) if k not in setting.absent]
+    present = setting.present(len(tallies))
     chances = dict(zip(present, best_of([known[k] for k in present]), strict=True))
     intervals = [interval(tally, sure * setting.share(k)) for k, tally in enumerate(tallies)]
     leader = leading(tallies, present)
     worse = {k for k in present if beats(tallies, leader, k, setting, sure)}
-    decisions = dict.fromkeys(setting.absent, "removed") | dict.fromkeys(worse, "worse")
+    decisions = dict.fromkeys(worse, "worse") | dict.fromkeys(setting.halted or (), "paused")
+    decisions |= dict.fromkeys(setting.absent, "removed")
     if 0 < len(worse) == len(present) - 1:
         decisions[leader] = "best"
     rows = []

@@ -2,6 +2,7 @@
 
 from tacit.environments.callables import FromFunction
 from tacit.environments.contract import Environment, instance_means
+from tacit.environments.guarded import Guarded
 from tacit.environments.recorded import (
     OutOfData,
     Recorded,
@@ -19,6 +20,7 @@ __all__ = [
     "ClippedGaussian",
     "Environment",
     "FromFunction",
+    "Guarded",
     "OutOfData",
     "OwnSilos",
     "Recorded",

@@ -42,6 +42,7 @@ class Environment(World):
     """K arms with rewards in [0, 1]."""
 
     binary: bool = False
+    metrics: int = 1
 
     @property
     @abstractmethod
@@ -66,6 +67,10 @@ class Environment(World):
     @abstractmethod
     def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
         """The rewards of `users` fresh participants who try `arm`."""
+
+    def reports(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
+        """What they report: their rewards, or a row for each where there are several metrics."""
+        return self.rewards(arm, users, rng)
 
     def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
         """How many of `users` fresh participants hold each level 0..precision, after rounding at

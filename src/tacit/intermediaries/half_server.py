@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 from collections.abc import Mapping, MutableMapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cryptography.exceptions import InvalidTag
@@ -42,7 +42,6 @@ from tacit.intermediaries.two_servers import (
     word_digest,
 )
 from tacit.intermediaries.wire import (
-    HEADER_SIZE,
     Kind,
     body,
     header,
@@ -57,6 +56,23 @@ Part = bytes | list[int]
 
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _LISTED = b"list"  # the name of the other server's list in the table
+
+
+class UnknownRound(Refusal):
+    """There is no record of a round."""
+
+
+class ClosedRound(Refusal):
+    """A round takes no more reports."""
+
+
+@dataclass(frozen=True, repr=False)
+class Waiting:
+    """A half that was checked, for the table: its name there, how it is kept, and what it is."""
+
+    name: bytes
+    wrapped: bytes
+    half: bytes
 
 
 class HalfServer:
@@ -77,6 +93,7 @@ class HalfServer:
             raise TacitError("this server adds noise to its partial sum: say how it is drawn")
         self.role = seat.role
         self.peer = seat.pinned.terms.keys[1 - seat.role]
+        self.pinned = seat.pinned
         self._seat = seat
         self._table = table
         self._name = seat.name(self.round.identity)
@@ -100,7 +117,40 @@ class HalfServer:
             if kind == Kind.PRESENT:
                 self._take_list(body(message, Kind.PRESENT, self.round.identity))
             else:
-                self._take_half(body(message, Kind.HALF, self.round.identity), now)
+                self._take_half(message, now)
+
+    def check(self, message: bytes, now: int) -> Waiting:
+        """A half of a report that may be put on the table, by whoever puts many at once: under its
+        name, where none is, or the `same`. It waits for nobody who closes the round meanwhile.
+        """
+        data = body(message, Kind.HALF, self.round.identity)
+        expected = self.round.half_size(self.role)
+        if len(message) != expected:
+            raise Refusal(f"a half of a report has {expected} bytes here; this has {len(message)}")
+        if data[0] != self.role:
+            raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
+        number, token = PLACE.unpack_from(data, 1)
+        record = self._record()
+        if record.stage is not Stage.OPEN or now >= self.round.binding.closes:
+            raise ClosedRound(
+                "this round takes no more reports; its deadline is over or it is closed"
+            )
+        working = self._working(record)
+        if number >= self.round.places or not hmac.compare_digest(token, working.token(number)):
+            raise Refusal(f"place {number} was not given out in this round, or not to this report")
+        name, half = working.name(struct.pack(">I", number)), data[1 : 1 + 4] + data[HALF_FRONT:]
+        return Waiting(name, working.wrap(name, half), half)
+
+    def same(self, waiting: Waiting, there: bytes) -> bool:
+        """Whether what is on the table under this name is this half."""
+        working = self._working(self._record())
+        return there == waiting.wrapped or working.unwrap(waiting.name, there) == waiting.half
+
+    def name(self, what: bytes) -> bytes:
+        """What something of this round is called where it is kept: as long as the round is not
+        closed, and nothing that anybody could recognize afterwards.
+        """
+        return self._working(self._record()).name(b"other " + what)
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
         """Go as far as can be gone; returns a list for the other server and a partial sum for the
@@ -128,7 +178,7 @@ class HalfServer:
         with self._lock:
             try:
                 record = self._record()
-            except _Unknown:
+            except UnknownRound:
                 return self._front(Kind.OUTCOME) + bytes((Outcome.UNKNOWN,))
             if record.stage is not Stage.CLOSED:
                 raise Refusal("this round is not closed yet; ask again after its deadline")
@@ -136,24 +186,10 @@ class HalfServer:
 
     # What comes in
 
-    def _take_half(self, data: bytes, now: int) -> None:
-        expected = self.round.half_size(self.role)
-        if len(data) + HEADER_SIZE != expected:
-            raise Refusal(
-                f"a half of a report has {expected} bytes here; this has {len(data) + HEADER_SIZE}"
-            )
-        if data[0] != self.role:
-            raise Refusal(f"this half is for server {data[0]}; this is server {self.role}")
-        number, token = PLACE.unpack_from(data, 1)
-        record = self._record()
-        if record.stage is not Stage.OPEN or now >= self.round.binding.closes:
-            raise Refusal("this round takes no more reports; its deadline is over or it is closed")
-        working = self._working(record)
-        if number >= self.round.places or not hmac.compare_digest(token, working.token(number)):
-            raise Refusal(f"place {number} was not given out in this round, or not to this report")
-        name = working.name(struct.pack(">I", number))
-        half = data[1 : 1 + 4] + data[HALF_FRONT:]
-        if not self._kept(working, name, half):
+    def _take_half(self, message: bytes, now: int) -> None:
+        waiting = self.check(message, now)
+        if not self.same(waiting, self._table.setdefault(waiting.name, waiting.wrapped)):
+            (number,) = struct.unpack_from(">I", waiting.half)
             raise Refusal(f"place {number} has reported before, and something else")
 
     def _take_list(self, data: bytes) -> None:
@@ -252,7 +288,7 @@ class HalfServer:
             self._read = (found, RoundRecord.decode(found))
         record = self._read[1]
         if found is None or record is None or record.context != self.round.context:
-            raise _Unknown(
+            raise UnknownRound(
                 "this server has neither key, partial sum nor refusal on record for this round: it "
                 "says nothing about it"
             )
@@ -267,7 +303,7 @@ class HalfServer:
 
     def _working(self, record: RoundRecord) -> _Working:
         if not record.secret:
-            raise Refusal("this round is closed; ask for its outcome")
+            raise ClosedRound("this round is closed; ask for its outcome")
         if self._secrets is None:
             self._secrets = _Working(self.round, self.role, record.secret)
         return self._secrets
@@ -290,10 +326,6 @@ class HalfServer:
     def _front(self, kind: Kind, role: int | None = None) -> bytes:
         who = self.role if role is None else role
         return header(kind, self.round.identity) + bytes((who,))
-
-
-class _Unknown(Refusal):
-    """There is no record of a round."""
 
 
 class _Working:

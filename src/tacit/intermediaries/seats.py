@@ -23,9 +23,10 @@ from tacit.intermediaries.agreement import KEY_SIZE, check_public, derive
 from tacit.intermediaries.announcements import endorse
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
 from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys, suite
-from tacit.intermediaries.two_servers import TwoServerRound
+from tacit.intermediaries.two_servers import Outcome, TwoServerRound
+from tacit.intermediaries.wire import Kind, header
 from tacit.records import Records
-from tacit.signatures import public_key
+from tacit.signatures import Signed, public_key, sign
 from tacit.terms import Pinned
 
 Draw = Callable[[Fraction], int]
@@ -136,6 +137,22 @@ class Seat:
                 "is another, or its keys were not made"
             )
         return endorse(description, self.key)
+
+    def abandon(self, identity: bytes) -> None:
+        """Destroys the keys of a round that nobody was asked in, if it is not over; what it was
+        described as is refused.
+        """
+        record = self.record(identity)
+        while record is not None and record.stage is not Stage.CLOSED:
+            about = record.context + bytes((self.role,))
+            said = bytes((Outcome.REFUSED,))
+            front = header(Kind.OUTCOME, identity) + about[-1:] + said
+            outcome = front + sign(Signed.OUTCOME, about + said, self.key)
+            ended = RoundRecord(Stage.CLOSED, record.sealing, context=record.context)
+            if record.context:
+                ended = replace(ended, outcome=outcome)
+            self.records.replace(self.name(identity), record.encode(), ended.encode())
+            record = self.record(identity)
 
     def record(self, identity: bytes) -> RoundRecord | None:
         """What is on record about a round."""

@@ -44,6 +44,11 @@ class Mechanism(ABC):
         """Plain data."""
 
     @property
+    def metrics(self) -> int:
+        """How many numbers are opened of everybody who tries one option."""
+        return 1
+
+    @property
     def promise(self) -> str:
         """Guarantee and note as sentences."""
         if self.guarantee is None:
@@ -92,6 +97,11 @@ class PerRound(Mechanism):
                 "changed"
             )
         return protocol
+
+    @property
+    def metrics(self) -> int:
+        """As many as `make` is told, where it can be."""
+        return int(self.arguments.get("metrics", 1))
 
     @property
     def private(self) -> bool:

@@ -9,15 +9,21 @@ ones choose what costs least at the same guarantee.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
+from tacit.checks import TacitError
+from tacit.names import named
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, View, calibrate, earned
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.joint import JointSums, for_each
+from tacit.protocols.mechanism import recipe
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
@@ -102,10 +108,10 @@ def central_laplace(
 
 
 @lru_cache(maxsize=CACHE)
-def two_servers_laplace(users: int, target: PureDP, binary: bool, metrics: int = 1) -> SumProtocol:
+def two_servers_laplace(users: int, target: PureDP, binary: bool) -> SumProtocol:
     """Two servers, of which one must be honest, each with discrete Laplace noise of its own."""
     g = tight_precision(users, target.epsilon, binary)
-    return TwoServers(users, g, target, metrics=metrics)
+    return TwoServers(users, g, target)
 
 
 @lru_cache(maxsize=CACHE)
@@ -220,6 +226,18 @@ def exact(users: int, binary: bool) -> SumProtocol:
 def pure_shuffle(users: int, target: PureDP) -> SumProtocol:
     """Bits in certified groups behind a shuffler."""
     return PureShuffle(users, target.epsilon, participations=target.participations)
+
+
+@lru_cache(maxsize=CACHE)
+def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> JointSums:
+    """Several metrics of the same people under one promise: `each` names the recipe of a metric's
+    sum, as `tacit.names` writes it, `how` are its further arguments.
+    """
+    make = recipe(named(each, Callable))  # type: ignore[arg-type]
+    part = make(users, target=for_each(target, metrics), **how)
+    if not isinstance(part, SumProtocol):
+        raise TacitError(f"{each} makes no sum of one number: name the recipe of a sum")
+    return JointSums(part, metrics)
 
 
 ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway

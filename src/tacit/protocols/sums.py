@@ -229,8 +229,8 @@ class TwoServers(ModularSum):
 
     A server that lies knows its own noise, and may leave out, invent or isolate whom it likes: the
     other's noise is then all that hides a person, and `view_law` is the law of that. What a person
-    sends in as many rounds as the target says, `metrics` numbers of `precision` levels in each, has
-    ε together.
+    sends in as many rounds as the target says has ε together; for several metrics in each see
+    `tacit.protocols.joint`.
 
     >>> protocol = TwoServers(100, 10, PureDP(1.0, participations=2))
     >>> protocol.law.scale == 20, protocol.guarantee.short
@@ -245,14 +245,14 @@ class TwoServers(ModularSum):
         precision: int,
         target: PureDP,
         *,
-        metrics: int = 1,
         misread: float = MISREAD,
     ) -> None:
         self._for(participants, precision)
-        moved = self.precision * integer("metrics", metrics, at_least=1)
-        scale = moved * target.participations / Fraction(target.epsilon)
+        scale = self.precision * target.participations / Fraction(target.epsilon)
         self.law = self.share = DiscreteLaplace(scale)
-        self.guarantee = promised(self.law, moved, target, View.OTHER_SERVER, ONE_HONEST_SERVER)
+        self.guarantee = promised(
+            self.law, self.precision, target, View.OTHER_SERVER, ONE_HONEST_SERVER
+        )
         self._both = self.law.power(2)
         self.modulus = _modulus(self.top, self._both, None, misread)
         self.bits_per_participant = 2 * (self.modulus - 1).bit_length()

@@ -24,6 +24,7 @@ from tacit.noise import DiscreteLaplace
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.joint import JointSums
 from tacit.protocols.prefix_messages import MODULUS_BITS, Bits
 from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
@@ -213,6 +214,31 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
     return Mixed(protocol, count, 2 * labels, flatten, gather)
 
 
+def _joined(protocol: JointSums) -> Codec:
+    """Every metric as its part goes: residues side by side, or numbers with the metric before
+    them.
+    """
+    part = FITS[_known(protocol.part)][1](protocol.part)
+    if isinstance(part, Residues):
+        return Residues(protocol, part.modulus, part.noise)
+    bound, metrics = part.bound, protocol.coordinates
+
+    def flatten(message: Sequence[Any]) -> list[int]:
+        return [
+            metric * bound + number
+            for metric, one in enumerate(message)
+            for number in part.flatten(one)
+        ]
+
+    def gather(numbers: list[int], reports: int) -> list[tuple[Any, ...]]:
+        piles: list[list[int]] = [[] for _ in range(metrics)]
+        for number in numbers:
+            piles[number // bound].append(number % bound)
+        return list(zip(*(part.gather(pile, reports) for pile in piles), strict=True))
+
+    return Mixed(protocol, metrics * part.count, metrics * bound, flatten, gather)
+
+
 def _rows(items: list[int], width: int) -> list[list[int]]:
     return [items[start : start + width] for start in range(0, len(items), width)]
 
@@ -246,6 +272,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     ShuffledBits: (SHUFFLE, _bits),
     ShuffledVector: (SHUFFLE, _bits_by_coordinate),
     PureShuffle: (SHUFFLE, _bits_by_group),
+    JointSums: (SUMS + SHUFFLE, _joined),  # as far as its part does
 }
 
 _TRUSTED = "its server is trusted to see every report, so there is nothing to hide on the way"
@@ -268,24 +295,30 @@ def codec(protocol: Protocol, through: str) -> Codec:
     >>> codec(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0)), "two-servers").payload(7)
     [7]
     """
-    name = type(protocol).__name__
-    known = [kind for kind in type(protocol).__mro__ if kind in FITS or kind in UNCARRIED]
     fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if through in ways]
     if not fitting:
         raise TacitError(
             f"the intermediary is {through!r}; it must be one of {', '.join(SUMS + SHUFFLE)}"
         )
-    takes = f"{through} takes {', '.join(fitting)}"
-    if not known:
+    one = protocol.part if isinstance(protocol, JointSums) else protocol
+    name, kind, takes = type(one).__name__, _known(one), f"{through} takes {', '.join(fitting)}"
+    if kind is Protocol:
         raise TacitError(f"{name} has no way through an intermediary: add it to FITS; {takes}")
-    if known[0] in UNCARRIED:
-        raise TacitError(f"{name} does not go through {through}: {UNCARRIED[known[0]]}; {takes}")
-    ways, make = FITS[known[0]]
+    if kind in UNCARRIED:
+        raise TacitError(f"{name} does not go through {through}: {UNCARRIED[kind]}; {takes}")
+    ways, _ = FITS[kind]
     if through not in ways:
         raise TacitError(
             f"{name} does not go through {through}: it fits {' and '.join(ways)}; {takes}"
         )
-    return make(protocol)
+    found: Codec = FITS[_known(protocol)][1](protocol)
+    return found
+
+
+def _known(protocol: Protocol) -> type[Protocol]:
+    """The class by which a protocol is in the tables; that of all where it is in none."""
+    kinds = (kind for kind in type(protocol).__mro__ if kind in FITS or kind in UNCARRIED)
+    return next(kinds, Protocol)
 
 
 def payload(protocol: Protocol, message: Any, through: str) -> list[int] | list[bytes]:

@@ -24,6 +24,7 @@ from tacit.estimates import Estimate, Floats, Played, Round
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, guaranteed_reports
 from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.joint import JointSums
 from tacit.protocols.vectors import weakest
 
 MOST_LISTED = 50  # options
@@ -191,10 +192,10 @@ def _parted(round_: Round, dropout: float) -> tuple[Round, Round | None]:
 def _one_by_one(
     world: World, round_: Round, protocol: Protocol, rng: np.random.Generator
 ) -> tuple[Played, Estimate]:
-    if not isinstance(world, Environment) or not isinstance(protocol, SumProtocol):
+    if not isinstance(world, Environment) or not isinstance(protocol, (SumProtocol, JointSums)):
         raise TacitError("only arms are simulated user by user: leave that out")
-    rewards = world.rewards(round_.arm, round_.participants, rng)
-    estimate, earned = protocol.run(rewards, rng)
+    reports = world.reports(round_.arm, round_.participants, rng)
+    estimate, earned = protocol.run(reports, rng)
     return world.played(round_.arm, round_.participants, None, earned), estimate
 
 

@@ -51,6 +51,8 @@ CLAIM = (
 )
 """What terms with two servers and noise of their own say, word for word."""
 
+_DAY = 86_400
+_FIRST_OF_1970 = date(1970, 1, 1).toordinal()
 _FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,39})(/[1-9][0-9]{0,39})?")
 _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -277,11 +279,26 @@ class Terms:
         """What one round may cost a person: ε in as many parts as there are participations."""
         return self.promise.epsilon / self.promise.participations
 
+    @property
+    def first_second(self) -> int:
+        """The beginning of the first day, in seconds since 1970."""
+        return _seconds(self.first_day)
+
+    @property
+    def last_second(self) -> int:
+        """The end of the last day, in seconds since 1970."""
+        return _seconds(self.last_day, days=1)
+
     def claim(self) -> str:
         """The promise of two servers in words; other middles have theirs in docs/security.md."""
         if self.view != "other-server":
             raise TacitError(f"the claim is about two servers' own noise; this is {self.view}")
         return CLAIM.format(epsilon=self.promise.epsilon, delta=self.promise.delta)
+
+
+def _seconds(day: date, days: int = 0) -> int:
+    """The beginning of a day, or of one so many days later, in seconds since 1970."""
+    return (day.toordinal() - _FIRST_OF_1970 + days) * _DAY
 
 
 def _only_plain(value: object) -> None:

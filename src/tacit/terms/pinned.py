@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from fractions import Fraction
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,9 +17,6 @@ from tacit.checks import Refusal, TacitError
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms.document import Terms
-
-_DAY = 86_400
-_FIRST_OF_1970 = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ class Pinned:
                 f"the round is opened from {offer.minimum} reports on; the terms promise a crowd "
                 f"of at least {terms.middle.crowd}"
             )
-        if not _seconds(terms.first_day) <= offer.closes < _seconds(terms.last_day, days=1):
+        if not terms.first_second <= offer.closes < terms.last_second:
             raise Refusal(
                 f"the round closes at {offer.closes}, outside of {terms.first_day} to "
                 f"{terms.last_day}, the days of the terms"
@@ -198,8 +194,3 @@ def approve_successor(old: Terms, new: Terms, key: Ed25519PrivateKey, records: R
     if records.replace(b"successor" + old.digest, None, new.digest) != new.digest:
         raise Refusal("these terms have another successor already; there is one, ever")
     return sign(Signed.SUCCESSOR, new.encode(), key)
-
-
-def _seconds(day: date, days: int = 0) -> int:
-    """The beginning of a day, or of one so many days later, in seconds since 1970."""
-    return (day.toordinal() - _FIRST_OF_1970 + days) * _DAY

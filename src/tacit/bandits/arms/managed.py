@@ -70,6 +70,7 @@ class Managed(Learner):
         self.control: int | None = None
         self.share, self.least, self.explore = 0.0, 1, False
         self._paused: set[int] = set()
+        self._halted: set[int] | None = None  # those of the paused that a guardrail paused
         self._removed: set[int] = set()
         self._memories: dict[int, Any] = {}
         self._live = list(range(self.arms))  # the option of each inner arm
@@ -124,6 +125,30 @@ class Managed(Learner):
         """The option takes part again."""
         self._check_change(option)
         self._paused.discard(option)
+        if self._halted is not None:
+            self._halted.discard(option)
+
+    def guarded(self) -> None:
+        """From the start a guardrail may pause options, which are then not compared any more."""
+        self._halted = set()
+
+    def halt(self, option: int) -> None:
+        """The guardrail pauses an option."""
+        self.pause(option)
+        if self._halted is None:
+            raise TacitError(f"option {option} is halted without a guardrail: pause it")
+        self._halted.add(option)
+
+    @property
+    def removed(self) -> frozenset[int]:
+        """The options that were taken out for good."""
+        return frozenset(self._removed)
+
+    @property
+    def paused(self) -> dict[int, bool]:
+        """The options that are paused, and whether a guardrail did it."""
+        halted = self._halted or set()
+        return {k: k in halted for k in sorted(self._paused - self._removed)}
 
     def remove(self, option: int) -> None:
         """The option is taken out for good; what was found about it stays."""
@@ -153,15 +178,15 @@ class Managed(Learner):
         return sorted(set(inner) | ({self.control} if self.control is not None else set()))
 
     def best(self) -> int | None:
-        """What the inner learner recommends."""
-        if self._inner is None:
-            return max(self._live, key=lambda k: self._tallies[k].mean or 0.0)
-        place = self._inner.best()
-        return None if place is None else self._live[place]
+        """What the inner learner recommends, if it takes part; else the largest mean."""
+        place = None if self._inner is None else self._inner.best()
+        option = None if place is None else self._live[place]
+        return option if option in self.present else leading(self._tallies, self.present)
 
     def _setting(self, level: float, control: int) -> Setting:
         chosen = control if self.control is None else self.control
-        return Setting(level, self._first, chosen, frozenset(self._removed))
+        halted = None if self._halted is None else frozenset(self._halted)
+        return Setting(level, self._first, chosen, frozenset(self._removed), halted)
 
     def _fresh(self) -> Learner | None:
         """An inner learner of the options that are there, with what is remembered of them."""
@@ -273,6 +298,7 @@ class Managed(Learner):
     def _state(self) -> dict[str, Any]:
         return {
             "paused": sorted(self._paused),
+            "halted": None if self._halted is None else sorted(self._halted),
             "removed": sorted(self._removed),
             "live": list(self._live),
             "memories": [[key, value] for key, value in sorted(self._memories.items())],
@@ -284,6 +310,7 @@ class Managed(Learner):
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._live, self._owed = list(state["live"]), dict(state["owed"])
         self._paused, self._removed = set(state["paused"]), set(state["removed"])
+        self._halted = None if state["halted"] is None else set(state["halted"])
         self._memories = dict(state["memories"])
         self._inside = dict(state["inside"])
         inner = state["inner"]

@@ -1,0 +1,113 @@
+"""A guardrail: a second metric that no option may make clearly worse than the control does.
+
+Its estimates are added up like those of the first metric (`tacit.bandits.always`), so an option is
+found to be worse at a level that holds at all rounds at once: of options that are not worse by more
+than the margin, any is ever paused with probability 1 - level at most, whatever the learner does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tacit.bandits.always import Tally, is_larger
+from tacit.bandits.standings import Setting, failure_left, interval, level_of
+from tacit.checks import TacitError, probability
+from tacit.estimates import Estimate, Standing
+
+DIRECTIONS = ("lower", "higher")
+
+
+@dataclass(frozen=True)
+class Guardrail:
+    """What is watched: the metric's name, whether `lower` or `higher` numbers are better, by how
+    much more than the control's an option's mean may be worse, and how sure a pause is to be.
+    """
+
+    name: str
+    better: str = "lower"
+    margin: float = 0.0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise TacitError("the guardrail has no name: say what is watched, such as errors")
+        if self.better not in DIRECTIONS:
+            raise TacitError(f"better is {self.better!r}; it must be lower or higher")
+        remedy = "how much worse than the control is tolerated, such as 0.01"
+        probability("margin", self.margin, remedy, zero=True)
+        probability("level", self.level, "how sure a pause is to be, such as 0.95")
+
+
+class Guard:
+    """A guardrail with all that was seen of it, and the options that it has ever paused, each with
+    the reason. None is paused twice: who resumes one has decided.
+    """
+
+    def __init__(self, rail: Guardrail, horizon: int, options: int) -> None:
+        self.rail, self.horizon, self.first = rail, horizon, options
+        self.tallies: list[Tally] = []
+        self.reasons: dict[int, str] = {}
+        for _ in range(options):
+            self.add()
+
+    def add(self) -> None:
+        """One more option."""
+        self.tallies.append(Tally(self.horizon, max(1, self.horizon // self.first)))
+
+    def take(self, option: int, estimate: Estimate) -> None:
+        """Take in the metric's estimate of one round."""
+        self.tallies[option].add(estimate)
+
+    def newly_worse(self, options: Iterable[int], control: int) -> list[int]:
+        """Those of the options that are clearly worse than the control and were never paused; the
+        reason is written down.
+        """
+        sure = failure_left(self.tallies, self._setting(self.rail.level))
+        found = [k for k in options if k not in self.reasons and self._worse(k, control, sure)]
+        for k in found:
+            self.reasons[k] = self._reason(k, control)
+        return found
+
+    def _setting(self, level: float) -> Setting:
+        return Setting(level, self.first)
+
+    def _worse(self, option: int, control: int, sure: float) -> bool:
+        mine, theirs = self.tallies[option], self.tallies[control]
+        larger, smaller = (mine, theirs) if self.rail.better == "lower" else (theirs, mine)
+        level = level_of(sure * self._setting(self.rail.level).share(option))
+        return option != control and is_larger(larger, smaller, level, self.rail.margin)
+
+    def _reason(self, option: int, control: int) -> str:
+        mine, theirs = self.tallies[option].mean, self.tallies[control].mean
+        by = f" by more than {self.rail.margin:g}" if self.rail.margin else ""
+        return (
+            f"{self.rail.name} is clearly worse than the control's{by}: {mine:.4g} against "
+            f"{theirs:.4g} ({self.rail.better} is better)"
+        )
+
+    def beside(self, row: Standing, option: int, level: float) -> Standing:
+        """An option's standing with the guardrail's mean and its interval."""
+        sure = failure_left(self.tallies, self._setting(level))
+        low, high = interval(self.tallies[option], sure * self._setting(level).share(option))
+        mean = self.tallies[option].mean
+        return replace(row, guardrail=mean, guardrail_low=low, guardrail_high=high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "rail": asdict(self.rail),
+            "horizon": self.horizon,
+            "first": self.first,
+            "tallies": [tally.to_dict() for tally in self.tallies],
+            "reasons": [[option, reason] for option, reason in self.reasons.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Guard:
+        """The reverse."""
+        guard = cls(Guardrail(**data["rail"]), data["horizon"], data["first"])
+        guard.tallies = [Tally.from_dict(entry) for entry in data["tallies"]]
+        guard.reasons = dict(data["reasons"])
+        return guard

@@ -1,0 +1,77 @@
+"""Arms with a second metric: what a guardrail watches, beside the rewards that are learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.environments.contract import Environment
+from tacit.estimates import Floats, Levels, Played, Round
+
+
+@dataclass(frozen=True)
+class Guarded(Environment):
+    """Rewards from `main`, whose regret counts, and a second number of everybody from `second`; the
+    two are independent given the option.
+
+    >>> from tacit.environments.synthetic import Bernoulli
+    >>> world = Guarded(Bernoulli((0.2, 0.7)), Bernoulli((0.1, 0.1)))
+    >>> world.reports(1, 2, np.random.default_rng(0)).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+
+    main: Environment
+    second: Environment
+    metrics = 2
+
+    def __post_init__(self) -> None:
+        if self.main.arms != self.second.arms:
+            raise TacitError(
+                f"the first metric has {self.main.arms} arms, the second {self.second.arms}: give "
+                "both the same"
+            )
+        for one in (self.main, self.second):
+            if hasattr(one, "promise_note"):
+                raise TacitError(
+                    f"{type(one).__name__} holds one number of each recorded person, and a second "
+                    "one cannot be made up: use random rewards or functions"
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of the first metric."""
+        return self.main.names
+
+    @property
+    def binary(self) -> bool:  # type: ignore[override]
+        """Whether both are bits."""
+        return self.main.binary and self.second.binary
+
+    @property
+    def means(self) -> Floats | None:
+        """The true mean rewards."""
+        return self.main.means
+
+    def rewards(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
+        """The first metric alone."""
+        return self.main.rewards(arm, users, rng)
+
+    def reports(self, arm: int, users: int, rng: np.random.Generator) -> Floats:
+        """Both metrics of each participant."""
+        columns = [one.rewards(arm, users, rng) for one in (self.main, self.second)]
+        return np.column_stack(columns)
+
+    def levels(self, arm: int, users: int, precision: int, rng: np.random.Generator) -> Levels:
+        """Those of the first metric."""
+        return self.main.levels(arm, users, precision, rng)
+
+    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
+        """The rewards of everybody and, where they report, their second numbers."""
+        played = super().play(round_, protocol, rng)
+        if protocol is None:
+            return played
+        size = (round_.arm, round_.participants, protocol.precision)
+        return replace(played, load=(played.load, self.second.levels(*size, rng)))

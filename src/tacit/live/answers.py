@@ -1,0 +1,115 @@
+"""How an experiment stands, as plain data for commands, pages and files.
+
+Everything here is made of private sums and of counts, so that looking costs no privacy. Means,
+intervals and sums are in the units of the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tacit.estimates import Round, Standing
+from tacit.experiment import Experiment
+from tacit.intermediaries import SumView
+from tacit.terms import Terms, in_words
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An experiment at one moment, as it was read in one transaction."""
+
+    terms: Terms
+    row: Any
+    experiment: Experiment
+    rounds: list[Any]
+    served: int
+
+
+def status(seen: Snapshot) -> dict[str, Any]:
+    """State, rounds, people, promise."""
+    guarantee = seen.experiment.guarantee
+    return {
+        "digest": bytes(seen.row.digest).hex(),
+        "question": seen.terms.question,
+        "state": seen.row.state,
+        "options": list(seen.terms.options),
+        "control": seen.experiment.control,
+        "best": seen.experiment.best(),
+        "decided": seen.experiment.decided(),
+        "people": {
+            "asked": sum(int(row.given) for row in seen.rounds),
+            "reported": sum(int(row.reports or 0) for row in seen.rounds),
+            "served": seen.served,
+            "planned": seen.experiment.learner.horizon,
+        },
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "terms": in_words(seen.terms),
+        "rounds": [_round(seen, row) for row in seen.rounds],
+    }
+
+
+def _round(seen: Snapshot, row: Any) -> dict[str, Any]:
+    return {
+        "round": bytes(row.identity).hex(),
+        "number": int(row.number),
+        "option": seen.experiment.options[row.arm],
+        "stage": row.stage,
+        "places": int(row.places),
+        "given": int(row.given),
+        "reports": None if row.reports is None else int(row.reports),
+        "closes": int(row.closes),
+        "sum": None if row.total is None else float(row.total),
+    }
+
+
+def estimates(seen: Snapshot, level: float = 0.95) -> dict[str, Any]:
+    """What is known of every option, and what is decided."""
+    ratio = seen.experiment.sample_ratio()
+    return {
+        "digest": bytes(seen.row.digest).hex(),
+        "level": level,
+        "best": seen.experiment.best(),
+        "decided": seen.experiment.decided(level),
+        "sample_ratio": {"p": ratio.p, "mismatch": ratio.mismatch},
+        "options": [in_units(seen.terms, one) for one in seen.experiment.estimates(level)],
+    }
+
+
+def in_units(terms: Terms, standing: Standing) -> dict[str, Any]:
+    """A standing with its mean and interval in the units of the answer. A lift is relative to the
+    control's mean, so it is left out where the range does not begin at 0.
+    """
+    low, high = float(terms.answer.low), float(terms.answer.high)
+    data = asdict(standing)
+    for name in ("mean", "low", "high"):
+        if data[name] is not None:
+            data[name] = low + data[name] * (high - low)
+    if low:
+        data |= dict.fromkeys(("lift", "lift_low", "lift_high"))
+    return data
+
+
+def moment(
+    now: int, terms: Terms, experiment: Experiment, round_: Round, view: SumView | None
+) -> dict[str, Any]:
+    """How an experiment stood after a round, for pictures."""
+    return {
+        "time": now,
+        "round": round_.number,
+        "option": experiment.options[round_.arm],
+        "reports": None if view is None else view.reports,
+        "options": [in_units(terms, one) for one in experiment.estimates()],
+    }
+
+
+def export(seen: Snapshot) -> dict[str, Any]:
+    """All of it, with how it stood after every round."""
+    return {
+        "status": status(seen),
+        "estimates": estimates(seen),
+        "history": json.loads(seen.row.history),
+        "definition": seen.row.definition,
+        "terms": seen.terms.document(),
+    }

@@ -1,0 +1,144 @@
+"""The helper: it keeps its halves, adds its noise, and answers the coordinator's questions.
+
+It asks nobody for anything: the coordinator brings what a round needs, and devices bring their
+halves. Every answer may be asked for again and is the same. It believes nobody about how far a
+round is: it closes by its own clock, and destroys what was not opened when the grace is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.checks import Refusal
+from tacit.intermediaries.announcements import accept, announce
+from tacit.intermediaries.half_server import HalfServer
+from tacit.intermediaries.sealing import suite
+from tacit.intermediaries.seats import Stage
+from tacit.intermediaries.two_servers import TwoServerRound
+from tacit.live import invitations, store
+from tacit.live.errors import Forbidden, Unknown
+from tacit.live.party import HELPER, LIVE, Party
+from tacit.terms import Pinned, Terms
+
+PAUSE = 60.0  # seconds until it is worth looking again when nothing is open
+
+
+class Helper(Party):
+    """The second server of a live experiment."""
+
+    role = HELPER
+
+    def admit(
+        self, terms: Terms, signatures: Sequence[bytes], approvals: Sequence[bytes] = ()
+    ) -> None:
+        """Terms that this helper's operator has read and signed; rounds under them are taken from
+        now on. Successor terms need the approvals of the parties of those that they succeed.
+        """
+        self._check_own(terms)
+        if terms.predecessor:
+            before = self.pinned(terms.predecessor)
+            before.succeeded_by(terms, tuple(signatures), approvals)
+        Pinned(terms, tuple(signatures), terms.keys)
+        with self.store.begin() as connection:
+            self._register(connection, terms, signatures, approvals)
+
+    # What the coordinator asks
+
+    def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
+        """Public keys for a new round of an experiment; the same when asked again."""
+        return self.seat(digest, identity).prepare(identity, suite(sealing))
+
+    def describe(self, description: bytes, signature: bytes) -> bytes:
+        """The announcement of a round: its description with both signatures. It is written down
+        before this helper signs, and it signs one per round, ever.
+        """
+        described = TwoServerRound.decode(description)
+        about, identity = described.binding, described.identity
+        if about.closes <= self.now and self._round(identity) is None:
+            raise Refusal(f"the round closes at {about.closes}, which is over: open a new round")
+        seat = self.seat(about.terms, identity)
+        own = seat.endorse(description)
+        announcement = announce(description, (signature, own))
+        accept(TwoServerRound, seat.pinned, announcement)
+        with self.store.begin() as connection:
+            self.store.insert_new(connection, store.rounds, [_row(described, announcement)])
+        return announcement
+
+    def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
+        """Takes the coordinator's list, if there is one; returns this helper's list and its answer
+        for the collector, each empty as long as there is none.
+        """
+        row = self._round(identity)
+        if row is None:
+            raise Unknown("this round is unknown here")
+        if row.stage == "open":
+            self._close_when_due(row)
+        server = self._serving(row)
+        if listing:
+            server.take(listing, self.now)
+        return self._go_on(server)
+
+    def _go_on(self, server: HalfServer) -> tuple[bytes, bytes]:
+        """As far as it goes: this helper's list and answer."""
+        try:
+            out = server.close(self.now)
+        except Refusal:  # too early, or this helper knows nothing of the round any more
+            return b"", b""
+        self._end(server)
+        return out.get(server.peer, b""), out.get(server.round.collector, b"")
+
+    def _end(self, server: HalfServer) -> None:
+        identity = server.round.identity
+        record = self.seat(server.round.binding.terms, identity).record(identity)
+        if record is not None and record.stage is Stage.CLOSED:
+            with self.store.begin() as connection:
+                self._finish(connection, identity, "opened" if record.partial else "refused")
+
+    def step(self) -> float:
+        """Closes what is due by this helper's clock and refuses what is past its grace; returns in
+        how many seconds it is worth looking again.
+        """
+        wait = PAUSE
+        for row in self._rounds(*LIVE):
+            identity = bytes(row.identity)
+            if row.stage == "open" and not self._close_when_due(row):
+                wait = min(wait, max(row.closes - self.now, 0.1))
+                continue
+            self._go_on(self.server(identity))
+            wait = min(wait, max(row.expires - self.now, 0.1))
+        return wait
+
+    def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
+        """Every report needs an invitation where the terms say so: the coordinator is not believed
+        about whom it let in.
+        """
+        terms = server.round.binding.terms
+        known = self.pinned(terms).terms
+        if known.admission != "invitation":
+            return b""
+        if invitation is None:
+            raise Forbidden("this experiment is by invitation: send the one you were given")
+        lineage = self.terms(terms).lineage
+        return invitations.check(invitation, lineage, [known.keys[0]])
+
+
+def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:
+    about = described.binding
+    return {
+        "identity": described.identity,
+        "terms": about.terms,
+        "stage": "open",
+        "number": 0,
+        "arm": 0,
+        "option": about.option,
+        "places": described.places,
+        "given": 0,
+        "started": 0,
+        "assigned_until": described.assigned_until,
+        "closes": about.closes,
+        "expires": about.closes + described.grace,
+        "announcement": announcement,
+        "reports": None,
+        "total": None,
+    }

@@ -1,0 +1,268 @@
+"""A party's database: SQLite in one file, or PostgreSQL by its URL.
+
+It holds terms, rounds, and what waits until a round closes: sealed halves, wrapped once more, under
+names that only the round's key file explains. It may be lost, copied or rolled back without any
+round being opened twice: what decides that is in the key files (`tacit.records`). Rows grow with
+rounds; those of participants go when their round does, spent invitations excepted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from tacit.checks import TacitError, Unavailable
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+LOG = logging.getLogger("tacit.live")
+PATIENCE = 30  # seconds that a writer waits for another
+
+_metadata = sql.MetaData()
+
+terms = sql.Table(
+    "terms",
+    _metadata,
+    sql.Column("digest", sql.LargeBinary, primary_key=True),
+    sql.Column("lineage", sql.LargeBinary, nullable=False, index=True),
+    sql.Column("document", sql.LargeBinary, nullable=False),
+    sql.Column("signatures", sql.LargeBinary, nullable=False),
+    sql.Column("approvals", sql.LargeBinary, nullable=False),
+)
+"""What people were promised: terms and their successors, which share a lineage (the digest of the
+first); the signatures of all parties once they are there, and the approvals of the predecessor's.
+"""
+
+experiments = sql.Table(
+    "experiments",
+    _metadata,
+    sql.Column("lineage", sql.LargeBinary, primary_key=True),
+    sql.Column("digest", sql.LargeBinary, nullable=False),
+    sql.Column("state", sql.String(16), nullable=False),
+    sql.Column("learner", sql.Text, nullable=False),
+    sql.Column("timing", sql.Text, nullable=False),
+    sql.Column("definition", sql.Text, nullable=False),
+    sql.Column("leader", sql.Integer, nullable=False),
+    sql.Column("history", sql.Text, nullable=False),
+)
+"""The coordinator's: what is learned, under which terms at present, and how it stood after every
+round.
+"""
+
+rounds = sql.Table(
+    "rounds",
+    _metadata,
+    sql.Column("identity", sql.LargeBinary, primary_key=True),
+    sql.Column("terms", sql.LargeBinary, nullable=False, index=True),
+    sql.Column("stage", sql.String(16), nullable=False, index=True),
+    sql.Column("number", sql.Integer, nullable=False),
+    sql.Column("arm", sql.Integer, nullable=False),
+    sql.Column("option", sql.Integer, nullable=False),
+    sql.Column("places", sql.Integer, nullable=False),
+    sql.Column("given", sql.Integer, nullable=False),
+    sql.Column("started", sql.BigInteger, nullable=False),
+    sql.Column("assigned_until", sql.BigInteger, nullable=False),
+    sql.Column("closes", sql.BigInteger, nullable=False),
+    sql.Column("expires", sql.BigInteger, nullable=False),
+    sql.Column("announcement", sql.LargeBinary, nullable=False),
+    sql.Column("reports", sql.Integer),
+    sql.Column("total", sql.Text),
+)
+"""Rounds, with what was opened of them. `number` and `arm` are the learner's, -1 for one that was
+abandoned before anybody was asked; `option` is the place among the terms' options.
+"""
+
+halves = sql.Table(
+    "halves",
+    _metadata,
+    sql.Column("round", sql.LargeBinary, primary_key=True),
+    sql.Column("name", sql.LargeBinary, primary_key=True),
+    sql.Column("content", sql.LargeBinary, nullable=False),
+)
+"""What waits for a round's close; gone with it."""
+
+joins = sql.Table(
+    "joins",
+    _metadata,
+    sql.Column("round", sql.LargeBinary, primary_key=True),
+    sql.Column("name", sql.LargeBinary, primary_key=True),
+    sql.Column("place", sql.Integer, nullable=False),
+)
+"""Which place was given to which ticket, so that asking again gives the same; gone with the round.
+"""
+
+spent = sql.Table(
+    "spent",
+    _metadata,
+    sql.Column("invitation", sql.LargeBinary, primary_key=True),
+    sql.Column("name", sql.LargeBinary, nullable=False),
+)
+"""Digests of invitations that were used, and for whom in a round: a name that is noise when the
+round is over.
+"""
+
+served = sql.Table(
+    "served",
+    _metadata,
+    sql.Column("lineage", sql.LargeBinary, primary_key=True),
+    sql.Column("option", sql.Integer, primary_key=True),
+    sql.Column("waiting", sql.BigInteger, nullable=False),
+    sql.Column("total", sql.BigInteger, nullable=False),
+)
+"""People who got an option without being asked: not yet told to the learner, and in all."""
+
+
+class Store:
+    """The database of one party; several processes may share it."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self.engine = sql.create_engine(url, **_options(url))
+        except (ArgumentError, NoSuchModuleError, ImportError):
+            raise TacitError(
+                "the database must be named as sqlite:///file.db or postgresql+psycopg://… (which "
+                "needs tacit[postgresql])"
+            ) from None
+        self.dialect = self.engine.dialect.name
+        if self.dialect == "sqlite":
+            sql.event.listen(self.engine, "connect", _configure)
+            sql.event.listen(self.engine, "begin", _begin_writing)
+        elif self.dialect != "postgresql":
+            raise TacitError(f"the database is {self.dialect}; it must be SQLite or PostgreSQL")
+
+    def __repr__(self) -> str:
+        return f"Store({self.dialect})"
+
+    @contextmanager
+    def begin(self) -> Iterator[sql.Connection]:
+        """One transaction: all of it is on disk afterwards, or nothing."""
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as problem:
+            raise _unavailable(problem) from None
+
+    def migrate(self) -> None:
+        """Brings the tables to what this version needs; nothing to do if they are."""
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        try:
+            with self.engine.begin() as connection:
+                if self.dialect == "postgresql":  # one process at a time
+                    connection.execute(sql.text("SELECT pg_advisory_xact_lock(7461636974)"))
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except SQLAlchemyError as problem:
+            raise _unavailable(problem) from None
+
+    def insert_new(
+        self, connection: sql.Connection, table: sql.Table, rows: Iterable[dict[str, Any]]
+    ) -> None:
+        """Inserts rows where none with the same key are; in one order, so that two who insert the
+        same do not wait for each other.
+        """
+        keys = [column.name for column in table.primary_key]
+        if entries := sorted(rows, key=lambda row: [row[key] for key in keys]):
+            kind = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
+            connection.execute(kind(table).on_conflict_do_nothing(), entries)
+
+    def close(self) -> None:
+        """Lets go of all connections."""
+        self.engine.dispose()
+
+
+class Waiting(MutableMapping[bytes, bytes]):
+    """What waits in the database for one round's close, as a server's table."""
+
+    def __init__(self, store: Store, identity: bytes) -> None:
+        self._store = store
+        self._identity = identity
+        self._mine = halves.c.round == identity
+
+    def __getitem__(self, name: bytes) -> bytes:
+        with self._store.begin() as connection:
+            query = sql.select(halves.c.content).where(self._mine, halves.c.name == name)
+            found = connection.execute(query).scalar()
+        if found is None:
+            raise KeyError(name)
+        return bytes(found)
+
+    def __setitem__(self, name: bytes, content: bytes) -> None:
+        self.setdefault(name, content)
+
+    def __delitem__(self, name: bytes) -> None:
+        with self._store.begin() as connection:
+            connection.execute(sql.delete(halves).where(self._mine, halves.c.name == name))
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._store.begin() as connection:
+            names = connection.execute(sql.select(halves.c.name).where(self._mine)).scalars().all()
+        return iter([bytes(name) for name in names])
+
+    def __len__(self) -> int:
+        with self._store.begin() as connection:
+            return count_halves(connection, self._identity)
+
+    def items(self) -> Any:
+        """All names and contents, at once."""
+        with self._store.begin() as connection:
+            query = sql.select(halves.c.name, halves.c.content).where(self._mine)
+            return [(bytes(name), bytes(content)) for name, content in connection.execute(query)]
+
+    def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
+        """What is there afterwards; atomic."""
+        with self._store.begin() as connection:
+            row = {"round": self._identity, "name": name, "content": content}
+            self._store.insert_new(connection, halves, [row])
+        return self[name]
+
+    def clear(self) -> None:
+        """Removes all of it."""
+        with self._store.begin() as connection:
+            connection.execute(sql.delete(halves).where(self._mine))
+
+
+def count_halves(connection: sql.Connection, identity: bytes) -> int:
+    """How many entries wait for a round's close."""
+    query = sql.select(sql.func.count()).select_from(halves).where(halves.c.round == identity)
+    return int(connection.execute(query).scalar_one())
+
+
+def _options(url: str) -> dict[str, Any]:
+    if url.startswith("sqlite"):
+        return {"connect_args": {"timeout": PATIENCE}}
+    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+
+
+def _configure(connection: Any, _record: object) -> None:
+    """Each commit is on disk when it returns; deleted rows are overwritten."""
+    connection.isolation_level = None  # transactions begin where they are said to
+    for setting in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "secure_delete=ON",
+        f"busy_timeout={PATIENCE * 1000}",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin_writing(connection: sql.Connection) -> None:
+    """Who may write waits at the beginning, not in the middle."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _unavailable(problem: SQLAlchemyError) -> Unavailable:
+    """What a database said goes to the log, without the values of the statement; whoever asks is
+    told to come back.
+    """
+    said = str(problem.orig) if isinstance(problem, DBAPIError) else ""
+    LOG.error("database: %s", (said.strip() or type(problem).__name__).splitlines()[0])
+    return Unavailable("the database cannot be used now; nothing was changed: try again later")

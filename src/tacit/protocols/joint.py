@@ -1,0 +1,119 @@
+"""Several metrics of the same people, opened together under one guarantee.
+
+A person answers with one number per metric, and each metric's sum is opened by a protocol of its
+own draws. To whoever looks that is as if the person had taken part once for each metric: given the
+answers the parts are independent, so their losses add up, exactly for a pure guarantee and by one
+Rényi order for another (`tacit.privacy.promises`). The noise of a part is therefore made for
+`metrics` times as many participations, and what is promised is about all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tacit.checks import TacitError, integer
+from tacit.estimates import ErrorLaw, Estimate, Floats, Levels, Opened
+from tacit.noise import NoiseLaw
+from tacit.privacy import ApproximateDP, PureDP, Target
+from tacit.protocols.contract import Protocol, SumProtocol
+
+Asked = TypeVar("Asked", bound=Target)
+
+
+def for_each(target: Asked, metrics: int) -> Asked:
+    """The target of one metric's sum, if all metrics together are to have this one.
+
+    >>> for_each(PureDP(1.0, participations=3), 2).participations
+    6
+    """
+    times = target.participations * integer("metrics", metrics, at_least=1)
+    made: Asked = replace(target, participations=times)
+    return made
+
+
+class JointSums(Protocol):
+    """The sums of several numbers in [0, 1] per person, each by `part`, which must have been made
+    for the target that `for_each` gives.
+
+    >>> from tacit.protocols.sums import TwoServers
+    >>> part = TwoServers(100, 10, for_each(PureDP(1.0), 2))
+    >>> protocol = JointSums(part, 2)
+    >>> part.law.scale == 20, protocol.guarantee.short, protocol.guarantee.participations
+    (True, '(1, 0)-DP', 1)
+    """
+
+    def __init__(self, part: SumProtocol, metrics: int) -> None:
+        self.part = part
+        self.coordinates = integer("metrics", metrics, at_least=2)
+        promised = part.guarantee
+        if not isinstance(promised, (PureDP, ApproximateDP)) or promised.participations % metrics:
+            raise TacitError(
+                f"{metrics} metrics need noise for {metrics} times as many participations, the "
+                f"part promises {promised or 'nothing'}: make it for for_each(target, {metrics})"
+            )
+        self.guarantee = replace(promised, participations=promised.participations // metrics).given(
+            f"for all {metrics} metrics of a participation together"
+        )
+        self.participants, self.minimum = part.participants, part.minimum
+        self.honest, self.precision = part.honest, part.precision
+        self.bits_per_participant = metrics * part.bits_per_participant
+
+    def randomize(self, x: Sequence[float]) -> tuple[Any, ...]:
+        """One message for each metric."""
+        return self.report(x, 0)
+
+    def report(self, x: Sequence[float], place: int) -> tuple[Any, ...]:
+        """One message for each metric, with noise of its own."""
+        if np.shape(x) != (self.coordinates,):
+            raise TacitError(f"the report is {x!r}; it must be {self.coordinates} numbers")
+        return tuple(self.part.report(number, place) for number in x)
+
+    def combine(self, messages: Sequence[Any]) -> Opened:
+        """Every metric's own sum."""
+        self.check_reports(len(messages))
+        sums = [self.part.combine(column) for column in zip(*messages, strict=True)]
+        values, wrapped = tuple(one.value for one in sums), any(one.wrapped for one in sums)
+        return Opened(values, len(messages), wrapped)
+
+    def error(self, reports: int) -> ErrorLaw:
+        """That of each metric's sum; the errors of different metrics are independent."""
+        return self.part.error(reports)
+
+    def analyze(self, opened: Opened) -> Estimate:
+        """The estimated sum of each metric."""
+        self.check_reports(opened.reports)
+        if len(opened.values) != self.coordinates:
+            raise TacitError(
+                f"{len(opened.values)} numbers were opened; it must be {self.coordinates}, one for "
+                "each metric"
+            )
+        return self._together(
+            [self.part.analyze(replace(opened, values=(value,))) for value in opened.values]
+        )
+
+    def _together(self, made: Sequence[Estimate]) -> Estimate:
+        total, wrapped = np.array([one.total for one in made]), any(one.wrapped for one in made)
+        return Estimate(total, made[0].error, self.promise, wrapped)
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:
+        """That of one metric; those of several are independent."""
+        return self.part.view_law(total, reports)
+
+    def opened_law(self, total: int, reports: int) -> NoiseLaw:
+        """That of one metric's sum."""
+        return self.part.opened_law(total, reports)
+
+    def simulate(self, load: Sequence[Levels], rng: np.random.Generator) -> Estimate:
+        """Every metric with draws of its own."""
+        return self._together([self.part.simulate(levels, rng) for levels in load])
+
+    def run(self, rewards: Floats, rng: np.random.Generator) -> tuple[Estimate, float]:
+        """Every single participant simulated, one row each; and the sum of the first metric's
+        rounded rewards.
+        """
+        made, earned = zip(*(self.part.run(column, rng) for column in rewards.T), strict=True)
+        return self._together(made), earned[0]
