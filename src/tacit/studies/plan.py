@@ -268,8 +268,8 @@ def _until_decided(entry: Algorithm, given: dict[str, Any], question: Question) 
 
 
 def _long_enough(entry: Algorithm, given: dict[str, Any], question: Question) -> int:
-    """A horizon half again as long as the slowest of a few pilots takes: the next of a thousand
-    times powers of two, so that ways that cost the same have the same one.
+    """A horizon half again as long as the slowest of a few pilots takes, or a little more: the next
+    of a thousand times powers of two, so that ways that cost the same mostly have the same one.
     """
     few = replace(question.how, runs=min(question.how.runs, PILOTS), until_decided=True)
     horizon = _guess(given, question.expected)
