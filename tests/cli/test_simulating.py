@@ -70,7 +70,24 @@ def test_weak_promises_are_remarked_upon(command: Command) -> None:
     words = ("simulate", "--algorithm", "sdp-ae", *SMALL["arms"], *QUICK)
     assert result(command(*words, "--epsilon", 1, "--delta", 1e-6))["warnings"] == []
     found = result(command(*words, "--epsilon", 6, "--delta", 0.01))["warnings"]
-    assert [word in line for word, line in zip(("delta", "epsilon"), found, strict=True)]
+    assert all(word in line for word, line in zip(("delta", "epsilon"), found, strict=True))
+
+
+def test_a_printed_radius_that_does_not_hold_is_remarked_upon(command: Command) -> None:
+    words = ("simulate", *SMALL["arms"], "--runs", 1, "--rewards", "bernoulli", "--epsilon", 0.5)
+    told = {
+        (name, setting): result(
+            command(*words, "--algorithm", name, "--setting", setting, "--json")
+        )["warnings"]
+        for name in ("sdp-ae", "vb-sdp-ae")
+        for setting in ("paper", "tight")
+    }
+    (line,) = told.pop(("vb-sdp-ae", "paper"))
+    assert "√2 too narrow" in line
+    assert all(lines == [] for lines in told.values())
+    code, out, _ = command(*words, "--algorithm", "vb-sdp-ae", "--setting", "paper")
+    assert code == 0
+    assert "too narrow" in " ".join(out.split())
 
 
 def test_a_single_run_has_no_standard_error(command: Command) -> None:

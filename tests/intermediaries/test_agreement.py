@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from tacit.intermediaries import MaskingPlan, MaskingSession, Refusal, Sealing
 from tacit.intermediaries.agreement import (
     _SMALL_ORDER,
+    NONCE_SIZE,
+    TAG_SIZE,
+    Channel,
     agree,
     check_public,
     derive,
@@ -73,3 +76,16 @@ def test_derivation_is_the_librarys_hkdf(
     secret: bytes, salt: bytes, info: bytes, size: int
 ) -> None:
     assert derive(secret, salt, info, size) == HKDF(SHA256(), size, salt, info).derive(secret)
+
+
+def test_a_sealed_message_shorter_than_its_nonce_and_tag_is_refused_by_its_length() -> None:
+    own, peer = new_key(), new_key()
+    ends = public_bytes(own), public_bytes(peer)
+    sender = Channel(own, *ends, b"round", starts=True)
+    receiver = Channel(peer, *ends, b"round", starts=False)
+    empty = sender.seal(b"front", b"")[5:]
+    assert len(empty) == NONCE_SIZE + TAG_SIZE
+    assert receiver.open(b"front", empty) == b""
+    for size in (0, 3, NONCE_SIZE, NONCE_SIZE + TAG_SIZE - 1):
+        with pytest.raises(Refusal, match=f"at least {NONCE_SIZE + TAG_SIZE} bytes; this has"):
+            receiver.open(b"front", empty[:size])

@@ -247,6 +247,25 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
         session.clients[1].share(setups[session.clients[2].address])
 
 
+def test_only_those_whose_numbers_came_reveal_and_each_once() -> None:
+    session = MaskingSession([1, 2, 3, 4], MaskingPlan(2, 100, Neighbourhood(3, 2)))
+    session.join()
+    session.share()
+    session.mask(without=[3])
+    *staying, gone = session.clients
+    answers = [client.reveal(session.outgoing[client.address]) for client in staying]
+    session.server.take(answers[0])
+    front, content = answers[0][:52], answers[0][52 + 12 + 16 :]
+    for client, reason in ((staying[0], "revealed its shares already"), (gone, "no longer in")):
+        again = client._channel.seal(front[:20] + client.address, bytes(len(content)))
+        with pytest.raises(Refusal, match=reason):
+            session.server.take(again)
+    for answer in answers[1:]:
+        session.server.take(answer)
+    session.server.close()
+    assert session.server.view() == SumView((6,), 3)
+
+
 def test_a_full_round_takes_no_one_else() -> None:
     session = MaskingSession([0, 0], MaskingPlan(2, 100))
     for client in session.clients:

@@ -9,9 +9,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.intermediaries import masks
 from tacit.intermediaries.masks import expand, total
 
 MODULI = [2, 3, 10, 257, 2**32 + 15, 2**62, 2**63 + 1, 2**64, 2**64 + 13, 2**100 + 7]
+
+
+class Keystream:
+    """In place of a cipher: these words and no more, however they are asked for."""
+
+    def __init__(self, *words: int) -> None:
+        self.data = b"".join(word.to_bytes(8, "little") for word in words)
+
+    def __call__(self, *_: object) -> Keystream:
+        return self
+
+    def encryptor(self) -> Keystream:
+        return self
+
+    def update(self, asked: bytes) -> bytes:
+        given, self.data = self.data[: len(asked)], self.data[len(asked) :]
+        assert asked, "more is asked for though enough is there"
+        assert len(given) == len(asked), "the keystream is used up"
+        return given
+
+
+def test_words_at_the_largest_multiple_of_the_modulus_are_skipped_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for modulus in (3, 2**62 - 1, 2**63 + 1):
+        limit = 2**64 // modulus * modulus
+        words = (limit, 5, 2**64 - 1, limit - 1, 0)
+        monkeypatch.setattr(masks, "Cipher", Keystream(*words))
+        assert expand(bytes(32), modulus, 3) == [5 % modulus, modulus - 1, 0]
 
 
 @pytest.mark.parametrize("modulus", MODULI)

@@ -31,6 +31,7 @@ def test_any_threshold_of_the_shares_give_the_secret(
 ) -> None:
     count = data.draw(st.integers(threshold, 65))
     shares = split(secret, threshold, count)
+    assert len(shares) == count
     chosen = tuple(sorted(data.draw(st.permutations(range(1, count + 1)))[:threshold]))
     assert combine(chosen, [shares[place - 1] for place in chosen]) == secret
 
@@ -46,6 +47,13 @@ def test_weights_are_those_of_the_definition(positions: list[int]) -> None:
         assert weight == expected
 
 
+def gives(positions: tuple[int, ...], shares: list[bytes], secret: bytes) -> bool:
+    """Whether these shares, were they enough, would be the secret's."""
+    pairs = zip(lagrange(positions), shares, strict=True)
+    found = sum(weight * int.from_bytes(share, "big") for weight, share in pairs) % PRIME
+    return found == int.from_bytes(secret, "big")
+
+
 @settings(deadline=None, max_examples=20)
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.integers(2, 12))
 def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, threshold: int) -> None:
@@ -57,6 +65,7 @@ def test_fewer_shares_fit_every_secret_equally(secret: bytes, other: bytes, thre
     known = sum(
         w * int.from_bytes(s, "big") for w, s in zip(weights[:-1], shares[:-1], strict=True)
     )
+    assert not gives(positions[:-1], shares[:-1], secret)
     last = (int.from_bytes(other, "big") - known) * pow(weights[-1], -1, PRIME) % PRIME
     assert combine(positions, [*shares[:-1], last.to_bytes(33, "big")]) == other
 

@@ -19,7 +19,8 @@ from tacit.environments.synthetic import Bernoulli
 from tacit.experiment import Experiment
 from tacit.intermediaries.two_servers import TwoServerRound, split
 from tacit.live import driving
-from tacit.live.coordinator import Assigned, Coordinator, Ticket
+from tacit.live.coordinator import Coordinator
+from tacit.live.desk import Assigned, Ticket
 from tacit.live.helper import Helper
 from tacit.live.store import Store
 from tacit.live.timing import Timing
@@ -164,21 +165,35 @@ class Pair:
             if refusal is not None:
                 raise refusal
 
-    def answer(self, digest: bytes, value_of: Callable[[str], int]) -> Assigned:
-        """Somebody comes, is asked, and reports."""
-        assigned = self.join(digest)
-        if assigned.place is not None:
-            self.send(assigned, self.halves(digest, assigned, value_of(assigned.option)))
-        return assigned
+    def crowd(self, digest: bytes, people: int) -> list[Assigned]:
+        """So many people at once, those among them who are asked."""
+        found = self.coordinator.join([Ticket(digest, os.urandom(16)) for _ in range(people)])
+        assert not any(isinstance(one, Refusal) for one in found)
+        return [one for one in found if isinstance(one, Assigned) and one.place is not None]
 
-    def hold(self, digest: bytes, value_of: Callable[[str], int]) -> int:
-        """Everybody who is wanted in the rounds that are open comes and reports."""
-        self.step()
-        came = 0
-        while self.answer(digest, value_of).place is not None:
-            came += 1
-        self.step()
-        return came
+    def report(self, digest: bytes, asked: list[Assigned], value_of: Callable[[str], int]) -> None:
+        """All of them report to both servers, each server in one transaction."""
+        halves = [self.halves(digest, one, value_of(one.option)) for one in asked]
+        for role, party in enumerate((self.coordinator, self.helper)):
+            waiting = [
+                party.report(described(one).identity, one.place.number, pair[role])
+                for one, pair in zip(asked, halves, strict=True)
+                if one.place is not None
+            ]
+            assert party.keep(waiting) == [None] * len(waiting)
+
+    def hold(self, digest: bytes, value_of: Callable[[str], int], come: float = 1.0) -> int:
+        """Everybody who is wanted in the rounds that are open comes, and this part reports; then
+        the deadline passes.
+        """
+        self.step(2)
+        rounds = self.coordinator.status(digest)["rounds"]
+        wanted = sum(one["places"] - one["given"] for one in rounds if one["stage"] == "open")
+        asked = self.crowd(digest, wanted) if wanted else []
+        self.report(digest, asked[: int(len(asked) * come)], value_of)
+        self.clock.now += 200
+        self.step(3)
+        return len(asked)
 
     def close(self) -> None:
         for store in self.stores:

@@ -4,7 +4,8 @@
 
 A mutant is a copy of the package with one change. The tests of its target are first run on an
 unchanged copy, then on the mutant, and must fail there. Results are kept in `.mutants.json` and are
-used again as long as neither the package nor the tests change, so an interrupted run goes on.
+used again as long as neither the package nor the tests change, so an interrupted run goes on;
+afterwards the test that noticed a mutant is tried on it before all others.
 """
 
 from __future__ import annotations
@@ -12,28 +13,26 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import itertools
 import json
 import os
 import queue
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.catalogue import EQUIVALENT, TARGETS, Target
 from tests.mutants.operators import HELPERS, variants
+from tests.mutants.running import HANGS, ROOT, Runner
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tacit"
 KEPT = ROOT / ".mutants.json"
-LIMIT = 150.0  # seconds; a mutant that hangs has been noticed
 CAUGHT = (1, 2)  # pytest: a test failed, or a module of tests could not even be loaded
 
 
@@ -92,60 +91,54 @@ def replaced(text: str, function: ast.stmt, node: ast.AST) -> str:
     return "\n".join([*lines[:first], *new, *lines[function.end_lineno :], HELPERS])
 
 
-def run(copy: Path, tests: tuple[str, ...]) -> int:
-    """pytest's exit code on a copy of the package; -1 where it took too long."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen(
-        [*command, *tests],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return process.wait(LIMIT)
-    except subprocess.TimeoutExpired:
-        return -1
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 class Bench:
-    """Copies of the package to break, one for each worker."""
+    """Copies of the package to break, each with a process that runs tests on it."""
 
     def __init__(self, folder: Path, workers: int) -> None:
-        self.free: queue.Queue[Path] = queue.Queue()
+        self.free: queue.Queue[tuple[Path, Runner]] = queue.Queue()
+        self.edits = itertools.count(1)
         for k in range(workers):
             copy = folder / str(k)
             shutil.copytree(PACKAGE, copy / "tacit", ignore=shutil.ignore_patterns("__pycache__"))
-            self.free.put(copy)
+            self.free.put((copy, Runner(copy)))
+
+    def end(self) -> None:
+        """Ends the processes of workers that are free."""
+        while not self.free.empty():
+            self.free.get()[1].end()
 
     def sound(self, tests: tuple[str, ...]) -> str:
         """Nothing, or why these tests say nothing about mutants."""
-        copy = self.free.get()
+        copy, runner = self.free.get()
         try:
-            code = run(copy, tests)
-            return "" if code == 0 else f"fails without any change (pytest says {code})"
+            code, first = runner.run(tests)
+            return "" if code == 0 else f"fails without any change: {first} (pytest says {code})"
         finally:
-            self.free.put(copy)
+            self.free.put((copy, runner))
 
-    def attack(self, mutant: Mutant) -> str:
-        """'caught', 'hangs' or 'SURVIVES'."""
-        copy = self.free.get()
+    def attack(self, mutant: Mutant, before: str) -> tuple[str, str]:
+        """'caught', 'hangs' or 'SURVIVES', and the test that noticed: the one that did `before` is
+        asked first.
+        """
+        copy, runner = self.free.get()
         module = copy / "tacit" / mutant.path
         try:
-            module.write_text(mutant.source, encoding="utf-8")
-            code = run(copy, mutant.tests)
+            self.write(module, mutant.source)
+            code, first = runner.run((before,)) if before else (0, "")
+            if code not in CAUGHT:
+                code, first = runner.run(mutant.tests)
         finally:
-            shutil.copyfile(PACKAGE / mutant.path, module)
-            self.free.put(copy)
-        if code not in (0, -1, *CAUGHT):
+            self.write(module, (PACKAGE / mutant.path).read_text(encoding="utf-8"))
+            self.free.put((copy, runner))
+        if code not in (0, HANGS, *CAUGHT):
             raise RuntimeError(f"pytest ended with {code} on {mutant.name}")
-        return {0: "SURVIVES", -1: "hangs"}.get(code, "caught")
+        return {0: "SURVIVES", HANGS: "hangs"}.get(code, "caught"), first
+
+    def write(self, module: Path, source: str) -> None:
+        """Every time with another date, by which Python knows that compiled code is old."""
+        module.write_text(source, encoding="utf-8")
+        date = 1_000_000_000 + 10 * next(self.edits)
+        os.utime(module, (date, date))
 
 
 def digest() -> str:
@@ -156,43 +149,54 @@ def digest() -> str:
     return whole.hexdigest()
 
 
-def kept(fresh: bool) -> dict[str, str]:
-    """Results of a run on this very tree that was interrupted."""
-    if fresh or not KEPT.exists():
-        return {}
-    data = json.loads(KEPT.read_text(encoding="utf-8"))
-    return dict(data["results"]) if data["tree"] == digest() else {}
+@dataclass
+class Results:
+    """What became of mutants on this very tree, and which test noticed each, on whatever tree."""
+
+    found: dict[str, str]
+    noticed: dict[str, str]
+
+    @staticmethod
+    def kept(fresh: bool) -> Results:
+        """Those of the last run: what became of them only if nothing has changed since."""
+        if fresh or not KEPT.exists():
+            return Results({}, {})
+        data = json.loads(KEPT.read_text(encoding="utf-8"))
+        return Results(data["found"] if data["tree"] == digest() else {}, data["noticed"])
+
+    def keep(self, tree: str) -> None:
+        """Writes them down."""
+        data = {"tree": tree, "found": self.found, "noticed": self.noticed}
+        KEPT.write_text(json.dumps(data, indent=1), encoding="utf-8")
 
 
-def work(chosen: list[Mutant], results: dict[str, str], workers: int) -> None:
+def work(chosen: list[Mutant], results: Results, workers: int) -> None:
     """Fills in `results`; whatever happens, what was found out is kept."""
     tree, started = digest(), time.monotonic()
+    left = [mutant for mutant in chosen if mutant.name not in results.found]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         bench = Bench(Path(folder), workers)
         pool = ThreadPoolExecutor(workers)
-        waiting: dict[Future[str], str] = {}
         try:
-            for tests in dict.fromkeys(m.tests for m in chosen if m.name not in results):
-                waiting[pool.submit(bench.sound, tests)] = " ".join(tests)
-            for future, tests_ in waiting.items():
-                if reason := future.result():
-                    sys.exit(f"{tests_} {reason}")
+            sets = list(dict.fromkeys(mutant.tests for mutant in left))
+            for tests, reason in zip(sets, pool.map(bench.sound, sets), strict=True):
+                if reason:
+                    sys.exit(f"{' '.join(tests)} {reason}")
             waiting = {
-                pool.submit(bench.attack, mutant): mutant.name
-                for mutant in chosen
-                if mutant.name not in results
+                pool.submit(bench.attack, mutant, results.noticed.get(mutant.name, "")): mutant.name
+                for mutant in left
             }
-            pending = set(waiting)
-            while pending:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in done:
-                    name = waiting[future]
-                    results[name] = future.result()
-                    passed = time.monotonic() - started
-                    print(f"{passed:6.0f} s  {results[name]:8}  {name}", flush=True)
-                KEPT.write_text(json.dumps({"tree": tree, "results": results}), encoding="utf-8")
+            for future in as_completed(waiting):
+                name = waiting[future]
+                results.found[name], first = future.result()
+                if first:
+                    results.noticed[name] = first
+                passed = time.monotonic() - started
+                print(f"{passed:6.0f} s  {results.found[name]:8}  {name}", flush=True)
+                results.keep(tree)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
+            bench.end()
 
 
 def table(chosen: list[Mutant], results: dict[str, str]) -> int:
@@ -231,14 +235,14 @@ def main() -> int:
     if options.list:
         print("\n".join(mutant.name for mutant in chosen), f"\n{len(chosen)} mutants")
         return 0
-    results = kept(options.fresh)
+    results = Results.kept(options.fresh)
     try:
         work(chosen, results, options.workers)
     except KeyboardInterrupt:
-        table(chosen, results)
+        table(chosen, results.found)
         print("interrupted; the same command goes on where this one stopped")
         return 130
-    return int(table(chosen, results) > 0)
+    return int(table(chosen, results.found) > 0)
 
 
 if __name__ == "__main__":

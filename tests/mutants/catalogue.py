@@ -245,4 +245,8 @@ EQUIVALENT: dict[str, str] = {
     "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (
         "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
+    "rounds/carrying.py: carry: len(messages) > protocol.participants -> "
+    "len(messages) >= protocol.participants": (
+        "a full round is handed to check_reports, which takes it, and goes on"
+    ),
 }

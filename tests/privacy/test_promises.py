@@ -29,12 +29,15 @@ from tacit.privacy import (
     Crowd,
     PureDP,
     View,
+    best_order,
     calibrate,
     compose,
     earned,
+    privacy_loss,
     privacy_of,
     promised,
 )
+from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.promises import epsilon_of
 from tacit.protocols import recipes
 from tacit.protocols.contract import random_level
@@ -277,6 +280,50 @@ def test_printed_skellam_and_gaussian_noise_say_their_exact_epsilon() -> None:
         found = make(10**4, TARGET, 10, 0.1).guarantee
         assert isinstance(found, ApproximateDP)
         assert 4.3 < found.epsilon < 4.4  # 4.7 by conversion from Rényi divergences
+
+
+@pytest.mark.parametrize("times", [2, 5, 500])
+def test_printed_noise_met_again_is_accounted_for_at_the_order_that_suits_it(times: int) -> None:
+    """Never below exact composition of the noise itself, and at most a ninth above it."""
+    target = ApproximateDP(0.5, 1e-6, participations=times)
+    for found, law in printed_noise(target, 4):
+        assert isinstance(found, ApproximateDP)
+        exact = ComposedLoss(((privacy_loss(*law), times),)).epsilon(target.delta)
+        assert exact <= found.epsilon < 10 / 9 * exact
+
+
+def printed_noise(target: ApproximateDP, users: int) -> list[tuple[object, tuple[NoiseLaw, int]]]:
+    """What is promised of each printed noise, and the noise of all but one of so many with the
+    levels that one of them moves: ⌈10 ε √n⌉ with standard deviation g/ε, or one bit.
+    """
+    g, part = 10, Fraction(users - 1, users)
+    assert g == 10 * target.epsilon * users**0.5
+    skellam = recipes.skellam_paper(users, target, 10, 0.1, users).guarantee
+    gaussian = recipes.gaussian_paper(users, target, 10, 0.1, users).guarantee
+    bits = recipes.shuffled_paper(users, target, users)
+    assert isinstance(bits, ShuffledBits)
+    return [
+        (skellam, (Skellam(g * g / Fraction(target.epsilon) ** 2 * part), g)),
+        (gaussian, (DiscreteGaussian(g / target.epsilon * float(part) ** 0.5), g)),
+        (bits.guarantee, (Binomial(bits.noise_bits * (users - 1), bits.bias), 1)),
+    ]
+
+
+def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
+    """The order is that of the smallest round; each larger one is promised no less."""
+    target = ApproximateDP(0.5, 1e-6, participations=5)
+    for make in (recipes.skellam_paper, recipes.gaussian_paper):
+        numbers = [make(users, target, 10, 0.1, 4).guarantee for users in (4, 16, 4096)]
+        found = [number.epsilon for number in numbers if isinstance(number, ApproximateDP)]
+        assert found == sorted(found, reverse=True)
+        protocol = make(4096, target, 10, 0.1, 4)
+        assert isinstance(protocol, SecureSum)
+        first = make(4, target, 10, 0.1, 4)
+        assert isinstance(first, SecureSum)
+        order = best_order(first.law, first.precision, target, first.share.closeness(3))
+        apart = protocol.share.closeness(4095)
+        at = epsilon_of(protocol.law, protocol.precision, target, apart, order)
+        assert found[-1] == at
 
 
 # time

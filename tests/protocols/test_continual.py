@@ -362,6 +362,13 @@ def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
     assert 2 * (np.rint(edge[1]) - np.rint(edge[0])) == 4
 
 
+def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
+    """A tree over four batches has three rows above each; two numbers in each, units of a half."""
+    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    protocol = PrefixSums(factorize("tree", 4), 3, 2, 1.0, *how, 5.0, scale=2, people=4)
+    assert protocol.movement == pytest.approx(math.sqrt(3) + math.sqrt(2 * 3) / 2)
+
+
 def test_more_visits_never_promise_more() -> None:
     for trust, noise in (("secagg", "discrete-gaussian"), ("silo", "discrete-gaussian")):
         protocol = build("tree", trust, noise)  # type: ignore[arg-type]

@@ -58,6 +58,7 @@ def _shared(
         problem.refuse_losses("the printed noise is set for everyone present")
         first = math.ceil(problem.growth)
         how = {key: value for key, value in how.items() if key in ("target", "scale")}
+        how |= {"fewest": first} if "scale" in how else {}
         learner = _elimination(problem, *tail)
         confidence = problem.confidence
         return assemble(problem, learner, paper, smallest=first, confidence=confidence, **how)

@@ -38,6 +38,7 @@ class Algorithm:
     build: Callable[[Any], Experiment]
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    cautions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def family(self) -> str:
@@ -71,11 +72,13 @@ def algorithm(
     problem: type[Problem],
     options: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    cautions: Mapping[str, str] | None = None,
 ) -> Callable[[Build], Build]:
     """Enters a function from problems to experiments under a name.
 
     `options` are the fields of the problem that matter to it, all by default; `defaults` are its
-    own where they differ from the problem's.
+    own where they differ from the problem's; `cautions` are what a reader of a run must know, by
+    setting.
     """
 
     def enter(build: Build) -> Build:
@@ -86,7 +89,7 @@ def algorithm(
         if unknown:
             raise TacitError(f"{problem.__name__} has no {', '.join(sorted(unknown))}")
         about = (paper, trust, promise, problem, build, taken, dict(defaults or {}))
-        _KNOWN[name] = Algorithm(name, *about)
+        _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
         return build
 
     return enter

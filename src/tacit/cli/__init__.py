@@ -18,7 +18,7 @@ import typer
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.cli import accounting, experiments, simulating
+from tacit.cli import accounting, experiments, serving, simulating
 
 app = typer.Typer(
     help="Learn which option works best from people whose answers you never see: bandits under "
@@ -42,6 +42,7 @@ COMMANDS = (
     accounting.amplify,
     accounting.audit,
     accounting.corrections,
+    serving.serve,
 )
 
 

@@ -128,10 +128,10 @@ def summarised(result: Result) -> dict[str, Any]:
     """What `--json` prints of a result."""
     promised = result.guarantee or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
-    return result.summary() | {
-        "rounds": result.mean("rounds"),
-        "warnings": warnings(promised.get("epsilon"), promised.get("delta"), clipped),
-    }
+    found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
+    caution = lookup(result.algorithm).cautions.get(result.configuration.get("setting", ""))
+    found += [f"{result.algorithm}: {caution}"] if caution else []
+    return result.summary() | {"rounds": result.mean("rounds"), "warnings": found}
 
 
 def replayed(result: Result, environment: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import hmac
 import os
 import struct
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -106,7 +106,12 @@ class HalfServer:
 
     def place(self, number: int) -> Place:
         """The place of this number, with its token."""
-        return Place(number, self._working(self._record()).token(number))
+        return self.places([number])[0]
+
+    def places(self, numbers: Iterable[int]) -> list[Place]:
+        """The places of these numbers, with their tokens."""
+        working = self._working(self._record())
+        return [Place(number, working.token(number)) for number in numbers]
 
     def take(self, message: bytes, now: int) -> None:
         """Accept one half of a report, or the other server's list; the same again changes
@@ -146,11 +151,12 @@ class HalfServer:
         working = self._working(self._record())
         return there == waiting.wrapped or working.unwrap(waiting.name, there) == waiting.half
 
-    def name(self, what: bytes) -> bytes:
-        """What something of this round is called where it is kept: as long as the round is not
+    def names(self, things: Iterable[bytes]) -> list[bytes]:
+        """What things of this round are called where they are kept: as long as the round is not
         closed, and nothing that anybody could recognize afterwards.
         """
-        return self._working(self._record()).name(b"other " + what)
+        working = self._working(self._record())
+        return [working.name(b"other " + thing) for thing in things]
 
     def close(self, now: int) -> Mapping[bytes, bytes]:
         """Go as far as can be gone; returns a list for the other server and a partial sum for the

@@ -8,11 +8,8 @@ known here: a ticket is a random number that a device made for one question.
 from __future__ import annotations
 
 import json
-import secrets
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sql
@@ -20,53 +17,18 @@ import sqlalchemy as sql
 from tacit.checks import Refusal, TacitError
 from tacit.estimates import Round
 from tacit.experiment import Experiment
-from tacit.intermediaries.two_servers import Place
-from tacit.live import answers, invitations, store
-from tacit.live.errors import Conflict, Forbidden, Unknown
-from tacit.live.party import COORDINATOR, KIND, Party, Registered
+from tacit.live import answers, store
+from tacit.live.desk import Assigned, Choose, Desk, Ticket, at_random
+from tacit.live.errors import Conflict, Unknown
+from tacit.live.party import COORDINATOR, KIND, Party
 from tacit.live.timing import Timing
 from tacit.protocols.contract import Protocol
 from tacit.rounds.codecs import Residues, codec
 from tacit.signatures import Signed, verify
 from tacit.terms import Pinned, Terms, approve_successor, cosign
 
-Choose = Callable[[bytes, int], int]
-"""Which of so many places the holder of a ticket gets."""
-
-NONCE_SIZE = 16
 CHANGES = {"pause": ("running", "paused"), "resume": ("paused", "running")}
 ENDED = ("stopped", "finished")
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """Somebody who wants to take part: the experiment's terms, and a random number that the device
-    made for this; the same number gets the same place.
-    """
-
-    experiment: bytes
-    nonce: bytes
-    invitation: str | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.nonce) != NONCE_SIZE:
-            raise Refusal(f"a nonce has {NONCE_SIZE} bytes; this has {len(self.nonce)}")
-
-
-@dataclass(frozen=True)
-class Assigned:
-    """The option for somebody who came, and the place in a round to report it in; none for who is
-    not asked.
-    """
-
-    option: str
-    announcement: bytes = b""
-    place: Place | None = None
-
-
-def at_random(_nonce: bytes, places: int) -> int:
-    """Any of them alike, by the operating system's source."""
-    return secrets.randbelow(places)
 
 
 class Coordinator(Party):
@@ -166,6 +128,11 @@ class Coordinator(Party):
                 raise Conflict(f"this experiment is {row.state}; it cannot become {state}")
             self._change(connection, lineage, {"state": state})
 
+    def state(self, known: Registered) -> str:
+        """How far the experiment is."""
+        with self.store.begin() as connection:
+            return str(self._experiment(connection, known.lineage).state)
+
     def status(self, digest: bytes) -> dict[str, Any]:
         """How an experiment stands: plain data."""
         return answers.status(self._snapshot(digest))
@@ -206,15 +173,17 @@ class Coordinator(Party):
                 self.pinned(digest)
             except Refusal as reason:
                 unknown[digest] = reason
+        said: dict[int, Assigned | Refusal] = {}
         with self.store.begin() as connection:
-            desks = {
-                digest: _Desk(self, connection, digest)
-                for digest in sorted({ticket.experiment for ticket in tickets} - set(unknown))
-            }
-            return [
-                unknown.get(ticket.experiment) or desks[ticket.experiment].answer(ticket)
-                for ticket in tickets
-            ]
+            for digest in sorted({ticket.experiment for ticket in tickets}):
+                mine = [n for n, ticket in enumerate(tickets) if ticket.experiment == digest]
+                if digest in unknown:
+                    said |= dict.fromkeys(mine, unknown[digest])
+                    continue
+                desk = Desk(self, connection, self._terms(connection, digest), self._choose)
+                answered = desk.assign([tickets[n] for n in mine])
+                said |= dict(zip(mine, answered, strict=True))
+        return [said[n] for n in range(len(tickets))]
 
     # What is kept
 
@@ -237,105 +206,6 @@ class Coordinator(Party):
         if changed:
             mine = store.experiments.c.lineage == lineage
             connection.execute(sql.update(store.experiments).where(mine).values(**changed))
-
-
-class _Desk:
-    """Where the places of one experiment are given out, within one transaction."""
-
-    def __init__(self, party: Coordinator, connection: sql.Connection, digest: bytes) -> None:
-        self._party, self._connection = party, connection
-        self._known = party._terms(connection, digest)
-        experiments = store.experiments
-        columns = (experiments.c.state, experiments.c.digest, experiments.c.leader)
-        query = sql.select(*columns).where(experiments.c.lineage == self._known.lineage)
-        self._state, current, leader = connection.execute(query).one()
-        self._current = bytes(current) == digest
-        self._leader = self._known.terms.options[leader % len(self._known.terms.options)]
-        self._rounds = self._open_rounds() if self._state == "running" else []
-        self._given = {bytes(row.identity): int(row.given) for row in self._rounds}
-
-    def _open_rounds(self) -> list[Any]:
-        rounds = store.rounds
-        query = sql.select(rounds).where(
-            rounds.c.terms == self._known.terms.digest,
-            rounds.c.stage == "open",
-            rounds.c.number >= 0,
-            rounds.c.assigned_until >= self._party.now,
-        )
-        return list(
-            self._connection.execute(query.order_by(rounds.c.identity).with_for_update()).all()
-        )
-
-    def answer(self, ticket: Ticket) -> Assigned | Refusal:
-        """What somebody who came is told."""
-        try:
-            return self._assign(ticket)
-        except Refusal as reason:
-            return reason
-
-    def _assign(self, ticket: Ticket) -> Assigned:
-        """The place of a ticket, old or new, or the option for who is not asked."""
-        names = {bytes(row.identity): self._name(row, ticket) for row in self._rounds}
-        for row in self._rounds:
-            place = self._place_of(row, names[bytes(row.identity)])
-            if place is not None:
-                return self._at(row, place)
-        left = [int(row.places) - self._given[bytes(row.identity)] for row in self._rounds]
-        if not sum(left):
-            return self._unasked()
-        ends = list(accumulate(left))
-        row = self._rounds[bisect_right(ends, self._party._choose(ticket.nonce, ends[-1]))]
-        identity = bytes(row.identity)
-        self._check_invited(ticket, names[identity])
-        return self._new(row, identity, names[identity])
-
-    def _name(self, row: Any, ticket: Ticket) -> bytes:
-        return self._party._serving(row).name(b"join" + ticket.nonce)
-
-    def _check_invited(self, ticket: Ticket, name: bytes) -> None:
-        if self._known.terms.admission != "invitation":
-            return
-        keys = [self._known.terms.keys[COORDINATOR]]
-        digest = invitations.check(ticket.invitation, self._known.lineage, keys)
-        if not self._party._spent_for(self._connection, digest, name):
-            raise Forbidden("this invitation has been used: each is for one participation")
-
-    def _place_of(self, row: Any, name: bytes) -> int | None:
-        joins = store.joins
-        query = sql.select(joins.c.place)
-        mine = query.where(joins.c.round == row.identity, joins.c.name == name)
-        place: int | None = self._connection.execute(mine).scalar()
-        return place
-
-    def _new(self, row: Any, identity: bytes, name: bytes) -> Assigned:
-        place, rounds = self._given[identity], store.rounds
-        self._given[identity] = place + 1
-        self._connection.execute(
-            sql.insert(store.joins).values(round=identity, name=name, place=place)
-        )
-        self._connection.execute(
-            sql.update(rounds).where(rounds.c.identity == identity).values(given=place + 1)
-        )
-        return self._at(row, place)
-
-    def _at(self, row: Any, place: int) -> Assigned:
-        option = self._known.terms.options[row.option]
-        place_ = self._party._serving(row).place(place)
-        return Assigned(option, bytes(row.announcement), place_)
-
-    def _unasked(self) -> Assigned:
-        if not self._current:
-            raise Conflict("these terms have been succeeded by others: read those")
-        served, option = store.served, self._known.terms.options.index(self._leader)
-        row = {"lineage": self._known.lineage, "option": option, "waiting": 0, "total": 0}
-        self._party.store.insert_new(self._connection, served, [row])
-        mine = sql.update(served).where(
-            served.c.lineage == self._known.lineage, served.c.option == option
-        )
-        self._connection.execute(
-            mine.values(waiting=served.c.waiting + 1, total=served.c.total + 1)
-        )
-        return Assigned(self._leader)
 
 
 def _experiment_of(row: Any) -> Experiment:
@@ -387,6 +257,3 @@ def check_fits(terms: Terms, experiment: Experiment) -> None:
                 f"a round of {round_.participants} is smaller than the crowd of "
                 f"{terms.middle.crowd} that the terms promise"
             )
-
-
-__all__ = ["Assigned", "Coordinator", "Registered", "Ticket", "Timing", "at_random"]

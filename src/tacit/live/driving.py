@@ -274,7 +274,7 @@ def _abandon(party: Coordinator, row: Any) -> None:
 
 def _close(party: Coordinator, link: HelperLink, row: Any) -> float:
     """Adds up this server's halves, asks the helper for its sum, and learns from the two."""
-    server, announcement = party._serving(row), bytes(row.announcement)
+    server, announcement = party.serving(row), bytes(row.announcement)
     collector = Collector(server.pinned, announcement, party.records)
     try:
         out = server.close(party.now)

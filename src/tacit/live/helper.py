@@ -74,7 +74,7 @@ class Helper(Party):
             raise Unknown("this round is unknown here")
         if row.stage == "open":
             self._close_when_due(row)
-        server = self._serving(row)
+        server = self.serving(row)
         if listing:
             server.take(listing, self.now)
         return self._go_on(server)

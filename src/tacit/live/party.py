@@ -99,6 +99,11 @@ class Party:
         return f"{type(self).__name__}({self.store!r})"
 
     @property
+    def public_key(self) -> bytes:
+        """What others pin."""
+        return public_key(self._key)
+
+    @property
     def now(self) -> int:
         """This party's time, in whole seconds since 1970."""
         return int(self._clock())
@@ -128,6 +133,10 @@ class Party:
         if row is None:
             raise Unknown(f"there is no experiment {digest.hex()} here")
         return _registered(row)
+
+    def state(self, known: Registered) -> str:
+        """How far the experiment is, as far as this party knows."""
+        return "running" if known.signatures else "unsigned"
 
     def successor(self, digest: bytes) -> Registered | None:
         """The terms that took the place of these."""
@@ -254,10 +263,10 @@ class Party:
         """Each invitation is for one report."""
         invited = [n for n in taken if waiting[n].invitation]
         for n in invited:
-            if not self._spent_for(connection, waiting[n].invitation, waiting[n].half.name):
+            if not self.spent_for(connection, waiting[n].invitation, waiting[n].half.name):
                 refusals[n] = Forbidden("this invitation has been used: each is for one report")
 
-    def _spent_for(self, connection: sql.Connection, invitation: bytes, name: bytes) -> bool:
+    def spent_for(self, connection: sql.Connection, invitation: bytes, name: bytes) -> bool:
         """Whether an invitation is spent for what has this name, and for nothing else."""
         self.store.insert_new(connection, store.spent, [{"invitation": invitation, "name": name}])
         query = sql.select(store.spent.c.name).where(store.spent.c.invitation == invitation)
@@ -274,9 +283,10 @@ class Party:
         row = self._round(identity)
         if row is None or row.stage not in LIVE:
             raise Unknown("this round is unknown here, or over")
-        return self._serving(row)
+        return self.serving(row)
 
-    def _serving(self, row: Any) -> HalfServer:
+    def serving(self, row: Any) -> HalfServer:
+        """The server of the round in this row, whatever its stage."""
         identity, digest = bytes(row.identity), bytes(row.terms)
         with self._lock:
             found = self._servers.get(identity)
@@ -299,6 +309,17 @@ class Party:
         with self.store.begin() as connection:
             query = sql.select(store.rounds).where(store.rounds.c.stage.in_(stages))
             return list(connection.execute(query.order_by(store.rounds.c.number)).all())
+
+    def experiment_of(self, identity: bytes) -> bytes:
+        """The digest of the terms that a round is under."""
+        row = self._round(identity)
+        if row is None:
+            raise Unknown("this round is unknown here")
+        return bytes(row.terms)
+
+    def gauges(self) -> dict[str, dict[str, float]]:
+        """Numbers for whoever watches, by kind; nothing about anybody."""
+        return {"rounds": {stage: float(count) for stage, count in self.stages().items()}}
 
     def stages(self) -> dict[str, int]:
         """How many rounds are in which stage."""

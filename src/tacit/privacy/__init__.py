@@ -33,7 +33,7 @@ from tacit.privacy.guarantees import (
     compose,
 )
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
-from tacit.privacy.promises import Target, earned, promised
+from tacit.privacy.promises import Target, best_order, earned, promised
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
@@ -64,6 +64,7 @@ __all__ = [
     "View",
     "advanced_composition",
     "audit",
+    "best_order",
     "calibrate",
     "compose",
     "compose_losses",

@@ -3,8 +3,9 @@
 A protocol states the law of the noise that is certain to be in what is seen, and is told a target.
 `promised` computes what that noise earns and gives the target back with what it rests on, or
 refuses it; `earned` gives the computed numbers themselves. Numbers are exact for one participation.
-For several, pure losses add up, and others are accounted for by a Rényi divergence of one order
-that is fixed by the target (`common_order`), so that rounds of different sizes compose.
+For several, pure losses add up, and others are accounted for by a Rényi divergence of one order, so
+that rounds of different sizes compose: fixed by the target (`common_order`), or, where the noise is
+not made for the target, by the noise of the smallest round (`best_order`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ DROPPED = 0.1  # the part of δ that pays for losses too large for any Rényi di
 
 
 def promised(
-    law: NoiseLaw, sensitivity: int, target: Asked, view: View, *conditions: str, apart: float = 0
+    law: NoiseLaw,
+    sensitivity: int,
+    target: Asked,
+    view: View,
+    *conditions: str,
+    apart: float = 0,
+    order: float | None = None,
 ) -> Asked:
     """The target, about this view and on these conditions, if the noise earns it.
 
@@ -48,7 +55,7 @@ def promised(
     >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
     '(1, 0)-DP'
     """
-    found = earned(law, sensitivity, target, view, *conditions, apart=apart)
+    found = earned(law, sensitivity, target, view, *conditions, apart=apart, order=order)
     if not found.epsilon <= target.epsilon:
         raise TacitError(
             f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
@@ -59,10 +66,19 @@ def promised(
 
 
 def earned(
-    law: NoiseLaw, sensitivity: int, target: Asked, view: View, *conditions: str, apart: float = 0
+    law: NoiseLaw,
+    sensitivity: int,
+    target: Asked,
+    view: View,
+    *conditions: str,
+    apart: float = 0,
+    order: float | None = None,
 ) -> Asked:
-    """What the noise earns: the least ε at the target's δ, for as many participations."""
-    return about(epsilon_of(law, sensitivity, target, apart), target, view, *conditions)
+    """What the noise earns: the least ε at the target's δ, for as many participations.
+
+    Rounds that one person may meet must be given the same `order`.
+    """
+    return about(epsilon_of(law, sensitivity, target, apart, order), target, view, *conditions)
 
 
 def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
@@ -77,7 +93,13 @@ def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
 
 
 @lru_cache(maxsize=1 << 14)
-def epsilon_of(law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0) -> float:
+def epsilon_of(
+    law: NoiseLaw,
+    sensitivity: int,
+    target: Target,
+    apart: float = 0,
+    order: float | None = None,
+) -> float:
     """The ε at the target's δ of a person who takes part as often as the target says."""
     times = target.participations
     if isinstance(target, PureDP):
@@ -86,10 +108,22 @@ def epsilon_of(law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0
     loss = resolved_loss(law, sensitivity, inner / times)
     if times == 1:
         return loss.epsilon(inner) + 2 * apart
-    order, dropped, rest = common_order(target)
+    return _at_order(loss, order or common_order(target)[0], target, apart)
+
+
+def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: float) -> float:
+    """The ε of several participations by a divergence of this order."""
+    dropped, rest = split_delta(target)
     divergence = trimmed_renyi(loss, order, dropped * math.exp(-apart))
     widened = divergence + apart * (2 * order - 1) / (order - 1)
-    return max(0.0, renyi_epsilon(order, times * widened, rest))
+    return max(0.0, renyi_epsilon(order, target.participations * widened, rest))
+
+
+def best_order(law: NoiseLaw, sensitivity: int, target: ApproximateDP, apart: float = 0) -> float:
+    """The Rényi order at which this noise earns the least ε for the target's participations."""
+    inner = target.delta * math.exp(-apart) / target.participations
+    loss = resolved_loss(law, sensitivity, inner)
+    return min(ORDERS, key=lambda order: _at_order(loss, order, target, apart))
 
 
 def resolved_loss(law: NoiseLaw, sensitivity: int, delta: float) -> PrivacyLoss:
@@ -100,6 +134,11 @@ def resolved_loss(law: NoiseLaw, sensitivity: int, delta: float) -> PrivacyLoss:
     return privacy_loss(law, sensitivity, log_floor=max(floor, LOG_TINY))
 
 
+def split_delta(target: ApproximateDP) -> tuple[float, float]:
+    """The mass that each participation may drop, and the δ that is left for divergences."""
+    return DROPPED * target.delta / target.participations, (1 - DROPPED) * target.delta
+
+
 @lru_cache(maxsize=1024)
 def common_order(target: ApproximateDP) -> tuple[float, float, float]:
     """The Rényi order for several participations, the mass that each may drop, and the δ that is
@@ -108,8 +147,7 @@ def common_order(target: ApproximateDP) -> tuple[float, float, float]:
     Every round of a run, whatever its size and levels, is held to the same order, so that
     divergences add up.
     """
-    dropped = DROPPED * target.delta / target.participations
-    rest = (1 - DROPPED) * target.delta
+    dropped, rest = split_delta(target)
     order = max(
         ORDERS, key=lambda order: (target.epsilon - renyi_epsilon(order, 0.0, rest)) / order
     )

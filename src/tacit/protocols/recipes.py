@@ -17,7 +17,7 @@ from typing import Any
 from tacit.checks import TacitError
 from tacit.names import named
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, View, calibrate, earned
+from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, View, best_order, calibrate, earned
 from tacit.protocols import vectors
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import SumProtocol
@@ -33,6 +33,7 @@ from tacit.protocols.vector_noise import gaussian_ratio
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
 
 CACHE = 1 << 14
+FEWEST = 2  # people in a round; one of them looks
 COARSEST, FINEST = (
     16,
     1024,
@@ -72,13 +73,37 @@ def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
 
 
 def _shared_by_all(
-    users: int, precision: int, law: NoiseLaw, target: Target, modulus: int
+    users: int,
+    precision: int,
+    law: NoiseLaw,
+    target: Target,
+    modulus: int,
+    order: float | None = None,
 ) -> SumProtocol:
     """Shares made for everyone present, as printed: what they earn when one participant looks."""
+    left, apart = _left(users, law)
+    truth = earned(left, precision, target, View.OPENED_SUM, apart=apart, order=order)
+    share = law.nearby_share(users)
+    return SecureSum(users, precision, law, truth, share=share, modulus=modulus, order=order)
+
+
+def _left(users: int, law: NoiseLaw) -> tuple[NoiseLaw, float]:
+    """The noise of all shares but that of one who looks, and how far from it the true sum is."""
     share, honest = law.nearby_share(users), Crowd().honest(users)
-    left = share.sum_of_shares(honest)
-    truth = earned(left, precision, target, View.OPENED_SUM, apart=share.closeness(honest))
-    return SecureSum(users, precision, law, truth, share=share, modulus=modulus)
+    return share.sum_of_shares(honest), share.closeness(honest)
+
+
+Printed = Callable[[int, float, int], tuple[int, NoiseLaw]]
+
+
+@lru_cache(maxsize=CACHE)
+def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> float | None:
+    """The Rényi order of all rounds: the best for the smallest, which has the least noise."""
+    if target.participations == 1:
+        return None
+    precision, law = noise(fewest, target.epsilon, scale)
+    left, apart = _left(fewest, law)
+    return best_order(left, precision, target, apart)
 
 
 @lru_cache(maxsize=CACHE)
@@ -129,17 +154,25 @@ def response(users: int, target: PureDP) -> SumProtocol:
     return RandomizedBits(users, target)
 
 
+def _printed_skellam(users: int, epsilon: float, scale: int) -> tuple[int, NoiseLaw]:
+    """CZ23 Theorem 2: levels, and noise of variance g²/ε²."""
+    g = printed_precision(users, epsilon, scale)
+    return g, Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
+
+
 @lru_cache(maxsize=CACHE)
-def skellam_paper(users: int, target: ApproximateDP, scale: int, confidence: float) -> SumProtocol:
+def skellam_paper(
+    users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
+) -> SumProtocol:
     """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉.
 
     The printed ε is a Rényi scale; the guarantee is what the noise earns at the target's δ.
     """
     epsilon, log = target.epsilon, math.log(2 / confidence)
-    g = printed_precision(users, epsilon, scale)
-    law = Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
+    g, law = _printed_skellam(users, epsilon, scale)
     modulus = paper_modulus(users, g, 2 * g / epsilon * math.sqrt(log) + math.sqrt(2) * log)
-    return _shared_by_all(users, g, law, target, modulus)
+    order = _order(_printed_skellam, fewest, target, scale)
+    return _shared_by_all(users, g, law, target, modulus, order)
 
 
 @lru_cache(maxsize=CACHE)
@@ -157,18 +190,25 @@ def _skellam_law(precision: int, target: ApproximateDP) -> NoiseLaw:
     return calibrate("skellam", precision, target).integer_law
 
 
+def _printed_gaussian(users: int, epsilon: float, scale: int) -> tuple[int, NoiseLaw]:
+    """CZ23 Theorem 4: levels, and noise of standard deviation g/ε."""
+    g = printed_precision(users, epsilon, scale)
+    return g, DiscreteGaussian(g / epsilon)
+
+
 @lru_cache(maxsize=CACHE)
-def gaussian_paper(users: int, target: ApproximateDP, scale: int, confidence: float) -> SumProtocol:
+def gaussian_paper(
+    users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
+) -> SumProtocol:
     """CZ23 Theorem 4 as its figures run it: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉.
 
     How far a sum of shares is from one draw grows with the batch (CORRECTIONS 11): at s = 1 and
     10^9 users the noise promises next to nothing, from s = 2 on the distance is nil.
     """
-    epsilon = target.epsilon
-    g = printed_precision(users, epsilon, scale)
-    sigma = g / epsilon
-    modulus = paper_modulus(users, g, sigma * math.sqrt(2 * math.log(2 / confidence)))
-    return _shared_by_all(users, g, DiscreteGaussian(sigma), target, modulus)
+    g, law = _printed_gaussian(users, target.epsilon, scale)
+    tail = g / target.epsilon * math.sqrt(2 * math.log(2 / confidence))
+    order = _order(_printed_gaussian, fewest, target, scale)
+    return _shared_by_all(users, g, law, target, paper_modulus(users, g, tail), order)
 
 
 @lru_cache(maxsize=CACHE)
@@ -203,11 +243,23 @@ def shuffled_tight(
 
 
 @lru_cache(maxsize=CACHE)
-def shuffled_paper(users: int, target: ApproximateDP) -> SumProtocol:
+def shuffled_paper(users: int, target: ApproximateDP, fewest: int = FEWEST) -> SumProtocol:
     """TKMS21 Algorithm 3: one level, the printed number of bits, and what they truly earn."""
     bits, bias = tkms21_noise(users, target)
-    truth = earned(Binomial(bits * Crowd().honest(users), bias), 1, target, View.SHUFFLED)
-    return ShuffledBits(users, 1, bits, bias, truth)
+    order = None if target.participations == 1 else _shuffled_order(fewest, target)
+    truth = earned(_others_bits(users, target), 1, target, View.SHUFFLED, order=order)
+    return ShuffledBits(users, 1, bits, bias, truth, order=order)
+
+
+def _others_bits(users: int, target: ApproximateDP) -> Binomial:
+    """The noise of all but one who looks."""
+    bits, bias = tkms21_noise(users, target)
+    return Binomial(bits * Crowd().honest(users), bias)
+
+
+@lru_cache(maxsize=CACHE)
+def _shuffled_order(fewest: int, target: ApproximateDP) -> float:
+    return best_order(_others_bits(fewest, target), 1, target)
 
 
 @lru_cache(maxsize=CACHE)

@@ -45,6 +45,7 @@ class ShuffledBits(SumProtocol):
         dropout: Number = 0,
         corrupt: Number = 0,
         curious: int = 1,
+        order: float | None = None,
     ) -> None:
         who = Crowd(dropout, corrupt, curious)
         self.participants = integer("participants", participants, at_least=1)
@@ -59,6 +60,7 @@ class ShuffledBits(SumProtocol):
             target,
             View.SHUFFLED,
             *who.conditions(self.participants),
+            order=order,
         )
         self.bits_per_participant = self.precision + self.noise_bits
 

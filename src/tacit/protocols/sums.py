@@ -119,7 +119,8 @@ class SecureSum(ModularSum):
 
     `law` is the noise that earns the target; it is shared among those whose shares are certain to
     be there and unknown to whoever looks (`Crowd`). `share` overrides a participant's share; what
-    is then certain is accounted for. Dropout is tolerated down to `minimum`.
+    is then certain is accounted for. Dropout is tolerated down to `minimum`. `order` is that of the
+    Rényi divergences of several participations, where it is not the target's.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
@@ -143,6 +144,7 @@ class SecureSum(ModularSum):
         share: NoiseLaw | None = None,
         modulus: int | None = None,
         misread: float = MISREAD,
+        order: float | None = None,
     ) -> None:
         who = Crowd(dropout, corrupt, curious)
         self._for(participants, precision)
@@ -156,6 +158,7 @@ class SecureSum(ModularSum):
             View.OPENED_SUM,
             *who.conditions(self.participants),
             apart=self.share.closeness(self.honest),
+            order=order,
         )
         self._laws = {self.honest: self.law}
         self.modulus = _modulus(self.top, self.noise(self.participants), modulus, misread)

@@ -36,6 +36,10 @@ def trust_models() -> dict[str, Callable[[int], float]]:
     def central(n: int) -> float:
         return std(n, "discrete-laplace", pure)
 
+    def response(n: int) -> float:
+        """Bits told by chance, as `private-med --trust local` does (Warner 1965)."""
+        return 1 / (2 * math.sinh(EPSILON / 2)) / math.sqrt(n)
+
     return {
         "central, trusted server, pure": central,
         "secure aggregation, Pólya shares, pure": central,
@@ -44,7 +48,7 @@ def trust_models() -> dict[str, Callable[[int], float]]:
         "shuffler, the paper's constant": lambda n: std(
             n, "binomial", approximate, users=n, method="paper"
         ),
-        "local, nobody trusted, pure": lambda n: central(n) * math.sqrt(n),
+        "local, nobody trusted, bits, pure": response,
     }
 
 

@@ -1,0 +1,217 @@
+"""Where places are given out: many at once, in one transaction.
+
+A place is drawn uniformly from what is left in all open rounds of the terms that the device was
+shown. Nobody is known here: what is kept of a ticket is a name that only the round's key file
+explains, until the round is over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import sqlalchemy as sql
+
+from tacit.checks import Refusal
+from tacit.intermediaries.half_server import HalfServer
+from tacit.intermediaries.two_servers import Place
+from tacit.live import invitations, store
+from tacit.live.errors import Conflict, Forbidden
+from tacit.live.party import COORDINATOR, Party, Registered
+
+Choose = Callable[[bytes, int], int]
+"""Which of so many places the holder of a ticket gets."""
+
+NONCE_SIZE = 16
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """Somebody who wants to take part: the experiment's terms, and a random number that the device
+    made for this; the same number gets the same place.
+    """
+
+    experiment: bytes
+    nonce: bytes
+    invitation: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.nonce) != NONCE_SIZE:
+            raise Refusal(f"a nonce has {NONCE_SIZE} bytes; this has {len(self.nonce)}")
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The option for somebody who came, and the place in a round to report it in; none for who is
+    not asked.
+    """
+
+    option: str
+    announcement: bytes = b""
+    place: Place | None = None
+
+
+def at_random(_nonce: bytes, places: int) -> int:
+    """Any of them alike, by the operating system's source."""
+    return secrets.randbelow(places)
+
+
+@dataclass
+class _Open:
+    """A round that has places, and who got which of them in this transaction."""
+
+    row: Any
+    server: HalfServer
+    given: int
+    names: dict[bytes, bytes] = field(default_factory=dict)
+    new: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        return int(self.row.places) - self.given
+
+
+class _Seat(NamedTuple):
+    """A place in one of the open rounds."""
+
+    round: int
+    number: int
+
+
+class Desk:
+    """The desk of one experiment, within one transaction."""
+
+    def __init__(
+        self, party: Party, connection: sql.Connection, known: Registered, choose: Choose
+    ) -> None:
+        self._party, self._connection = party, connection
+        self._known, self._choose = known, choose
+        experiments = store.experiments
+        columns = (experiments.c.state, experiments.c.digest, experiments.c.leader)
+        query = sql.select(*columns).where(experiments.c.lineage == known.lineage)
+        state, current, self._leader = connection.execute(query).one()
+        self._current = bytes(current) == known.terms.digest
+        self._rounds = self._open() if state == "running" else []
+
+    def _open(self) -> list[_Open]:
+        """The rounds with places, which nobody else gives out meanwhile."""
+        rounds = store.rounds
+        query = sql.select(rounds).where(
+            rounds.c.terms == self._known.terms.digest,
+            rounds.c.stage == "open",
+            rounds.c.number >= 0,
+            rounds.c.assigned_until >= self._party.now,
+        )
+        query = query.order_by(rounds.c.identity).with_for_update()
+        rows = self._connection.execute(query).all()
+        return [_Open(row, self._party.serving(row), int(row.given)) for row in rows]
+
+    def assign(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
+        """What those who came are told: the place that a ticket has, a new one, or the option for
+        who is not asked.
+        """
+        held = self._held([ticket.nonce for ticket in tickets])
+        seats: list[_Seat | Refusal | None] = []
+        for ticket in tickets:
+            seat: _Seat | Refusal | None = held.get(ticket.nonce)
+            if seat is None:
+                try:
+                    seat = self._draw(ticket)
+                except Refusal as reason:
+                    seat = reason
+                if isinstance(seat, _Seat):
+                    held[ticket.nonce] = seat
+            seats.append(seat)
+        self._write(sum(seat is None for seat in seats))
+        places = self._places([seat for seat in seats if isinstance(seat, _Seat)])
+        return [seat if isinstance(seat, Refusal) else self._said(seat, places) for seat in seats]
+
+    def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Seat]:
+        """The places that these tickets have already."""
+        held: dict[bytes, _Seat] = {}
+        joins = store.joins
+        for place, one in enumerate(self._rounds):
+            one.names = dict(
+                zip(nonces, one.server.names(b"join" + nonce for nonce in nonces), strict=True)
+            )
+            query = sql.select(joins.c.name, joins.c.place).where(
+                joins.c.round == one.row.identity, joins.c.name.in_(one.names.values())
+            )
+            found = {bytes(name): int(number) for name, number in self._connection.execute(query)}
+            held |= {
+                nonce: _Seat(place, found[name])
+                for nonce, name in one.names.items()
+                if name in found
+            }
+        return held
+
+    def _draw(self, ticket: Ticket) -> _Seat | None:
+        """A new place; None when none is left."""
+        ends = list(accumulate(one.left for one in self._rounds))
+        if not ends or not ends[-1]:
+            if not self._current:
+                raise Conflict("these terms have been succeeded by others: read those")
+            return None
+        place = bisect_right(ends, self._choose(ticket.nonce, ends[-1]))
+        one = self._rounds[place]
+        name = one.names[ticket.nonce]
+        self._check_invited(ticket, name)
+        one.new[name] = one.given
+        one.given += 1
+        return _Seat(place, one.given - 1)
+
+    def _check_invited(self, ticket: Ticket, name: bytes) -> None:
+        terms = self._known.terms
+        if terms.admission != "invitation":
+            return
+        digest = invitations.check(
+            ticket.invitation, self._known.lineage, [terms.keys[COORDINATOR]]
+        )
+        if not self._party.spent_for(self._connection, digest, name):
+            raise Forbidden("this invitation has been used: each is for one participation")
+
+    def _write(self, unasked: int) -> None:
+        rounds = store.rounds
+        for one in self._rounds:
+            if one.new:
+                identity = one.row.identity
+                entries = [
+                    {"round": identity, "name": name, "place": place}
+                    for name, place in one.new.items()
+                ]
+                self._connection.execute(sql.insert(store.joins), entries)
+                mine = sql.update(rounds).where(rounds.c.identity == identity)
+                self._connection.execute(mine.values(given=one.given))
+        if unasked:
+            self._count(unasked)
+
+    def _count(self, unasked: int) -> None:
+        """Those who are not asked count as played."""
+        served, lineage = store.served, self._known.lineage
+        row = {"lineage": lineage, "option": self._leader, "waiting": 0, "total": 0}
+        self._party.store.insert_new(self._connection, served, [row])
+        mine = sql.update(served).where(
+            served.c.lineage == lineage, served.c.option == self._leader
+        )
+        self._connection.execute(
+            mine.values(waiting=served.c.waiting + unasked, total=served.c.total + unasked)
+        )
+
+    def _places(self, seats: Sequence[_Seat]) -> dict[_Seat, Place]:
+        """Every place with its token."""
+        places: dict[_Seat, Place] = {}
+        for number, one in enumerate(self._rounds):
+            mine = [seat for seat in seats if seat.round == number]
+            places |= dict(zip(mine, one.server.places(s.number for s in mine), strict=True))
+        return places
+
+    def _said(self, seat: _Seat | None, places: dict[_Seat, Place]) -> Assigned:
+        options = self._known.terms.options
+        if seat is None:
+            return Assigned(options[self._leader % len(options)])
+        row = self._rounds[seat.round].row
+        return Assigned(options[row.option], bytes(row.announcement), places[seat])

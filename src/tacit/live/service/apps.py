@@ -1,0 +1,495 @@
+"""The coordinator and the helper as web applications, with OpenAPI documents that are true.
+
+Everything that can be said is said by the parties; here it becomes paths, statuses and JSON.
+Requests that write what people bring wait for the group that they are committed in; the others run
+in threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, HTTPException, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Route
+
+from tacit import __version__
+from tacit.checks import Refusal, TacitError, Unavailable
+from tacit.intermediaries.two_servers import TwoServerRound
+from tacit.live import driving
+from tacit.live.config import PartyConfig
+from tacit.live.coordinator import Assigned, Coordinator, Ticket
+from tacit.live.driving import HelperLink
+from tacit.live.errors import status
+from tacit.live.helper import Helper
+from tacit.live.party import Party, Registered
+from tacit.live.service import models, reports
+from tacit.live.service.calls import HEADER, check_call
+from tacit.live.service.driver import Driver
+from tacit.live.service.front import Front
+from tacit.live.service.metrics import CONTENT_TYPE, Gauges, Metrics
+from tacit.live.service.writer import GroupWriter
+from tacit.terms import Terms, in_words
+
+_bearer = HTTPBearer(auto_error=False, description="the admin token of this party")
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="an experiment's name")]
+Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="a round's name")]
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+Called = Annotated[str, Header(alias=HEADER, pattern="^[0-9a-f]{128}$")]
+
+REASONS = {
+    400: "the connection broke off, or this is no HTTP",
+    401: "the admin token is missing or wrong",
+    403: "whoever asks may not",
+    404: "there is no such thing here",
+    408: "the body did not come in time",
+    409: "something else is there already, or it is not the time for it",
+    410: "the round takes no more",
+    413: "the body is too large",
+    422: "this makes no sense",
+    425: "the round is not over yet",
+    429: "too many requests",
+    500: "something went wrong here",
+    503: "the database is away, or too much waits",
+}
+ANY = (400, 408, 413, 422, 429, 500, 503)  # what every request may hear
+
+
+SAID = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+
+
+def _errors(*numbers: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of an operation, for its documentation."""
+    return {
+        number: {"description": REASONS[number], "content": SAID}
+        for number in sorted({*numbers, *ANY})
+    }
+
+
+@dataclass(frozen=True)
+class Service:
+    """What an application works with while it runs."""
+
+    party: Party
+    config: PartyConfig
+    metrics: Metrics
+    writer: GroupWriter
+    driver: Driver
+
+    @classmethod
+    def of(cls, party: Party, config: PartyConfig, step: Callable[[], float]) -> Service:
+        """Everything that a party's process needs, not yet started."""
+        waiting: list[GroupWriter] = []
+
+        def gauges() -> Gauges:
+            return party.gauges() | {"waiting_requests": {"all": float(len(waiting[0]))}}
+
+        metrics = Metrics(gauges)
+        writer = GroupWriter(config.limits.waiting, metrics.group)
+        waiting.append(writer)
+        return cls(party, config, metrics, writer, Driver(step, metrics.failure))
+
+    @asynccontextmanager
+    async def running(self, _app: FastAPI) -> AsyncIterator[None]:
+        """From start to end: what waits is written before it ends."""
+        self.writer.start()
+        self.driver.start()
+        try:
+            yield
+        finally:
+            self.driver.stop()
+            self.writer.stop()
+            self.party.store.close()
+
+
+def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperLink) -> Front:
+    """The coordinator's application; `link` is the helper as it reaches it."""
+    service = Service.of(coordinator, config, lambda: driving.step(coordinator, link))
+    app = _application("coordinator", service)
+    _add_places(app, service, coordinator)
+    _add_experiments(app, service, coordinator)
+    return _fronted(app, service)
+
+
+def helper_app(helper: Helper, config: PartyConfig) -> Front:
+    """The helper's application."""
+    service = Service.of(helper, config, helper.step)
+    app = _application("helper", service)
+    _add_admission(app, service, helper)
+    _add_calls(app, service, helper)
+    return _fronted(app, service)
+
+
+def _application(role: str, service: Service) -> FastAPI:
+    """What both have."""
+    app = FastAPI(
+        title=f"tacit {role}",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=service.running,
+        separate_input_output_schemas=False,
+    )
+    app.state.service = service
+    app.add_exception_handler(TacitError, _refused)
+    app.add_exception_handler(RequestValidationError, _nonsense)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
+    app.add_exception_handler(Exception, _failed)
+    put = reports.Reports(service.party, service.writer, service.driver.poke)
+    app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
+    _add_health(app, service)
+    _add_reading(app, service.party)
+    return app
+
+
+def _fronted(app: FastAPI, service: Service) -> Front:
+    document = _document(app)
+    app.openapi = lambda: document  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def described() -> JSONResponse:
+        return JSONResponse(document)
+
+    config = service.config
+    return Front(app, config.limits, config.cors_origins, service.metrics)
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the reports, which are no route of FastAPI's."""
+    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    document["components"]["schemas"]["Error"] = models.Error.model_json_schema()
+    refusals = {str(number): said for number, said in _errors(403, 404, 409, 410).items()}
+    document["paths"][reports.PATH] = {"put": reports.operation(refusals)}
+    return document
+
+
+# Errors
+
+
+def _refused(_request: Request, reason: Exception) -> JSONResponse:
+    assert isinstance(reason, TacitError)
+    number = status(reason)
+    later = reports.RETRY_AFTER.get(number)
+    headers = {} if later is None else {"retry-after": later.decode()}
+    return JSONResponse({"error": str(reason)}, number, headers)
+
+
+def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
+    """Which field is wrong, and how; never what it held."""
+    assert isinstance(problem, RequestValidationError)
+    said = "; ".join(
+        f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+        for error in problem.errors()[:5]
+    )
+    return JSONResponse({"error": said}, 422)
+
+
+def _http_error(request: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, StarletteHTTPException)
+    number = 422 if problem.status_code == 400 else problem.status_code
+    headers = dict(problem.headers or {})
+    if number == 405:
+        headers["allow"] = ", ".join(sorted(_methods(request)))
+    return JSONResponse({"error": str(problem.detail)}, number, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What can be asked of a path."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.path_regex.match(request.url.path):
+            found |= route.methods
+    return found
+
+
+def _failed(_request: Request, _problem: Exception) -> JSONResponse:
+    return JSONResponse({"error": "something went wrong here; it was logged"}, 500)
+
+
+# What both parties say
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", tags=["health"], responses=_errors())
+    async def alive() -> models.Fine:
+        """Whether the process answers."""
+        return models.Fine()
+
+    @app.get("/readyz", tags=["health"], responses=_errors())
+    def ready() -> models.Fine:
+        """Whether database and key files can be used, and somebody drives."""
+        if not service.driver.alive:
+            raise Unavailable("nobody drives this party; it is starting or stopping")
+        service.party.ready()
+        return models.Fine()
+
+    @app.get(
+        "/metrics",
+        tags=["health"],
+        response_class=PlainTextResponse,
+        responses=_errors(),
+    )
+    def metrics() -> Response:
+        """For Prometheus; nothing about anybody."""
+        return Response(service.metrics.page(), media_type=CONTENT_TYPE)
+
+
+def _add_reading(app: FastAPI, party: Party) -> None:
+    @app.get("/experiments", tags=["devices"], responses=_errors())
+    def experiments() -> list[models.Listed]:
+        """All experiments of this party."""
+        return [
+            models.Listed(
+                digest=known.terms.digest.hex(),
+                question=known.terms.question,
+                state=party.state(known),
+            )
+            for known in party.experiments()
+        ]
+
+    @app.get("/experiments/{digest}/terms", tags=["devices"], responses=_errors(404))
+    def terms(digest: Digest) -> models.TermsAnswer:
+        """The terms, their signatures, and their successor if there is one."""
+        known = party.terms(bytes.fromhex(digest))
+        return models.TermsAnswer(
+            terms=known.terms.encode().decode(),
+            signatures=_hex(known.signatures or (party.signature(known.terms.digest),)),
+            state=party.state(known),
+            successor=_successor(party.successor(known.terms.digest)),
+        )
+
+    @app.get(
+        "/experiments/{digest}/words",
+        tags=["devices"],
+        response_class=PlainTextResponse,
+        responses=_errors(404),
+    )
+    def words(digest: Digest) -> PlainTextResponse:
+        """The terms in plain words."""
+        lines = in_words(party.terms(bytes.fromhex(digest)).terms)
+        return PlainTextResponse("\n".join(lines) + "\n")
+
+    octets = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+
+    @app.get(
+        "/rounds/{identity}/outcome",
+        tags=["devices"],
+        response_class=Response,
+        responses=_errors(404, 425) | {200: octets | {"description": "signed, once it is over"}},
+    )
+    def outcome(identity: Identity) -> Response:
+        """What became of a round: one fixed answer to everybody."""
+        said = party.outcome(bytes.fromhex(identity))
+        return Response(said, media_type="application/octet-stream")
+
+
+def _hex(several: tuple[bytes, ...]) -> list[str]:
+    return [one.hex() for one in several]
+
+
+def _successor(known: Registered | None) -> models.Successor | None:
+    if known is None:
+        return None
+    return models.Successor(
+        terms=known.terms.encode().decode(),
+        signatures=_hex(known.signatures),
+        approvals=_hex(known.approvals),
+    )
+
+
+def _admin(service: Service) -> Any:
+    """Only the holder of the admin token passes; compared in constant time."""
+    expected = hashlib.sha256(service.config.admin_token.encode()).digest()
+
+    def check(credentials: Credentials) -> None:
+        given = "" if credentials is None else credentials.credentials
+        if not hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected):
+            raise HTTPException(401, REASONS[401], {"WWW-Authenticate": "Bearer"})
+
+    return Depends(check)
+
+
+# The coordinator
+
+
+def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
+    join = coordinator.join
+
+    @app.post(
+        "/experiments/{digest}/places",
+        tags=["devices"],
+        response_model=models.Asked | models.NotAsked,
+        responses=_errors(403, 404, 409),
+    )
+    async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
+        """A place in a round, or the best option so far for whoever is not asked."""
+        ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
+        answer = await service.writer(join, ticket)
+        if isinstance(answer, Refusal):
+            raise answer
+        return JSONResponse(_assigned(answer))
+
+
+def _assigned(answer: Assigned) -> dict[str, Any]:
+    if answer.place is None:
+        return {"asked": False, "option": answer.option}
+    return {
+        "asked": True,
+        "option": answer.option,
+        "announcement": answer.announcement.hex(),
+        "place": answer.place.number,
+        "token": answer.place.token.hex(),
+    }
+
+
+def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
+    admin = [_admin(service)]
+
+    @app.post(
+        "/experiments/{digest}/cosignature",
+        tags=["helper"],
+        status_code=204,
+        responses=_errors(404, 409),
+    )
+    def cosign(digest: Digest, asked: models.CosignRequest) -> None:
+        """Brings the helper's signature; anyone may, and only a valid one is taken."""
+        coordinator.cosign(bytes.fromhex(digest), bytes.fromhex(asked.signature))
+        service.driver.poke()
+
+    changes = {
+        "pause": coordinator.pause,
+        "resume": coordinator.resume,
+        "stop": coordinator.stop,
+    }
+    for name, change in changes.items():
+        app.post(
+            f"/experiments/{{digest}}/{name}",
+            tags=["admin"],
+            status_code=204,
+            dependencies=admin,
+            responses=_errors(401, 404, 409),
+            name=name,
+        )(_changing(change, service.driver.poke))
+    answers = {
+        "status": coordinator.status,
+        "estimates": coordinator.estimates,
+        "export": coordinator.export,
+    }
+    for name, answer in answers.items():
+        app.get(
+            f"/experiments/{{digest}}/{name}",
+            tags=["admin"],
+            dependencies=admin,
+            responses=_errors(401, 404),
+            name=name,
+        )(_answering(answer))
+
+
+def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
+    def changed(digest: Digest) -> None:
+        change(bytes.fromhex(digest))
+        then()
+
+    changed.__doc__ = change.__doc__
+    return changed
+
+
+def _answering(answer: Callable[[bytes], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    def answered(digest: Digest) -> dict[str, Any]:
+        return answer(bytes.fromhex(digest))
+
+    answered.__doc__ = answer.__doc__
+    return answered
+
+
+# The helper
+
+
+def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
+    @app.post(
+        "/experiments",
+        tags=["admin"],
+        status_code=201,
+        dependencies=[_admin(service)],
+        responses=_errors(401, 404, 409),
+    )
+    def admit(asked: models.AdmitRequest) -> models.Admitted:
+        """Takes terms that this helper's operator has signed."""
+        terms = Terms.decode(asked.terms.encode())
+        signatures, approvals = (
+            [bytes.fromhex(one) for one in several]
+            for several in (asked.signatures, asked.approvals)
+        )
+        helper.admit(terms, signatures, approvals)
+        return models.Admitted(digest=terms.digest.hex())
+
+
+def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
+    def check(request: Request, body: bytes, signature: str, digest: bytes) -> None:
+        """Only the coordinator of the experiment passes."""
+        key = helper.terms(digest).terms.keys[0]
+        check_call("POST", request.url.path, body, signature, key)
+
+    calls: dict[str, Any] = {"tags": ["coordinator"], "responses": _errors(403, 404, 409, 410)}
+
+    @app.post("/rounds/{identity}/keys", **calls)
+    def keys(
+        identity: Identity, asked: models.KeysRequest, request: Request, called: Called, body: Body
+    ) -> models.KeysAnswer:
+        """The helper's public keys for a new round; the same when asked again."""
+        digest = bytes.fromhex(asked.experiment)
+        check(request, body, called, digest)
+        made = helper.keys(digest, bytes.fromhex(identity), asked.sealing)
+        return models.KeysAnswer(keys=made.hex())
+
+    @app.post("/rounds/{identity}/description", **calls)
+    def describe(
+        identity: Identity,
+        asked: models.DescribeRequest,
+        request: Request,
+        called: Called,
+        body: Body,
+    ) -> models.Announced:
+        """The helper's signature under a round's description; one per round, ever."""
+        digest, description = (
+            bytes.fromhex(said) for said in (asked.experiment, asked.description)
+        )
+        check(request, body, called, digest)
+        described = TwoServerRound.decode(description)
+        if (described.identity.hex(), described.binding.terms) != (identity, digest):
+            raise Refusal("this is the description of another round, or of another experiment's")
+        made = helper.describe(description, bytes.fromhex(asked.signature))
+        service.driver.poke()
+        return models.Announced(announcement=made.hex())
+
+    @app.post("/rounds/{identity}/exchange", **calls)
+    def exchange(
+        identity: Identity,
+        asked: models.ExchangeRequest,
+        request: Request,
+        called: Called,
+        body: Body,
+    ) -> models.ExchangeAnswer:
+        """Takes the coordinator's list; gives the helper's, and its answer."""
+        name = bytes.fromhex(identity)
+        check(request, body, called, helper.experiment_of(name))
+        listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
+        return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
+
+
+async def _whole(request: Request) -> bytes:
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(_whole)]

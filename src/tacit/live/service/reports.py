@@ -1,0 +1,109 @@
+"""The one request that comes from everybody: a sealed half for a place in a round.
+
+Plain ASGI, without models: checked without the database, then written with others in one commit,
+and acknowledged after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from tacit.checks import TacitError
+from tacit.live.errors import status
+from tacit.live.party import Party
+from tacit.live.service.writer import GroupWriter
+
+PATH = "/rounds/{identity}/reports/{place}"
+_IDENTITY = re.compile("[0-9a-f]{32}")
+_PLACE = re.compile("0|[1-9][0-9]{0,9}")
+_INVITATION = b"tacit-invitation"
+RETRY_AFTER = {425: b"5", 503: b"1"}
+_KEPT = {"type": "http.response.start", "status": 204, "headers": []}
+_EMPTY = {"type": "http.response.body", "body": b""}
+
+
+class Reports:
+    """PUT of a report."""
+
+    path = PATH
+
+    def __init__(self, party: Party, writer: GroupWriter, kept: Callable[[], None]) -> None:
+        self._check, self._commit = party.report, party.keep
+        self._writer, self._kept = writer, kept
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One report."""
+        scope["route"] = self
+        message = await receive()  # whole: the front has read it
+        try:
+            await self._keep(scope["path_params"], scope["headers"], message["body"])
+        except TacitError as reason:
+            await refuse(send, reason)
+            return
+        await send(_KEPT)
+        await send(_EMPTY)
+
+    async def _keep(
+        self, where: dict[str, str], headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        identity, place = where["identity"], where["place"]
+        if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
+            raise TacitError("a report is for the place (a number) of a round (32 hex digits)")
+        invitation = next((value for name, value in headers if name == _INVITATION), None)
+        waiting = self._check(
+            bytes.fromhex(identity),
+            int(place),
+            body,
+            None if invitation is None else invitation.decode("latin-1"),
+        )
+        refusal = await self._writer(self._commit, waiting)
+        if refusal is not None:
+            raise refusal
+        self._kept()
+
+
+async def refuse(send: Send, reason: TacitError) -> None:
+    """Says why not."""
+    number = status(reason)
+    body = json.dumps({"error": str(reason)}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if number in RETRY_AFTER:
+        headers.append((b"retry-after", RETRY_AFTER[number]))
+    await send({"type": "http.response.start", "status": number, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def operation(errors: dict[str, Any]) -> dict[str, Any]:
+    """How OpenAPI describes it."""
+    identity = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+    place = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
+    return {
+        "summary": "Bring a report's half",
+        "description": "The same bytes again get the same answer; other bytes are refused.",
+        "operationId": "report",
+        "tags": ["devices"],
+        "parameters": [
+            {"name": "identity", "in": "path", "required": True, "schema": identity},
+            {"name": "place", "in": "path", "required": True, "schema": place},
+            {
+                "name": "Tacit-Invitation",
+                "in": "header",
+                "required": False,
+                "description": "where admission is by invitation",
+                "schema": {"type": "string", "maxLength": 2048},
+            },
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+        },
+        "responses": {"204": {"description": "It is on disk."}, **errors},
+    }

@@ -1,0 +1,116 @@
+"""A party's process: from its configuration to a server that ends cleanly when it is told to.
+
+SIGTERM and SIGINT let running requests finish, write what waits, and close the database. There is
+no access log, and no header says what runs here.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.checks import TacitError
+from tacit.keyfiles import load_signing_key
+from tacit.live.config import PartyConfig
+from tacit.live.coordinator import Coordinator
+from tacit.live.helper import Helper
+from tacit.live.service import logs
+from tacit.live.service.apps import coordinator_app, helper_app
+from tacit.live.service.front import Front
+from tacit.live.service.link import HttpLink
+from tacit.live.store import Store
+from tacit.records import RecordDirectory
+
+LOG = logging.getLogger("tacit.live")
+FAREWELL = 10  # seconds that running requests may take at the end
+BACKLOG = 2048
+CONNECTIONS = 4096
+
+
+def application(config: PartyConfig, **sources: Any) -> Front:
+    """A party, ready to be served: its key opened, its tables up to date. `sources` (clock, noise,
+    assignments) are for tests; no configuration can name them.
+    """
+    key = load_signing_key(config.signing_key, config.lock)
+    store = Store(config.database)
+    store.migrate()
+    records = RecordDirectory(config.records)
+    if config.role == "helper":
+        return helper_app(Helper(key, store, records, **sources), config)
+    coordinator = Coordinator(key, store, records, **sources)
+    return coordinator_app(coordinator, config, helper_link(coordinator, key))
+
+
+def helper_link(coordinator: Coordinator, key: Ed25519PrivateKey) -> HttpLink:
+    """The helpers of this coordinator's experiments, where their terms say that they are."""
+
+    def address(digest: bytes) -> str:
+        return coordinator.terms(digest).terms.parties[1].address.rstrip("/")
+
+    return HttpLink(key, address, coordinator.experiment_of)
+
+
+class Server(uvicorn.Server):
+    """A server that ends when told to, and then lets the process end as it likes."""
+
+    def __init__(self, app: Front) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                proxy_headers=False,
+                ws="none",
+                lifespan="on",
+                limit_concurrency=CONNECTIONS,
+                backlog=BACKLOG,
+                timeout_graceful_shutdown=FAREWELL,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are heard by who runs the process."""
+        yield
+
+    def leave(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """Ends after what is running."""
+        self.should_exit = True
+
+
+def listening(config: PartyConfig) -> socket.socket:
+    """The socket of this configuration."""
+    host, port = config.listen
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as problem:
+        bound.close()
+        raise TacitError(
+            f"listen is {host}:{port}, which cannot be used ({problem.strerror}): name another "
+            "host:port, or stop who is there"
+        ) from None
+    return bound
+
+
+def serve(config: PartyConfig, **sources: Any) -> None:
+    """Runs a party until it is told to stop."""
+    logs.configure(config.log_level)
+    with listening(config) as bound:
+        server = Server(application(config, **sources))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.leave)
+        LOG.info("serving", extra={"role": config.role})
+        server.run(sockets=[bound])
+        LOG.info("ended", extra={"role": config.role})

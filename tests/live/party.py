@@ -1,0 +1,49 @@
+"""A party's process with sources that a test chose: `python -m tests.live.party --config …`.
+
+Noise and assignments follow from a seed, the noise by round and role and the assignment by nonce,
+so that a run that is interrupted can be held against one that is not. No configuration can do this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tacit.intermediaries.seats import Draw
+from tacit.live.config import load
+from tacit.live.service.serve import serve
+
+
+def sources(role: str, seed: int) -> dict[str, Any]:
+    """Noise from -3 to 3 by round, and places by nonce."""
+
+    def number(*words: object) -> int:
+        said = "/".join(str(word) for word in (seed, role, *words))
+        return int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big")
+
+    def noise(identity: bytes) -> Draw:
+        def draw(_scale: Fraction) -> int:
+            return number("noise", identity.hex()) % 7 - 3
+
+        return draw
+
+    def choose(nonce: bytes, places: int) -> int:
+        return number("place", nonce.hex()) % places
+
+    return {"noise": noise} | ({"choose": choose} if role == "coordinator" else {})
+
+
+def main() -> None:
+    words = argparse.ArgumentParser()
+    words.add_argument("--config", type=Path, required=True)
+    words.add_argument("--seed", type=int)
+    said = words.parse_args()
+    config = load(said.config)
+    serve(config, **({} if said.seed is None else sources(config.role, said.seed)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,360 @@
+"""Both parties over real HTTP on loopback: in threads of this process, or in their own processes.
+
+In threads the party objects can be looked at; processes can be killed. Everything goes through the
+configuration and the code that serves people; only sources of noise and assignments are injected.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import FastAPI
+from tests.live.pairs import experiment_of, terms_of
+
+from tacit.experiment import Experiment
+from tacit.intermediaries.two_servers import Place, TwoServerRound, split
+from tacit.keyfiles import KeyFile, save_signing_key
+from tacit.live.config import PartyConfig, load
+from tacit.live.coordinator import Coordinator
+from tacit.live.helper import Helper
+from tacit.live.service.front import Front
+from tacit.live.service.serve import Server, application
+from tacit.live.timing import Timing
+from tacit.signatures import SIGNATURE_SIZE, public_key
+from tacit.terms import Pinned, Terms, cosign
+
+ROLES = ("coordinator", "helper")
+TOKEN = "an-admin-token-of-these-tests"
+ADMIN = {"Authorization": f"Bearer {TOKEN}"}
+TIMING = Timing(joining=3600, margin=60, grace=600)
+STARTING = 30.0  # seconds that a server may take to start
+
+
+@dataclass
+class Member:
+    """One of the two parties: where it is, and how it is told so."""
+
+    role: str
+    path: Path
+    key: Ed25519PrivateKey
+    url: str
+    bound: socket.socket | None
+
+    @property
+    def config(self) -> PartyConfig:
+        return load(self.path, {})
+
+
+def member(directory: Path, role: str, database: str | None = None, **limits: object) -> Member:
+    """The files of a party, and a port of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    for name, content in (("lock", secrets.token_hex(32)), ("token", TOKEN)):
+        (directory / name).write_text(content)
+        (directory / name).chmod(0o600)
+    key = Ed25519PrivateKey.generate()
+    save_signing_key(directory / "signing.key", key, KeyFile(directory / "lock"))
+    told: dict[str, object] = {
+        "role": role,
+        "address": url,
+        "listen": url.removeprefix("http://"),
+        "signing_key": "signing.key",
+        "lock_file": "lock",
+        "admin_token_file": "token",
+    }
+    if database is not None:
+        told["database"] = database
+    lines = [f"{name} = {json.dumps(value)}" for name, value in told.items()]
+    lines += ["[limits]", *(f"{name} = {json.dumps(value)}" for name, value in limits.items())]
+    (directory / "party.toml").write_text("\n".join(lines) + "\n")
+    (directory / "party.toml").chmod(0o600)
+    return Member(role, directory / "party.toml", key, url, bound)
+
+
+@contextmanager
+def running(app: Front, bound: socket.socket) -> Iterator[Server]:
+    """A server in a thread of this process."""
+    server = Server(app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    try:
+        wait_for(lambda: server.started or not thread.is_alive())
+        yield server
+    finally:
+        server.leave()
+        thread.join(STARTING)
+        assert not thread.is_alive()
+
+
+def wait_for(found: Callable[[], Any], seconds: float = STARTING) -> Any:
+    """What is found, as soon as there is something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if something := found():
+            return something
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Somebody's place in a round."""
+
+    option: str
+    announcement: bytes
+    place: Place
+
+    @property
+    def round(self) -> TwoServerRound:
+        return TwoServerRound.decode(self.announcement[: -2 * SIGNATURE_SIZE])
+
+    @property
+    def path(self) -> str:
+        return f"/rounds/{self.round.identity.hex()}/reports/{self.place.number}"
+
+
+@dataclass
+class Served:
+    """Both parties, as the world sees them."""
+
+    members: tuple[Member, Member]
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30.0))
+
+    @property
+    def urls(self) -> tuple[str, str]:
+        return self.members[0].url, self.members[1].url
+
+    @property
+    def keys(self) -> tuple[bytes, bytes]:
+        return public_key(self.members[0].key), public_key(self.members[1].key)
+
+    def terms(self, options: tuple[str, ...], **changed: Any) -> Terms:
+        """Terms that name these parties, for the days around today."""
+        made = terms_of(self.keys, options)
+        today = datetime.now(UTC).date()
+        parties = tuple(
+            type(party)(party.role, url, party.key)
+            for party, url in zip(made.parties, self.urls, strict=True)
+        )
+        days: dict[str, date] = {
+            "first_day": today - timedelta(days=1),
+            "last_day": today + timedelta(days=30),
+        }
+        return terms_of(self.keys, options, **({"parties": parties} | days | changed))
+
+    def pinned(self, digest: bytes) -> Pinned:
+        """The terms as a device gets them."""
+        said = self.get(0, f"/experiments/{digest.hex()}/terms").json()
+        terms = Terms.decode(said["terms"].encode())
+        return Pinned(terms, tuple(bytes.fromhex(one) for one in said["signatures"]), self.keys)
+
+    def get(self, role: int, path: str, **more: Any) -> httpx.Response:
+        return self.client.get(self.urls[role] + path, **more)
+
+    def told(self, role: int, path: str) -> bool:
+        """Whether there is something to get."""
+        return self.get(role, path).status_code == 200
+
+    def post(self, role: int, path: str, **more: Any) -> httpx.Response:
+        return self.client.post(self.urls[role] + path, **more)
+
+    def put(self, role: int, path: str, content: bytes, **more: Any) -> httpx.Response:
+        return self.client.put(self.urls[role] + path, content=content, **more)
+
+    def ask(self, digest: bytes, nonce: bytes | None = None) -> httpx.Response:
+        asked = {"nonce": (nonce or os.urandom(16)).hex()}
+        return self.post(0, f"/experiments/{digest.hex()}/places", json=asked)
+
+    def join(self, digest: bytes, nonce: bytes | None = None) -> Joined | None:
+        """A place in a round; None for who is not asked."""
+        said = self.ask(digest, nonce).raise_for_status().json()
+        if not said["asked"]:
+            return None
+        place = Place(said["place"], bytes.fromhex(said["token"]))
+        return Joined(said["option"], bytes.fromhex(said["announcement"]), place)
+
+    def place(self, digest: bytes) -> Joined:
+        """A place, as soon as there is one."""
+        joined = wait_for(lambda: self.join(digest))
+        assert isinstance(joined, Joined)
+        return joined
+
+    def report(self, pinned: Pinned, joined: Joined, value: int) -> None:
+        """Both halves, to both parties."""
+        halves = split(pinned, joined.announcement, joined.place, [value])
+        for role, half in enumerate(halves):
+            self.put(role, joined.path, half).raise_for_status()
+
+    def hold(self, digest: bytes, value_of: Callable[[str], int]) -> list[Joined]:
+        """Everybody who is wanted in the rounds that are open comes, several at once, and
+        reports.
+        """
+        pinned, first, came = self.pinned(digest), self.place(digest), list[Joined]()
+
+        def come(joined: Joined | None) -> None:
+            while joined is not None:
+                came.append(joined)
+                self.report(pinned, joined, value_of(joined.option))
+                joined = self.join(digest)
+
+        with ThreadPoolExecutor(8) as crowd:
+            list(crowd.map(come, [first, *(self.join(digest) for _ in range(7))]))
+        return came
+
+    def status(self, digest: bytes) -> Any:
+        said = self.get(0, f"/experiments/{digest.hex()}/status", headers=ADMIN)
+        return said.raise_for_status().json()
+
+
+def _party(front: Front) -> Any:
+    assert isinstance(front.app, FastAPI)
+    return front.app.state.service.party
+
+
+@dataclass
+class Threads(Served):
+    """Both parties in threads of this process."""
+
+    fronts: tuple[Front, ...] = ()
+
+    @property
+    def coordinator(self) -> Coordinator:
+        party = _party(self.fronts[0])
+        assert isinstance(party, Coordinator)
+        return party
+
+    @property
+    def helper(self) -> Helper:
+        party = _party(self.fronts[1])
+        assert isinstance(party, Helper)
+        return party
+
+    def begin(
+        self, experiment: Experiment | None = None, timing: Timing = TIMING, **changed: Any
+    ) -> bytes:
+        """An experiment that both have signed."""
+        made = experiment or experiment_of()
+        terms = self.terms(made.options, **changed)
+        digest = self.coordinator.create(terms, made, timing)
+        signature = cosign(terms, self.members[1].key)
+        self.helper.admit(terms, (self.coordinator.signature(digest), signature))
+        cosigned = {"signature": signature.hex()}
+        path = f"/experiments/{digest.hex()}/cosignature"
+        self.post(0, path, json=cosigned).raise_for_status()
+        return digest
+
+
+@contextmanager
+def served(
+    directory: Path,
+    databases: tuple[str | None, str | None] = (None, None),
+    sources: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
+    **limits: object,
+) -> Iterator[Threads]:
+    """Both parties over HTTP, in threads."""
+    with ExitStack() as stack:
+        members = [
+            member(directory / role, role, database, **limits)
+            for role, database in zip(ROLES, databases, strict=True)
+        ]
+        fronts = []
+        for one, more in zip(members, sources, strict=True):
+            fronts.append(application(one.config, **more))
+            assert one.bound is not None
+            stack.enter_context(running(fronts[-1], one.bound))
+        both = Threads((members[0], members[1]), fronts=tuple(fronts))
+        stack.callback(both.client.close)
+        yield both
+
+
+class Process:
+    """A party in a process of its own, which can be killed and started again."""
+
+    def __init__(self, told: Member, seed: int | None = None) -> None:
+        self.told = told
+        words = [] if seed is None else ["--seed", str(seed)]
+        self._command = [sys.executable, "-m", "tests.live.party", "--config", str(told.path)]
+        self._command += words
+        self.log = told.path.with_name("log")
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it; ready when it answers."""
+        if self.told.bound is not None:
+            self.told.bound.close()
+            self.told.bound = None
+        with self.log.open("ab") as log:
+            self._running = subprocess.Popen(self._command, stdout=log, stderr=log)
+        wait_for(self._answers)
+
+    def _answers(self) -> bool:
+        assert self._running is not None
+        assert self._running.poll() is None, self.log.read_text()
+        try:
+            return httpx.get(self.told.url + "/readyz").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Ends it, and says how it ended."""
+        if self._running is None:
+            return 0
+        self._running.send_signal(how)
+        code = self._running.wait(STARTING)
+        self._running = None
+        return code
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.end(signal.SIGKILL)
+
+
+@dataclass
+class Processes(Served):
+    """Both parties in processes of their own."""
+
+    processes: tuple[Process, ...] = ()
+
+
+@contextmanager
+def processes(
+    directory: Path,
+    databases: tuple[str | None, str | None] = (None, None),
+    seed: int | None = None,
+    **limits: object,
+) -> Iterator[Processes]:
+    """Both parties over HTTP, in processes of their own."""
+    members = [
+        member(directory / role, role, database, **limits)
+        for role, database in zip(ROLES, databases, strict=True)
+    ]
+    started = tuple(Process(one, seed) for one in members)
+    both = Processes((members[0], members[1]), processes=started)
+    try:
+        for one in started:
+            one.start()
+        yield both
+    finally:
+        both.client.close()
+        for one in started:
+            one.kill()

@@ -1,0 +1,404 @@
+"""Coordinator and helper over their databases: what they take, keep, refuse and learn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import sqlalchemy as sql
+from tests.live.pairs import OPTIONS, START, TIMING, Pair, described, experiment_of, terms_of
+
+from tacit.checks import Refusal, TacitError
+from tacit.intermediaries.two_servers import Outcome, Place, read_outcome, refused_by_both
+from tacit.live import driving, invitations, store
+from tacit.live.desk import Assigned, Ticket
+from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.terms import Answer, approve_successor, cosign
+
+WORTH = {"plain": 0, "friendly": 1, "short": 0}
+
+
+def silent(_identity: bytes) -> Callable[[Fraction], int]:
+    """No noise at all, so that sums are what was reported."""
+    return lambda _scale: 0
+
+
+@pytest.fixture
+def quiet(make_pair: Callable[..., Pair]) -> Pair:
+    return make_pair(options={"noise": silent}, helper_options={"noise": silent})
+
+
+def rounds_of(pair: Pair, digest: bytes, stage: str) -> list[dict[str, object]]:
+    rounds = pair.coordinator.status(digest)["rounds"]
+    return [one for one in rounds if one["stage"] == stage]
+
+
+def rows(pair: Pair, role: int, table: sql.Table) -> int:
+    with pair.stores[role].begin() as connection:
+        return int(connection.execute(sql.select(sql.func.count()).select_from(table)).scalar_one())
+
+
+def test_an_experiment_runs_to_its_end_and_finds_the_best_option(pair: Pair) -> None:
+    digest = pair.begin(experiment_of(1500))
+    for _ in range(30):
+        pair.hold(digest, WORTH.__getitem__)
+        if pair.coordinator.status(digest)["state"] == "finished":
+            break
+    status, found = pair.coordinator.status(digest), pair.coordinator.estimates(digest)
+    assert (status["state"], status["best"], found["best"]) == ("finished", "friendly", "friendly")
+    assert status["people"]["asked"] == status["people"]["reported"] > 500
+    history = pair.coordinator.export(digest)["history"]
+    assert len(history) == len(rounds_of(pair, digest, "opened")) > 3
+
+
+def test_without_noise_every_sum_is_exactly_what_was_reported(quiet: Pair) -> None:
+    digest = quiet.begin()
+    quiet.hold(digest, WORTH.__getitem__)
+    for one in rounds_of(quiet, digest, "opened"):
+        assert one["reports"] == one["places"]
+        assert one["sum"] == float(WORTH[str(one["option"])] * int(str(one["places"])))
+
+
+def test_rows_of_participants_go_with_their_round(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    asked = pair.crowd(digest, 30)
+    pair.report(digest, asked, WORTH.__getitem__)
+    assert rows(pair, 0, store.halves) == rows(pair, 1, store.halves) == 30
+    assert rows(pair, 0, store.joins) == 30
+    pair.clock.now += 200
+    pair.step()
+    for role in (0, 1):
+        assert rows(pair, role, store.halves) == rows(pair, role, store.joins) == 0
+        assert rows(pair, role, store.spent) == 0
+
+
+def test_the_same_ticket_gets_the_same_place_and_another_another(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    nonce = os.urandom(16)
+    first = pair.join(digest, nonce)
+    pair.restart()
+    assert pair.join(digest, nonce) == first
+    assert pair.join(digest) != first
+
+
+def test_the_same_report_again_is_taken_and_another_is_not(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    assigned = pair.join(digest)
+    halves = pair.halves(digest, assigned, 1)
+    pair.send(assigned, halves)
+    pair.restart()
+    pair.send(assigned, halves)
+    for role in (0, 1):
+        with pytest.raises(Conflict, match="something else"):
+            pair.send(assigned, pair.halves(digest, assigned, 1), to=(role,))
+    assert rows(pair, 0, store.halves) == 1
+
+
+def test_two_different_reports_of_one_place_in_one_batch_keep_the_first(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    assigned = pair.join(digest)
+    assert assigned.place is not None
+    identity, number = described(assigned).identity, assigned.place.number
+    both = [pair.halves(digest, assigned, value)[0] for value in (0, 1)]
+    said = pair.coordinator.keep([pair.coordinator.report(identity, number, half) for half in both])
+    assert sorted(type(one).__name__ for one in said) == ["Conflict", "NoneType"]
+
+
+def test_reports_after_the_deadline_or_for_unknown_rounds_are_refused(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    assigned = pair.join(digest)
+    halves = pair.halves(digest, assigned, 1)
+    with pytest.raises(Unknown):
+        pair.coordinator.report(bytes(16), 0, halves[0])
+    pair.clock.now += 110
+    for role in (0, 1):
+        with pytest.raises(Gone):
+            pair.send(assigned, halves, to=(role,))
+    assert rows(pair, 0, store.halves) == rows(pair, 1, store.halves) == 0
+
+
+def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    assigned = pair.join(digest)
+    assert assigned.place is not None
+    half = pair.halves(digest, assigned, 1)[1]
+    waiting = pair.helper.report(described(assigned).identity, assigned.place.number, half)
+    pair.clock.now += 200
+    pair.helper.step()
+    (said,) = pair.helper.keep([waiting])
+    assert isinstance(said, Gone)
+    assert rows(pair, 1, store.halves) == 0
+
+
+def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    assigned = pair.join(digest)
+    assert assigned.place is not None
+    forged = replace(assigned, place=Place(assigned.place.number, bytes(16)))
+    with pytest.raises(Refusal, match="not given out"):
+        pair.send(forged, pair.halves(digest, forged, 1))
+    halves = pair.halves(digest, assigned, 1)
+    with pytest.raises(Refusal, match="for server 1"):
+        pair.send(assigned, (halves[1], halves[0]))
+    identity = described(assigned).identity
+    with pytest.raises(Refusal, match="not that of place"):
+        pair.coordinator.report(identity, assigned.place.number + 1, halves[0])
+    assert rows(pair, 0, store.halves) == 0
+
+
+def test_who_comes_when_no_place_is_left_gets_the_best_option_unasked(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
+    assert len(pair.crowd(digest, wanted + 7)) == wanted
+    assert pair.coordinator.status(digest)["people"]["served"] == 7
+    before = pair.coordinator._snapshot(digest).experiment.learner.played
+    pair.clock.now += 200
+    pair.step()
+    after = pair.coordinator._snapshot(digest).experiment.learner.played
+    assert after == before + wanted + 7
+
+
+def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
+    """Chi-square over which round people get, false alarm 1e-4."""
+    digest = pair.begin(experiment_of(200_000))
+    pair.step(2)
+    rounds = rounds_of(pair, digest, "open")
+    places = {str(one["round"]): int(str(one["places"])) for one in rounds}
+    asked = pair.crowd(digest, sum(places.values()) // 3)
+    got = [described(one).identity.hex() for one in asked]
+    share = len(got) / sum(places.values())
+    chi = sum(
+        (got.count(name) - share * size) ** 2 / (share * size) for name, size in places.items()
+    )
+    assert len(places) == 3
+    assert chi / (1 - share) < 18.4
+
+
+def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    asked = pair.crowd(digest, 30)
+    pair.report(digest, asked[:2], WORTH.__getitem__)
+    pinned, announcement = pair.coordinator.pinned(digest), asked[0].announcement
+    identity = described(asked[0]).identity
+    with pytest.raises(TooEarly):
+        pair.coordinator.outcome(identity)
+    pair.clock.now += 1000
+    pair.step()
+    said = [party.outcome(identity) for party in (pair.coordinator, pair.helper)]
+    assert refused_by_both(pinned, announcement, said)
+    assert {one["reports"] for one in rounds_of(pair, digest, "refused")} == {0}
+    assert pair.coordinator.status(digest)["state"] == "running"
+
+
+def test_dropouts_leave_a_round_to_those_who_reported(quiet: Pair) -> None:
+    digest = quiet.begin()
+    asked = quiet.hold(digest, lambda _option: 1, come=0.8)
+    opened = rounds_of(quiet, digest, "opened")
+    assert sum(int(str(one["reports"])) for one in opened) == int(asked * 0.8)
+    assert all(one["sum"] == one["reports"] for one in opened)
+
+
+def test_only_halves_that_both_servers_have_are_counted(quiet: Pair) -> None:
+    digest = quiet.begin()
+    quiet.step(2)
+    asked = quiet.crowd(digest, 90)
+    quiet.report(digest, asked[:80], lambda _option: 1)
+    for one in asked[80:]:
+        quiet.send(one, quiet.halves(digest, one, 1), to=(0,))
+    quiet.clock.now += 200
+    quiet.step()
+    opened = rounds_of(quiet, digest, "opened")
+    assert sum(int(str(one["reports"])) for one in opened) == 80
+
+
+def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
+    digest = quiet.begin()
+    quiet.link.down = True
+    quiet.step()
+    assert not rounds_of(quiet, digest, "open")
+    quiet.link.down = False
+    quiet.step()
+    asked = quiet.crowd(digest, 60)
+    quiet.report(digest, asked, lambda _option: 1)
+    quiet.link.down = True
+    quiet.clock.now += 200
+    quiet.step()
+    assert not rounds_of(quiet, digest, "opened")
+    assert rounds_of(quiet, digest, "closing")
+    quiet.restart()
+    quiet.step()
+    opened = rounds_of(quiet, digest, "opened")
+    assert sum(int(str(one["reports"])) for one in opened) == 60
+
+
+def test_a_round_that_the_helper_signed_too_late_is_planned_anew(pair: Pair) -> None:
+    digest = pair.begin()
+    driving.step(pair.coordinator, pair.link)
+    pair.link.down = True
+    pair.step()
+    before = {one["round"] for one in rounds_of(pair, digest, "preparing")}
+    with pair.stores[0].begin() as connection:
+        connection.execute(sql.update(store.rounds).values(announcement=b""))
+    pair.link.down = False
+    original = pair.helper.describe
+    pair.link.helper.describe = lambda *_: (_ for _ in ()).throw(Refusal("no"))  # type: ignore[method-assign]
+    pair.step(1)
+    pair.link.helper.describe = original  # type: ignore[method-assign]
+    pair.step()
+    after = {one["round"] for one in rounds_of(pair, digest, "open")}
+    assert len(after) == len(before) == 3
+    assert not before & after
+    assert {pair.coordinator.outcome(bytes.fromhex(str(one)))[-65] for one in before} <= {
+        Outcome.REFUSED
+    }
+
+
+def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    assigned = pair.join(digest)
+    pair.coordinator.pause(digest)
+    assert pair.join(digest).place is None
+    pair.send(assigned, pair.halves(digest, assigned, 1))
+    pair.clock.now += 1000
+    pair.step()
+    assert not rounds_of(pair, digest, "open")
+    pair.coordinator.resume(digest)
+    pair.step()
+    assert rounds_of(pair, digest, "open")
+    pair.coordinator.stop(digest)
+    pair.coordinator.stop(digest)
+    with pytest.raises(Conflict, match="stopped"):
+        pair.coordinator.resume(digest)
+    assert pair.join(digest) == Assigned(pair.join(digest).option)
+
+
+def test_nothing_runs_before_the_helper_has_signed(pair: Pair) -> None:
+    experiment = experiment_of()
+    digest = pair.coordinator.create(terms_of(pair.keys), experiment, TIMING)
+    pair.step()
+    with pytest.raises(Conflict, match="has not signed"):
+        pair.join(digest)
+    with pytest.raises(Refusal, match="did not sign"):
+        pair.coordinator.cosign(digest, bytes(64))
+    assert not pair.coordinator.status(digest)["rounds"]
+    pair.cosign(digest)
+    pair.step()
+    assert pair.join(digest).place is not None
+
+
+def test_an_experiment_that_is_not_that_of_its_terms_is_refused(pair: Pair) -> None:
+    twice = terms_of(pair.keys, answer=Answer("1 if you liked it", window=30, levels=1))
+    other = replace(twice, noise=replace(twice.noise, scale=Fraction(2)))
+    with pytest.raises(TacitError, match="noise is not that of the terms"):
+        pair.coordinator.create(other, experiment_of(), TIMING)
+    strangers = terms_of((pair.keys[1], pair.keys[0]))
+    with pytest.raises(Refusal, match="as the key of the coordinator"):
+        pair.coordinator.create(strangers, experiment_of(), TIMING)
+    assert pair.coordinator.experiments() == []
+
+
+def test_invitations_are_for_one_participation_at_both_servers(pair: Pair) -> None:
+    digest = pair.begin(admission="invitation")
+    pair.step(2)
+    one, two = invitations.make(digest, pair.secrets[0], 2)
+    for wrong in (None, "", "x" * 107, invitations.make(bytes(32), pair.secrets[0], 1)[0]):
+        with pytest.raises(Forbidden):
+            pair.join(digest, invitation=wrong)
+    nonce = os.urandom(16)
+    first = pair.join(digest, nonce, invitation=one)
+    assert pair.join(digest, nonce, invitation=one) == first
+    with pytest.raises(Forbidden, match="has been used"):
+        pair.join(digest, invitation=one)
+    second = pair.join(digest, invitation=two)
+    for assigned, mine in ((first, one), (second, two)):
+        assert assigned.place is not None
+        halves = pair.halves(digest, assigned, 1)
+        identity, number = described(assigned).identity, assigned.place.number
+        with pytest.raises(Forbidden):
+            pair.helper.report(identity, number, halves[1])
+        waiting = pair.helper.report(identity, number, halves[1], mine)
+        assert pair.helper.keep([waiting, waiting]) == [None, None]
+        if mine is two:
+            other = pair.helper.report(identity, number, halves[1], one)
+            assert isinstance(pair.helper.keep([other])[0], Forbidden)
+
+
+def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pair) -> None:
+    digest = quiet.begin()
+    quiet.step(2)
+    before = quiet.crowd(digest, 30)
+    terms = terms_of(quiet.keys, (*OPTIONS[:2], "new"), predecessor=digest)
+    after = quiet.coordinator.succeed(terms)
+    old = quiet.coordinator.terms(digest).terms
+    signature = cosign(terms, quiet.secrets[1])
+    approval = approve_successor(old, terms, quiet.secrets[1], quiet.helper.records)
+    mine = approve_successor(old, terms, quiet.secrets[0], quiet.coordinator.records)
+    with pytest.raises(Refusal):
+        quiet.coordinator.cosign(after, signature, bytes(64))
+    quiet.helper.admit(terms, (quiet.coordinator.signature(after), signature), (mine, approval))
+    quiet.coordinator.cosign(after, signature, approval)
+    quiet.report(digest, before, WORTH.__getitem__)
+    quiet.clock.now += 200
+    quiet.step()
+    assert len(rounds_of(quiet, digest, "opened")) >= 1
+    with pytest.raises(Conflict, match="succeeded"):
+        quiet.join(digest)
+    for _ in range(4):
+        quiet.hold(after, lambda option: int(option == "new"))
+    status = quiet.coordinator.status(digest)
+    assert status["digest"] == after.hex()
+    assert status["best"] == "new"
+    assert "short" not in status["options"]
+    assert quiet.coordinator.successor(digest) is not None
+
+
+def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.hold(digest, WORTH.__getitem__)
+    one = rounds_of(pair, digest, "opened")[0]
+    identity = bytes.fromhex(str(one["round"]))
+    row = pair.coordinator._round(identity)
+    announced = pair.coordinator.serving(row).round
+    for party in (pair.coordinator, pair.helper):
+        said = party.outcome(identity)
+        assert read_outcome(pair.coordinator.pinned(digest), announced, said)[1] is Outcome.OPENED
+        pair.clock.now += 10_000
+        assert party.outcome(identity) == said
+        assert party.outcome(bytes(16))[-1] == Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("jump", [-5000, 5000])
+def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
+    digest = quiet.begin()
+    quiet.step(2)
+    asked = quiet.crowd(digest, 40)
+    quiet.report(digest, asked, lambda _option: 1)
+    quiet.clock.now += jump
+    quiet.step()
+    quiet.clock.now = START + 2000
+    quiet.step()
+    quiet.hold(digest, lambda _option: 1)
+    for one in rounds_of(quiet, digest, "opened"):
+        assert one["sum"] == one["reports"]
+    assert rounds_of(quiet, digest, "opened")
+
+
+def test_tickets_of_unknown_experiments_do_not_disturb_others(pair: Pair) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    said = pair.coordinator.join([Ticket(bytes(32), bytes(16)), Ticket(digest, bytes(16))])
+    assert isinstance(said[0], Unknown)
+    assert isinstance(said[1], Assigned)
