@@ -85,7 +85,7 @@ class Expected:
     better by a lift (relative) or a gap (absolute); around one half without a baseline.
     """
 
-    options: int
+    options: int = 2
     baseline: float | None = None
     lift: float | None = None
     gap: float | None = None
