@@ -1,4 +1,6 @@
-"""Both databases: SQLite in a file, and a real PostgreSQL that the tests start for themselves."""
+"""Both databases, SQLite in a file and a real PostgreSQL that the tests start for themselves; and
+the ledger of a device.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sql
 from tests.live.pairs import Pair
+
+from tacit.live.client import Ledger
 
 NUMBERS = itertools.count()
 
@@ -65,3 +69,10 @@ def make_pair(database: Callable[[str], str], tmp_path: Path) -> Iterator[Callab
 @pytest.fixture
 def pair(make_pair: Callable[..., Pair]) -> Pair:
     return make_pair()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger(tmp_path / "ledger.db")
+    yield made
+    made.close()

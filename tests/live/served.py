@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -138,6 +138,7 @@ class Served:
     """Both parties, as the world sees them."""
 
     members: tuple[Member, Member]
+    parties: tuple[Coordinator, Helper]
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30.0))
 
     @property
@@ -225,29 +226,13 @@ class Served:
         said = self.get(0, f"/experiments/{digest.hex()}/status", headers=ADMIN)
         return said.raise_for_status().json()
 
-
-def _party(front: Front) -> Any:
-    assert isinstance(front.app, FastAPI)
-    return front.app.state.service.party
-
-
-@dataclass
-class Threads(Served):
-    """Both parties in threads of this process."""
-
-    fronts: tuple[Front, ...] = ()
-
     @property
     def coordinator(self) -> Coordinator:
-        party = _party(self.fronts[0])
-        assert isinstance(party, Coordinator)
-        return party
+        return self.parties[0]
 
     @property
     def helper(self) -> Helper:
-        party = _party(self.fronts[1])
-        assert isinstance(party, Helper)
-        return party
+        return self.parties[1]
 
     def begin(
         self, experiment: Experiment | None = None, timing: Timing = TIMING, **changed: Any
@@ -262,6 +247,22 @@ class Threads(Served):
         path = f"/experiments/{digest.hex()}/cosignature"
         self.post(0, path, json=cosigned).raise_for_status()
         return digest
+
+
+@dataclass
+class Threads(Served):
+    """Both parties in threads of this process; `parties` are those that serve."""
+
+    fronts: tuple[Front, ...] = ()
+
+
+def parties_of(fronts: Sequence[Front]) -> tuple[Coordinator, Helper]:
+    """The parties behind applications."""
+    apps = [front.app for front in fronts]
+    coordinator, helper = (app.state.service.party for app in apps if isinstance(app, FastAPI))
+    assert isinstance(coordinator, Coordinator)
+    assert isinstance(helper, Helper)
+    return coordinator, helper
 
 
 @contextmanager
@@ -282,7 +283,7 @@ def served(
             fronts.append(application(one.config, **more))
             assert one.bound is not None
             stack.enter_context(running(fronts[-1], one.bound))
-        both = Threads((members[0], members[1]), fronts=tuple(fronts))
+        both = Threads((members[0], members[1]), parties_of(fronts), fronts=tuple(fronts))
         stack.callback(both.client.close)
         yield both
 
@@ -331,7 +332,7 @@ class Process:
 
 @dataclass
 class Processes(Served):
-    """Both parties in processes of their own."""
+    """Both parties in processes of their own; `parties` are further ones over the same stores."""
 
     processes: tuple[Process, ...] = ()
 
@@ -349,7 +350,8 @@ def processes(
         for role, database in zip(ROLES, databases, strict=True)
     ]
     started = tuple(Process(one, seed) for one in members)
-    both = Processes((members[0], members[1]), processes=started)
+    parties = parties_of([application(one.config) for one in members])
+    both = Processes((members[0], members[1]), parties, processes=started)
     try:
         for one in started:
             one.start()
@@ -358,3 +360,5 @@ def processes(
         both.client.close()
         for one in started:
             one.kill()
+        for party in parties:
+            party.store.close()

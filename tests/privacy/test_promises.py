@@ -348,3 +348,14 @@ def test_what_is_promised_is_what_is_earned_or_more() -> None:
     law = DiscreteLaplace(3)
     assert earned(law, 2, PureDP(5.0), View.MESSAGE).epsilon == pytest.approx(2 / 3)
     assert promised(law, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
+
+
+@pytest.mark.parametrize("participations", [1, 3, 7, 11])
+def test_pure_promises_are_compared_in_exact_fractions(participations: int) -> None:
+    for epsilon in (0.03, 0.1, 0.7, Fraction(707, 999)):
+        target = PureDP(epsilon, participations=participations)  # type: ignore[arg-type]
+        law = DiscreteLaplace(participations / Fraction(epsilon))
+        assert promised(law, 1, target, View.OTHER_SERVER).epsilon == epsilon
+        less = DiscreteLaplace(law.scale * (1 - Fraction(1, 10**30)))
+        with pytest.raises(TacitError, match="calibrate the noise"):
+            promised(less, 1, target, View.OTHER_SERVER)

@@ -42,7 +42,8 @@ def assemble(
     built = experiment.Experiment.of(learner, hidden, problem.names)
     if problem.control_share:
         least = getattr(learner, "least", problem.crowd)
-        built.keep_control(built.options[0], problem.control_share, least, explore=True)
+        control = built.options[problem.control]
+        built.keep_control(control, problem.control_share, least, explore=True)
     if problem.guardrail is not None:
         built.guard(problem.guardrail, problem.guardrail_better, problem.guardrail_margin)
     return built

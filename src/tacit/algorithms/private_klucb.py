@@ -74,7 +74,8 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
             return recipes.central_laplace, 1, how | {"confidence": None}
         case "two-servers":
             problem.refuse_losses("each server adds all of the noise itself", "corrupt")
-            return recipes.two_servers_laplace, 1, how
+            levels = {} if problem.levels is None else {"levels": problem.levels}
+            return recipes.two_servers_laplace, problem.smallest, how | levels
         case "local" if problem.binary:
             problem.refuse_losses("every message is private by itself", "corrupt")
             return recipes.response, 1, {"target": problem.pure}

@@ -156,6 +156,9 @@ class ArmsProblem(Problem):
         None, "Mean rewards, comma-separated, instead of random ones.", panel=ARMS, world=True
     )
     binary: bool = False
+    levels: int | None = None  # of every round alike, where terms name them
+    smallest: int = 1  # participants of the smallest round of two servers
+    control: int = 0  # which option it is
     learner_seed: int = 0
     labels: tuple[str, ...] = ()
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GROUP = "tacit.algorithms"
 OWN = ("references", "peers", "cz23", "tkms21", "private_klucb", "private_med", "lzj22", "zc24")
+HIDDEN = ("binary", "control", "levels", "smallest", "table")  # of a problem, beside its options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
 
 
@@ -129,10 +130,11 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     """An experiment by a named algorithm, to be driven by hand or by a service.
 
     `options` are their names; `given` are the algorithm's own options, `binary=True` where answers
-    are 0 or 1, and `table` where options are actions of a linear bandit.
+    are 0 or 1, `control` (which option it is), `levels` and `smallest` where terms name an answer's
+    levels and a crowd, and `table` where options are actions of a linear bandit.
     """
     entry, names = lookup(name), tuple(options)
-    hidden: dict[str, Any] = {key: given.pop(key) for key in ("binary", "table") if key in given}
+    hidden: dict[str, Any] = {key: given.pop(key) for key in HIDDEN if key in given}
     if names and "arms" not in entry.options:
         raise TacitError(f"{name} is {entry.family}: it takes no named options, leave them out")
     if names:

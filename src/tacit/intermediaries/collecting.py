@@ -10,10 +10,9 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
-from tacit.checks import TacitError
 from tacit.intermediaries.agreement import derive
 from tacit.intermediaries.announcements import accept
-from tacit.intermediaries.half_server import PARTIAL_HEAD, partial_info
+from tacit.intermediaries.half_server import PARTIAL_HEAD, UnknownRound, partial_info
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView
 from tacit.intermediaries.sealing import PrivateKey, Sealing, suite
 from tacit.intermediaries.seats import SECRET_SIZE
@@ -54,10 +53,16 @@ class Collector:
         if held is None or (
             held[:1] == _MADE and _key(held, self.round.identity).public() != self.round.collector
         ):
-            raise TacitError("there is no key on record that is the collector's of this round")
+            raise UnknownRound("there is no key on record that is the collector's of this round")
 
     def __repr__(self) -> str:
         return f"Collector(round={self.round.identity.hex()})"
+
+    @property
+    def over(self) -> bool:
+        """Whether the sum, or the refusal, is on record."""
+        held = self._records.read(_key_name(self.round.identity))
+        return held is not None and held[:1] != _MADE
 
     def take(self, message: bytes) -> None:
         """Accept a server's partial sum, or its refusal; the same again changes nothing."""
@@ -76,17 +81,16 @@ class Collector:
 
     def close(self) -> Mapping[bytes, bytes]:
         """Add the two partial sums, if they are about the same reports; nothing changes before both
-        servers have answered, nor afterwards.
+        servers have answered, or one has refused, nor afterwards.
         """
         name = _key_name(self.round.identity)
         held = self._records.read(name)
         if held is not None and held[:1] == _MADE:
             answers = [self._records.read(_answer_name(role, name[1:])) for role in (0, 1)]
-            if None in answers:
-                there = sum(answer is not None for answer in answers)
-                raise Refusal(f"{there} of 2 servers have answered; the round stays open")
-            first, second = (self._content(n, answer or b"") for n, answer in enumerate(answers))
-            self._records.replace(name, held, self._result(first, second))
+            said = {n: self._content(n, one) for n, one in enumerate(answers) if one is not None}
+            if len(said) < 2 and None not in said.values():
+                raise Refusal(f"{len(said)} of 2 servers have answered; the round stays open")
+            self._records.replace(name, held, self._result(said))
         return {}
 
     def view(self) -> SumView:
@@ -100,10 +104,11 @@ class Collector:
         numbers = unpack_numbers(held[5:], self.round.modulus, self.round.length, "the sum")
         return SumView(tuple(numbers), reports)
 
-    def _result(self, first: bytes | None, second: bytes | None) -> bytes:
+    def _result(self, said: Mapping[int, bytes | None]) -> bytes:
         """What takes the key's place: the sum, or why there is none."""
+        first, second = said.get(0), said.get(1)
         if first is None or second is None:
-            who = " and ".join(str(n) for n, said in enumerate((first, second)) if said is None)
+            who = " and ".join(str(n) for n, content in said.items() if content is None)
             return _refusal(
                 f"server {who} refused the round, whose minimum is {self.round.minimum} reports at "
                 "both servers; nothing was opened: a new round"

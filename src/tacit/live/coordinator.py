@@ -20,7 +20,7 @@ from tacit.experiment import Experiment
 from tacit.live import answers, store
 from tacit.live.desk import Assigned, Choose, Desk, Ticket, at_random
 from tacit.live.errors import Conflict, Unknown
-from tacit.live.party import COORDINATOR, KIND, Party
+from tacit.live.party import COORDINATOR, KIND, Party, Registered
 from tacit.live.timing import Timing
 from tacit.protocols.contract import Protocol
 from tacit.rounds.codecs import Residues, codec

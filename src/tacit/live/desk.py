@@ -134,10 +134,8 @@ class Desk:
         """The places that these tickets have already."""
         held: dict[bytes, _Seat] = {}
         joins = store.joins
+        self._rounds = [one for one in self._rounds if self._named(one, nonces)]
         for place, one in enumerate(self._rounds):
-            one.names = dict(
-                zip(nonces, one.server.names(b"join" + nonce for nonce in nonces), strict=True)
-            )
             query = sql.select(joins.c.name, joins.c.place).where(
                 joins.c.round == one.row.identity, joins.c.name.in_(one.names.values())
             )
@@ -148,6 +146,15 @@ class Desk:
                 if name in found
             }
         return held
+
+    def _named(self, one: _Open, nonces: Sequence[bytes]) -> bool:
+        """Whether the round is open by its key file too, with the names of these tickets in it."""
+        try:
+            names = one.server.names(b"join" + nonce for nonce in nonces)
+        except Refusal:
+            return False
+        one.names = dict(zip(nonces, names, strict=True))
+        return True
 
     def _draw(self, ticket: Ticket) -> _Seat | None:
         """A new place; None when none is left."""

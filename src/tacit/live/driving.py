@@ -18,7 +18,7 @@ from tacit.experiment import Experiment
 from tacit.intermediaries import SumView
 from tacit.intermediaries.announcements import Binding, accept
 from tacit.intermediaries.collecting import Collector, prepare_collector
-from tacit.intermediaries.half_server import UnknownRound
+from tacit.intermediaries.half_server import HalfServer, UnknownRound
 from tacit.intermediaries.interface import new_identity
 from tacit.intermediaries.sealing import DEFAULT
 from tacit.intermediaries.two_servers import TwoServerRound
@@ -274,27 +274,34 @@ def _abandon(party: Coordinator, row: Any) -> None:
 
 def _close(party: Coordinator, link: HelperLink, row: Any) -> float:
     """Adds up this server's halves, asks the helper for its sum, and learns from the two."""
-    server, announcement = party.serving(row), bytes(row.announcement)
-    collector = Collector(server.pinned, announcement, party.records)
+    server = party.serving(row)
     try:
-        out = server.close(party.now)
-    except UnknownRound:
-        LOG.error("the key file of a round is gone: the round is refused")
+        collector = Collector(server.pinned, bytes(row.announcement), party.records)
+        mine, listing = _own(party, server)
+    except UnknownRound as reason:
+        LOG.error("a round is refused: %s", reason)
         return _learn(party, row, None)
-    mine, listing = out.get(server.round.collector, b""), out.get(server.peer, b"")
-    if mine[3:4] == bytes((Kind.OUTCOME,)):
-        return _learn(party, row, None)
-    theirs, answer = link.exchange(server.round.identity, listing)
-    if theirs and not mine:
-        server.take(theirs, party.now)
-        mine = server.close(party.now).get(server.round.collector, b"")
-    for message in (mine, answer):
-        if message:
+    if mine:
+        collector.take(mine)
+    if mine[3:4] != bytes((Kind.OUTCOME,)) and not collector.over:
+        theirs, answer = link.exchange(server.round.identity, listing)
+        if theirs and not mine:
+            server.take(theirs, party.now)
+            mine, _ = _own(party, server)
+        for message in filter(None, (mine, answer)):
             collector.take(message)
-    if not (mine and answer):
+    if not mine:
         return AGAIN
     collector.close()
     return _learn(party, row, _view(collector))
+
+
+def _own(party: Coordinator, server: HalfServer) -> tuple[bytes, bytes]:
+    """This server's answer for the collector, and its list for the helper, as far as there are
+    any.
+    """
+    out = server.close(party.now)
+    return out.get(server.round.collector, b""), out.get(server.peer, b"")
 
 
 def _view(collector: Collector) -> SumView | None:

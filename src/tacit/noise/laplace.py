@@ -110,6 +110,10 @@ class DiscreteLaplace(NoiseLaw):
         """shift / scale."""
         return float(shift / self.scale)
 
+    def loses_at_most(self, epsilon: Number, shift: Number, times: int = 1) -> bool:
+        """times · shift / scale <= ε, in exact fractions."""
+        return times * Fraction(shift) <= Fraction(epsilon) * Fraction(self.scale)
+
     @property
     def mgf_radius(self) -> float:  # type: ignore[override]
         """1 / scale."""

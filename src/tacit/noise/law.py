@@ -191,6 +191,10 @@ class NoiseLaw(ABC):
         """The supremum over k of |ln P(k)/P(k + shift)|; inf where it is unbounded or not known."""
         return math.inf
 
+    def loses_at_most(self, epsilon: Number, shift: Number, times: int = 1) -> bool:
+        """Whether so many sums that move by `shift` lose at most ε together, without exception."""
+        return times * self.pure_loss(shift) <= epsilon
+
     def concentration(self, l2: float) -> float | None:  # noqa: ARG002
         """A proven ρ of zero-concentrated privacy, where independent copies are added to integers
         that move by `l2` in all; None where none is known.

@@ -138,7 +138,7 @@ class Guarantee(ABC):
         """As data, for whoever does not read sentences; numbers are rounded up."""
         at = self.approximated
         return {
-            "epsilon": at.epsilon,
+            "epsilon": _no_less(at.epsilon),
             "delta": getattr(at, "delta", 0.0),
             "view": self.view.value,
             "neighbours": self.neighbours.value,
@@ -547,6 +547,12 @@ def up(value: float, digits: int = 4) -> str:
     rounding = Context(prec=digits, rounding=ROUND_CEILING)
     exact = Decimal(repr(float(value))) * (1 - Decimal("1e-12"))
     return f"{float(rounding.create_decimal(exact)):.{digits}g}"
+
+
+def _no_less(value: float) -> float:
+    """The nearest float that is not below a number, which may be a fraction."""
+    near = float(value)
+    return near if near >= value else math.nextafter(near, math.inf)
 
 
 def _union(*parts: Iterable[str]) -> tuple[str, ...]:

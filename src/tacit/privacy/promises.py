@@ -56,7 +56,13 @@ def promised(
     '(1, 0)-DP'
     """
     found = earned(law, sensitivity, target, view, *conditions, apart=apart, order=order)
-    if not found.epsilon <= target.epsilon:
+    pure = isinstance(target, PureDP) and not apart
+    enough = (
+        law.loses_at_most(target.epsilon, sensitivity, target.participations)
+        if pure
+        else found.epsilon <= target.epsilon
+    )
+    if not enough:
         raise TacitError(
             f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
             f"{target.short}: calibrate the noise to the target"

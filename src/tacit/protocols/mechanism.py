@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
+from fractions import Fraction
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -230,9 +231,11 @@ def recipe(make: Any) -> Callable[..., Protocol]:
 
 
 def plain(value: Any) -> Any:
-    """A guarantee as a dictionary; other values, and its own, as they are."""
+    """A guarantee as a dictionary, a fraction by its two numbers; others as they are."""
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, Fraction):
+        return {"fraction": str(value)}
     if not isinstance(value, Guarantee):
         return value
     entries = {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
@@ -241,9 +244,11 @@ def plain(value: Any) -> Any:
 
 def rich(value: Any) -> Any:
     """The reverse of `plain`."""
+    if isinstance(value, Mapping) and "fraction" in value:
+        return Fraction(value["fraction"])
     if not (isinstance(value, Mapping) and "guarantee" in value):
         return value
-    entries = {key: _tuples(part) for key, part in value.items()}
+    entries = {key: rich(_tuples(part)) for key, part in value.items()}
     kind = named(entries.pop("guarantee"), Guarantee)
     about = {
         "neighbours": Neighbours[entries["neighbours"]],

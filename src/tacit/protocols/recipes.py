@@ -133,9 +133,14 @@ def central_laplace(
 
 
 @lru_cache(maxsize=CACHE)
-def two_servers_laplace(users: int, target: PureDP, binary: bool) -> SumProtocol:
-    """Two servers, of which one must be honest, each with discrete Laplace noise of its own."""
-    g = tight_precision(users, target.epsilon, binary)
+def two_servers_laplace(
+    users: int, target: PureDP, binary: bool, levels: int | None = None
+) -> SumProtocol:
+    """Two servers, of which one must be honest, each with discrete Laplace noise of its own.
+
+    `levels` are those of every round alike, as terms name them.
+    """
+    g = levels or tight_precision(users, target.epsilon, binary)
     return TwoServers(users, g, target)
 
 

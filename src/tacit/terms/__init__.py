@@ -18,6 +18,7 @@ from tacit.terms.document import (
     Promise,
     Terms,
     canonical,
+    check_text,
     parsed,
 )
 from tacit.terms.pinned import Offer, Pinned, approve_successor, check_successor, cosign
@@ -40,6 +41,7 @@ __all__ = [
     "approve_successor",
     "canonical",
     "check_successor",
+    "check_text",
     "cosign",
     "in_words",
     "parsed",

@@ -357,6 +357,14 @@ def _read(document: Any) -> Terms:
     )
 
 
+def check_text(what: str, text: object) -> None:
+    """Refuses what people could not read."""
+    if not isinstance(text, str) or not text.strip() or text != text.strip():
+        raise TacitError(f"{what} is {text!r}; it must be a text without spaces around it")
+    if any(unicodedata.category(sign) in ("Cc", "Cs") or sign in _TURNING for sign in text):
+        raise TacitError(f"{what} holds characters that cannot be seen: {text!r}")
+
+
 def _check_texts(terms: Terms) -> None:
     texts = {
         "the question": terms.question,
@@ -366,10 +374,7 @@ def _check_texts(terms: Terms) -> None:
         **{f"the {party.role}'s address": party.address for party in terms.parties},
     }
     for what, text in texts.items():
-        if not isinstance(text, str) or not text.strip() or text != text.strip():
-            raise TacitError(f"{what} is {text!r}; it must be a text without spaces around it")
-        if any(unicodedata.category(sign) in ("Cc", "Cs") or sign in _TURNING for sign in text):
-            raise TacitError(f"{what} holds characters that cannot be seen: {text!r}")
+        check_text(what, text)
     for what, several in (("option", terms.options), ("metric", terms.answer.metrics)):
         if len(set(several)) != len(several) or not several:
             raise TacitError(f"every {what} needs a name of its own, and there must be one")

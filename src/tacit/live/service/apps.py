@@ -25,9 +25,10 @@ from starlette.routing import Route
 from tacit import __version__
 from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries.two_servers import TwoServerRound
-from tacit.live import driving
+from tacit.live import definition, driving
 from tacit.live.config import PartyConfig
-from tacit.live.coordinator import Assigned, Coordinator, Ticket
+from tacit.live.coordinator import Coordinator
+from tacit.live.desk import Assigned, Ticket
 from tacit.live.driving import HelperLink
 from tacit.live.errors import status
 from tacit.live.helper import Helper
@@ -188,11 +189,14 @@ def _refused(_request: Request, reason: Exception) -> JSONResponse:
 def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
     """Which field is wrong, and how; never what it held."""
     assert isinstance(problem, RequestValidationError)
-    said = "; ".join(
-        f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
-        for error in problem.errors()[:5]
-    )
-    return JSONResponse({"error": said}, 422)
+    said = [f"{_where(error)}: {error['msg']}" for error in problem.errors()[:5]]
+    return JSONResponse({"error": "; ".join(said)}, 422)
+
+
+def _where(error: dict[str, Any]) -> str:
+    """The field of ours that is wrong; a field that we do not know may be named after anything."""
+    known = error["loc"][:-1] if error["type"] == "extra_forbidden" else error["loc"]
+    return ".".join(str(part) for part in known)
 
 
 def _http_error(request: Request, problem: Exception) -> JSONResponse:
@@ -355,6 +359,20 @@ def _assigned(answer: Assigned) -> dict[str, Any]:
 
 def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
     admin = [_admin(service)]
+
+    @app.post(
+        "/experiments",
+        tags=["admin"],
+        status_code=201,
+        dependencies=admin,
+        responses=_errors(401, 409),
+    )
+    def create(asked: models.CreateRequest) -> models.Created:
+        """Publishes an experiment, which waits for the helper's signature."""
+        defined = definition.parse(asked.definition)
+        terms = defined.terms(service.config.address, coordinator.public_key)
+        coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
+        return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
 
     @app.post(
         "/experiments/{digest}/cosignature",

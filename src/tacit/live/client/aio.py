@@ -1,0 +1,99 @@
+"""A device for asyncio: `DeviceCore` with httpx's asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from tacit.live.client.device import Assignment, DeviceCore, Experiment, Pins, Shown
+from tacit.live.client.exchange import LONGEST_REPLY, Reply, Request, Talk
+from tacit.live.client.http import TIMEOUT, arguments, without_cookies
+from tacit.live.client.ledger import Ledger
+
+T = TypeVar("T")
+
+
+class AsyncDevice(DeviceCore):
+    """One person's device; like `Device`, with the methods that need the network to be awaited.
+    The ledger's file is written without a thread: a few milliseconds per step.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pins: Pins,
+        *,
+        http: httpx.AsyncClient | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **injected: Any,
+    ) -> None:
+        super().__init__(ledger, pins, **injected)
+        self._owned = http is None
+        self._http = without_cookies(http or httpx.AsyncClient(timeout=TIMEOUT))
+        self._sleep = sleep
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes its connections; the ledger stays open."""
+        if self._owned:
+            await self._http.aclose()
+
+    async def terms(self, experiment: Experiment) -> Shown:
+        """The terms of an experiment, checked, in words for the person."""
+        return await self._drive(self.showing(experiment))
+
+    async def join(self, experiment: Experiment, invitation: str | None = None) -> Assignment:
+        """The option for this person; asked again while it holds, nothing is sent."""
+        return await self._drive(self.joining(experiment, invitation))
+
+    async def run_due(self) -> float | None:
+        """Does all that is due; returns the seconds until something is due next, None if nothing
+        waits.
+        """
+        return self.seconds_until((await self._drive(self.reporting())).next())
+
+    async def wait_and_report(self, *, outcomes: bool = False) -> None:
+        """Sleeps and does what is due, until every report is sent or its round is over; with
+        `outcomes`, until it is known what became of the rounds.
+        """
+        while True:
+            due = await self._drive(self.reporting())
+            pause = self.seconds_until(due.next(outcomes=outcomes))
+            if pause is None:
+                return
+            await self._sleep(pause)
+
+    async def _drive(self, talk: Talk[T]) -> T:
+        try:
+            request = next(talk)
+            while True:
+                request = talk.send(await self._exchange(request))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    async def _exchange(self, request: Request) -> Reply:
+        try:
+            async with self._http.stream(**arguments(request)) as response:
+                content = b""
+                async for chunk in response.aiter_bytes():
+                    content += chunk
+                    if len(content) > LONGEST_REPLY:
+                        return Reply(0)
+                return Reply(response.status_code, content)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError):
+            return Reply(0)

@@ -1,0 +1,836 @@
+"""What a person has spent and what waits to be sent: one SQLite file on the device.
+
+Terms and all of their successors share an entry, whose limit is the smallest ε ever shown; the
+person's own limit is over everything. A round is charged in the transaction that stores its sealed
+bytes, so before anything is sent, and every change is on disk before the call returns. Several
+processes may share the file. Answers are kept as levels until they are sealed, sealed bytes until
+both servers have them or the round is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+
+from tacit.checks import Refusal, TacitError, Unavailable
+from tacit.intermediaries import Place
+from tacit.live.client.pace import Asked
+from tacit.signatures import SIGNATURE_SIZE
+from tacit.terms import Account, Pinned, Terms
+
+FORMAT = 1
+_APPLICATION = 0x7AC17001
+_PATIENCE = 10  # seconds for another process
+_REMEMBERED = 64  # terms, of which a person knows few
+_FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
+
+_SCHEMA = """
+CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE lineages (
+    id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0,
+    option TEXT, until REAL NOT NULL DEFAULT 0, nonce BLOB
+);
+CREATE TABLE terms (
+    digest BLOB PRIMARY KEY, lineage INTEGER NOT NULL, text BLOB, signatures BLOB, state TEXT,
+    agreed INTEGER NOT NULL DEFAULT 0, checked REAL NOT NULL DEFAULT 0
+);
+CREATE TABLE rounds (
+    identity BLOB PRIMARY KEY, lineage INTEGER NOT NULL, cost TEXT NOT NULL,
+    charged INTEGER NOT NULL DEFAULT 0, outcome TEXT, terms BLOB, option TEXT, joined REAL,
+    sends REAL, announcement BLOB, place BLOB, seed BLOB, invitation TEXT, levels TEXT
+);
+CREATE TABLE posts (
+    identity BLOB NOT NULL, role INTEGER NOT NULL, address TEXT NOT NULL, size INTEGER NOT NULL,
+    digest TEXT NOT NULL, sealed BLOB, sent REAL, refused TEXT, outcome BLOB,
+    report_attempts INTEGER NOT NULL DEFAULT 0, report_last REAL NOT NULL DEFAULT 0,
+    outcome_attempts INTEGER NOT NULL DEFAULT 0, outcome_last REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (identity, role)
+);
+"""
+
+
+class LedgerError(Unavailable):
+    """The ledger cannot be read or written: nothing is sent until it can."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Terms that were shown on this device, and where this person stands with them.
+
+    `agreed` is None where nothing of the line was ever agreed to.
+    """
+
+    pinned: Pinned
+    state: str
+    agreed: bool | None
+    checked: float
+    account: Account
+    pending: Fraction
+    refused: int
+    withdrawn: bool
+    option: str | None
+    until: float
+
+
+@dataclass(frozen=True, repr=False)
+class Joining:
+    """A place in a round that passed every check, as the ledger is to keep it."""
+
+    identity: bytes
+    terms: bytes
+    option: str
+    cost: Fraction
+    announcement: bytes
+    place: Place
+    seed: bytes
+    joined: float
+    sends: float
+    until: float
+    levels: tuple[int, ...]
+    invitation: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Post:
+    """One server's part of a participation: the sealed half while it waits, and what came of it."""
+
+    role: int
+    address: str
+    size: int
+    digest: str
+    sealed: bytes | None
+    sent: float | None
+    refused: str | None
+    outcome: bytes | None
+    attempts: Mapping[Asked, tuple[int, float]]
+
+
+@dataclass(frozen=True, repr=False)
+class Running:
+    """A participation that is not over."""
+
+    identity: bytes
+    pinned: Pinned
+    announcement: bytes
+    place: Place
+    seed: bytes
+    joined: float
+    invitation: str | None
+    levels: tuple[int, ...] | None
+    posts: tuple[Post, ...]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One half, as a receipt shows it."""
+
+    address: str
+    size: int
+    digest: str
+    attempts: int
+    sent: float | None
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one participation was about, and exactly what left the device for whom.
+
+    `outcome` is None while it runs; else opened, refused, unknown, missed, withdrawn or broken.
+    """
+
+    round: str
+    question: str
+    option: str
+    joined: float
+    reports_at: float
+    cost: Fraction
+    charged: bool
+    outcome: str | None
+    halves: tuple[Sent, ...]
+
+    def in_words(self) -> list[str]:
+        """Sentences for the person."""
+        told = [f"For “{self.question}” you were given: {self.option}."]
+        for half in self.halves:
+            fate = "was taken" if half.sent else half.refused or "has not been taken yet"
+            told.append(
+                f"{half.size} sealed bytes, SHA-256 {half.digest}, went to {half.address} "
+                f"({half.attempts} attempts): {fate}. Alone they say nothing about your answer."
+            )
+        if not self.halves:
+            told.append("Nothing about your answer has left this device.")
+        spent = f"{self.cost} of ε" if self.charged else "nothing"
+        return [*told, f"It costs {spent}; the round is {self.outcome or 'not over yet'}."]
+
+
+class Ledger:
+    """The ledger of one person on one device; see the module. `":memory:"` forgets it at the end,
+    which is for tests and simulations.
+
+    >>> ledger = Ledger(":memory:")
+    >>> ledger.set_own_limit(Fraction(2))
+    >>> ledger.own_limit, ledger.spent
+    (Fraction(2, 1), Fraction(0, 1))
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._lock = threading.RLock()
+        with self._told():
+            if self.path != ":memory:":
+                Path(self.path).touch(mode=0o600)
+            self._db = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            self._db.row_factory = sqlite3.Row
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.path!r})"
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        with self._lock:
+            self._db.close()
+
+    # The file
+
+    def _prepare(self) -> None:
+        for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
+            self._db.execute(f"PRAGMA {pragma}")
+        with self._transaction():
+            found = [self._pragma(name) for name in ("application_id", "user_version")]
+            if found == [0, 0] and not self._all("SELECT 1 FROM sqlite_schema"):
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA application_id={_APPLICATION}")
+                self._db.execute(f"PRAGMA user_version={FORMAT}")
+            elif found != [_APPLICATION, FORMAT]:
+                raise LedgerError(
+                    f"{self.path} is no ledger of format {FORMAT}: name the right file; nothing is "
+                    "sent without it"
+                )
+            if self._pragma("quick_check(1)") != "ok":
+                raise LedgerError(self._unusable("it is damaged"))
+
+    def _pragma(self, name: str) -> object:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as problem:
+            raise LedgerError(self._unusable(str(problem))) from None
+
+    def _unusable(self, why: str) -> str:
+        return (
+            f"the ledger {self.path} cannot be used ({why}); nothing was changed and nothing is "
+            "sent: free the disk, or put a copy of the file back that is not older than what was "
+            "sent last"
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Alone among all threads and processes; on disk at the end, or as it was before."""
+        with self._lock, self._told():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _all(self, query: str, *values: object) -> list[sqlite3.Row]:
+        return self._db.execute(query, values).fetchall()
+
+    def _one(self, query: str, *values: object) -> sqlite3.Row | None:
+        found: sqlite3.Row | None = self._db.execute(query, values).fetchone()
+        return found
+
+    def _fraction(self, text: object) -> Fraction:
+        try:
+            return Fraction(str(text))
+        except (ValueError, ZeroDivisionError):
+            raise LedgerError(self._unusable(f"{text!r} is no fraction")) from None
+
+    # What may be spent
+
+    @property
+    def own_limit(self) -> Fraction | None:
+        """The person's own limit over all experiments; None if there is none."""
+        with self._transaction():
+            return self._own_limit()
+
+    def set_own_limit(self, limit: Fraction | None) -> None:
+        """Sets the person's own limit; what is spent already stays spent."""
+        if limit is not None and (not isinstance(limit, Fraction) or limit < 0):
+            raise TacitError(f"the limit is {limit!r}; it must be a Fraction, at least 0, or None")
+        with self._transaction():
+            self._db.execute("DELETE FROM own WHERE name = 'limit'")
+            if limit is not None:
+                self._db.execute("INSERT INTO own VALUES ('limit', ?)", (str(limit),))
+
+    @property
+    def spent(self) -> Fraction:
+        """What was spent in all experiments together."""
+        with self._transaction():
+            return self._sum("charged")
+
+    def _own_limit(self) -> Fraction | None:
+        row = self._one("SELECT value FROM own WHERE name = 'limit'")
+        return None if row is None else self._fraction(row["value"])
+
+    def _sum(self, where: str, *values: object) -> Fraction:
+        rows = self._all(f"SELECT cost FROM rounds WHERE {where}", *values)
+        return sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
+
+    def _account(self, lineage: int) -> Account:
+        row = self._one("SELECT epsilon FROM lineages WHERE id = ?", lineage)
+        assert row is not None
+        limit = self._fraction(row["epsilon"])
+        return Account(limit, self._sum("charged AND lineage = ?", lineage))
+
+    def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
+        """Refuses a cost for which there is no room beside what is charged or waits to be."""
+        taken = "(charged OR outcome IS NULL) AND identity != ?"
+        limit = self._account(lineage).limit
+        Account(limit, self._sum(f"{taken} AND lineage = ?", besides, lineage)).charged(cost)
+        own = self._own_limit()
+        if own is not None and self._sum(taken, besides) + cost > own:
+            raise Refusal(
+                f"this round costs {cost}, and of your own limit {own} over all experiments "
+                f"{self._sum(taken, besides)} are taken: nothing is sent"
+            )
+
+    def check_room(self, digest: bytes, cost: Fraction) -> None:
+        """Refuses a round of this cost, if it is beyond what was promised or the person's own
+        limit.
+        """
+        with self._transaction():
+            self._check_room(self._lineage(digest), cost)
+
+    # Terms
+
+    def remember(self, pinned: Pinned, state: str, now: float) -> None:
+        """Terms that are about to be shown; the limit is the smallest ε ever shown."""
+        terms = pinned.terms
+        with self._transaction():
+            lineage = self._entry(terms)
+            limit = self._account(lineage).shown(terms).limit
+            self._db.execute("UPDATE lineages SET epsilon = ? WHERE id = ?", (str(limit), lineage))
+            self._db.execute(
+                "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ? "
+                "WHERE digest = ?",
+                (terms.encode(), b"".join(pinned.signatures), state, now, terms.digest),
+            )
+
+    def _entry(self, terms: Terms) -> int:
+        """The lineage of terms: their own, that of the terms that they succeed, or a new one."""
+        names = (terms.digest, terms.predecessor or terms.digest)
+        row = self._one("SELECT lineage FROM terms WHERE digest IN (?, ?)", *names)
+        lineage = row["lineage"] if row else self._new_entry(terms.promise.epsilon)
+        for name in set(names):
+            self._db.execute(
+                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", (name, lineage)
+            )
+        return int(lineage)
+
+    def _new_entry(self, epsilon: Fraction) -> int:
+        made = self._db.execute("INSERT INTO lineages (epsilon) VALUES (?)", (str(epsilon),))
+        assert made.lastrowid is not None
+        return made.lastrowid
+
+    def _agreed(self, lineage: int, terms: Terms) -> bool | None:
+        """Whether these terms, or some of their line with the same question and options, were
+        agreed to; None if none of the line were.
+        """
+        rows = self._all(
+            "SELECT text FROM terms WHERE lineage = ? AND agreed AND text IS NOT NULL", lineage
+        )
+        agreed = [decoded(row["text"]) for row in rows]
+        same = ((old.question, old.options) == (terms.question, terms.options) for old in agreed)
+        return any(same) if agreed else None
+
+    def agree(self, digest: bytes) -> None:
+        """The person was shown these terms and takes part; also again after a withdrawal."""
+        with self._transaction():
+            lineage = self._lineage(digest)
+            self._db.execute("UPDATE terms SET agreed = 1 WHERE digest = ?", (digest,))
+            self._db.execute("UPDATE lineages SET withdrawn = 0 WHERE id = ?", (lineage,))
+
+    def known(self, digest: bytes) -> Known | None:
+        """The last terms in the line of these, and where the person stands."""
+        with self._transaction():
+            row = self._last(digest)
+            if row is None:
+                return None
+            lineage = row["lineage"]
+            entry = self._one("SELECT * FROM lineages WHERE id = ?", lineage)
+            assert entry is not None
+            refused = self._all(
+                "SELECT 1 FROM rounds WHERE lineage = ? AND outcome = 'refused'", lineage
+            )
+            pinned = self._pinned(row)
+            return Known(
+                pinned=pinned,
+                state=row["state"],
+                agreed=self._agreed(lineage, pinned.terms),
+                checked=row["checked"],
+                account=self._account(lineage),
+                pending=self._sum("NOT charged AND outcome IS NULL AND lineage = ?", lineage),
+                refused=len(refused),
+                withdrawn=bool(entry["withdrawn"]),
+                option=entry["option"],
+                until=entry["until"],
+            )
+
+    def _last(self, digest: bytes) -> sqlite3.Row | None:
+        """The row of these terms, or of what succeeds them in the end."""
+        start = self._one("SELECT * FROM terms WHERE digest = ? AND text IS NOT NULL", digest)
+        if start is None:
+            return None
+        rows = self._all(
+            "SELECT * FROM terms WHERE lineage = ? AND text IS NOT NULL", start["lineage"]
+        )
+        successors = {decoded(row["text"]).predecessor: row for row in rows}
+        last = start
+        while last["digest"] in successors:
+            last = successors[last["digest"]]
+        return last
+
+    def _pinned(self, row: sqlite3.Row) -> Pinned:
+        """Terms from the file; their signatures are checked again, so it cannot make any up."""
+        try:
+            return _pinned(row["text"], row["signatures"])
+        except Refusal as problem:
+            raise LedgerError(self._unusable(str(problem))) from None
+
+    def _lineage(self, digest: bytes) -> int:
+        row = self._one("SELECT lineage FROM terms WHERE digest = ?", digest)
+        if row is None:
+            raise TacitError(f"the terms {digest.hex()} were not shown on this device: join first")
+        return int(row["lineage"])
+
+    # A place
+
+    def nonce(self, digest: bytes, fresh: bytes) -> bytes:
+        """What a place is asked for with: the same again until there was an answer."""
+        with self._transaction():
+            lineage = self._lineage(digest)
+            self._db.execute(
+                "UPDATE lineages SET nonce = ? WHERE id = ? AND nonce IS NULL", (fresh, lineage)
+            )
+            row = self._one("SELECT nonce FROM lineages WHERE id = ?", lineage)
+            assert row is not None
+            return bytes(row["nonce"])
+
+    def forget_nonce(self, digest: bytes) -> None:
+        """There was an answer, and it gave no place."""
+        with self._transaction():
+            self._db.execute(
+                "UPDATE lineages SET nonce = NULL WHERE id = ?", (self._lineage(digest),)
+            )
+
+    def keep_option(self, digest: bytes, option: str, until: float) -> None:
+        """An option that was given without being asked about, and for how long it stays."""
+        with self._transaction():
+            self._keep_option(self._lineage(digest), option, until)
+
+    def _keep_option(self, lineage: int, option: str, until: float) -> None:
+        self._db.execute(
+            "UPDATE lineages SET option = ?, until = ?, nonce = NULL WHERE id = ?",
+            (option, until, lineage),
+        )
+
+    def check_round(self, digest: bytes, identity: bytes, place: Place, cost: Fraction) -> None:
+        """Refuses a round that `join` would refuse."""
+        with self._transaction():
+            self._joined(self._lineage(digest), identity, place, cost)
+
+    def _joined(self, lineage: int, identity: bytes, place: Place, cost: Fraction) -> bool:
+        """Whether this place is kept already; refused if it is new and cannot be."""
+        row = self._one("SELECT place FROM rounds WHERE identity = ?", identity)
+        if row is None:
+            self._check_room(lineage, cost)
+        elif row["place"] != place.encode():
+            raise Refusal("this device was in this round before: it takes part once in a round")
+        return row is not None
+
+    def join(self, new: Joining) -> None:
+        """Keeps a place; refused if there is no room for its cost or if the round was joined
+        before.
+        """
+        with self._transaction():
+            lineage = self._lineage(new.terms)
+            if self._joined(lineage, new.identity, new.place, new.cost):
+                return  # another process asked with the same nonce and was faster
+            self._db.execute(
+                "INSERT INTO rounds VALUES (?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    new.identity,
+                    lineage,
+                    str(new.cost),
+                    new.terms,
+                    new.option,
+                    new.joined,
+                    new.sends,
+                    new.announcement,
+                    new.place.encode(),
+                    new.seed,
+                    new.invitation,
+                    json.dumps(new.levels),
+                ),
+            )
+            self._keep_option(lineage, new.option, new.until)
+
+    def reports_at(self, digest: bytes) -> float | None:
+        """When the participation that waits is sent; None if none waits."""
+        with self._transaction():
+            row = self._waiting(self._lineage(digest))
+            return None if row is None else float(row["sends"])
+
+    def record(self, digest: bytes, levels: Mapping[int, int]) -> bool:
+        """Puts levels in the place of what was recorded; False if nothing waits to be sealed."""
+        with self._transaction():
+            row = self._waiting(self._lineage(digest))
+            if row is None:
+                return False
+            merged = json.loads(row["levels"])
+            for place, level in levels.items():
+                merged[place] = level
+            self._db.execute(
+                "UPDATE rounds SET levels = ? WHERE identity = ?",
+                (json.dumps(merged), row["identity"]),
+            )
+            return True
+
+    def _waiting(self, lineage: int) -> sqlite3.Row | None:
+        return self._one(
+            "SELECT * FROM rounds WHERE lineage = ? AND outcome IS NULL AND levels IS NOT NULL "
+            "ORDER BY joined DESC",
+            lineage,
+        )
+
+    # Sealing and sending
+
+    def running(self) -> list[Running]:
+        """All participations that are not over, in the order in which they are sent."""
+        with self._transaction():
+            rows = self._all("SELECT * FROM rounds WHERE outcome IS NULL ORDER BY sends, identity")
+            return [self._running(row) for row in rows]
+
+    def _running(self, row: sqlite3.Row) -> Running:
+        terms = self._one("SELECT * FROM terms WHERE digest = ?", row["terms"])
+        assert terms is not None
+        return Running(
+            identity=row["identity"],
+            pinned=self._pinned(terms),
+            announcement=row["announcement"],
+            place=Place.decode(row["place"]),
+            seed=row["seed"],
+            joined=row["joined"],
+            invitation=row["invitation"],
+            levels=None if row["levels"] is None else tuple(json.loads(row["levels"])),
+            posts=self._posts(row["identity"]),
+        )
+
+    def _posts(self, identity: bytes) -> tuple[Post, ...]:
+        rows = self._all("SELECT * FROM posts WHERE identity = ? ORDER BY role", identity)
+        names = ("role", "address", "size", "digest", "sealed", "sent", "refused", "outcome")
+        return tuple(
+            Post(
+                **{name: row[name] for name in names},
+                attempts={
+                    what: (row[f"{what.value}_attempts"], row[f"{what.value}_last"])
+                    for what in Asked
+                },
+            )
+            for row in rows
+        )
+
+    def posts(self, identity: bytes) -> tuple[Post, ...]:
+        """What is on its way of a participation; nothing if that is over or not sealed."""
+        with self._transaction():
+            row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
+            return () if row is None else self._posts(identity)
+
+    def seal(
+        self,
+        identity: bytes,
+        make: Callable[[Running], Sequence[bytes]],
+    ) -> None:
+        """Charges the round and stores what `make` seals of the recorded levels, which are
+        forgotten; all of it or nothing. Sealed before: nothing changes.
+        """
+        with self._transaction():
+            row = self._one("SELECT * FROM rounds WHERE identity = ?", identity)
+            if row is None or row["outcome"] is not None or row["levels"] is None:
+                return
+            self._check_room(row["lineage"], self._fraction(row["cost"]), besides=identity)
+            running = self._running(row)
+            for role, half in enumerate(make(running)):
+                address = running.pinned.terms.parties[role].address
+                digest = hashlib.sha256(half).hexdigest()
+                self._db.execute(
+                    "INSERT INTO posts (identity, role, address, size, digest, sealed) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (identity, role, address, len(half), digest, half),
+                )
+            self._db.execute(
+                "UPDATE rounds SET charged = 1, levels = NULL WHERE identity = ?", (identity,)
+            )
+
+    def claim(self, identity: bytes, post: Post, what: Asked, now: float) -> bool:
+        """Whether this process makes the next attempt; another may have been faster."""
+        with self._transaction():
+            done = self._db.execute(
+                f"UPDATE posts SET {what.value}_attempts = {what.value}_attempts + 1, "
+                f"{what.value}_last = ? WHERE identity = ? AND role = ? "
+                f"AND {what.value}_attempts = ?",
+                (now, identity, post.role, post.attempts[what][0]),
+            )
+            return done.rowcount == 1
+
+    def taken(self, identity: bytes, role: int, now: float) -> None:
+        """A server has its half: the bytes are not kept any longer."""
+        self._post(identity, role, "sealed = NULL, sent = ?", now)
+
+    def turned_down(self, identity: bytes, role: int, why: str) -> None:
+        """A server will never take its half."""
+        self._post(identity, role, "sealed = NULL, refused = ?", why)
+
+    def told(self, identity: bytes, role: int, outcome: bytes) -> None:
+        """A server's signed word about what became of the round."""
+        self._post(identity, role, "outcome = ?", outcome)
+
+    def _post(self, identity: bytes, role: int, change: str, value: object) -> None:
+        with self._transaction():
+            self._db.execute(
+                f"UPDATE posts SET {change} WHERE identity = ? AND role = ?",
+                (value, identity, role),
+            )
+
+    def expire(self, identity: bytes) -> None:
+        """The deadline is over: sealed bytes that no server took are not kept."""
+        with self._transaction():
+            self._db.execute("UPDATE posts SET sealed = NULL WHERE identity = ?", (identity,))
+
+    def end(self, identity: bytes, outcome: str, *, refund: bool = False) -> None:
+        """A participation is over; what it cost stays charged, unless both servers have signed
+        that the round was refused.
+        """
+        with self._transaction():
+            self._end("identity = ?", identity, outcome)
+            if refund:
+                self._db.execute("UPDATE rounds SET charged = 0 WHERE identity = ?", (identity,))
+
+    def _end(self, where: str, value: object, outcome: str) -> None:
+        """Nothing is kept of participations but the account and the receipt."""
+        chosen = f"SELECT identity FROM rounds WHERE {where} AND outcome IS NULL"
+        self._db.execute(
+            f"UPDATE posts SET sealed = NULL, outcome = NULL WHERE identity IN ({chosen})", (value,)
+        )
+        self._db.execute(
+            "UPDATE rounds SET outcome = ?, announcement = NULL, place = NULL, seed = NULL, "
+            f"invitation = NULL, levels = NULL WHERE {where} AND outcome IS NULL",
+            (outcome, value),
+        )
+
+    def withdraw(self, digest: bytes) -> None:
+        """The person leaves: what is unsent is deleted, and nothing is refunded."""
+        with self._transaction():
+            lineage = self._lineage(digest)
+            self._end("lineage = ?", lineage, "withdrawn")
+            self._db.execute(
+                "UPDATE lineages SET withdrawn = 1, option = NULL, until = 0, nonce = NULL "
+                "WHERE id = ?",
+                (lineage,),
+            )
+
+    # What it shows
+
+    def receipts(self) -> list[Receipt]:
+        """All participations of this device, the latest first."""
+        with self._transaction():
+            rows = self._all("SELECT * FROM rounds WHERE terms IS NOT NULL ORDER BY joined DESC")
+            return [self._receipt(row) for row in rows]
+
+    def _receipt(self, row: sqlite3.Row) -> Receipt:
+        terms = self._one("SELECT text FROM terms WHERE digest = ?", row["terms"])
+        assert terms is not None
+        return Receipt(
+            round=row["identity"].hex(),
+            question=decoded(terms["text"]).question,
+            option=row["option"],
+            joined=row["joined"],
+            reports_at=row["sends"],
+            cost=self._fraction(row["cost"]),
+            charged=bool(row["charged"]),
+            outcome=row["outcome"],
+            halves=tuple(
+                Sent(
+                    post.address,
+                    post.size,
+                    post.digest,
+                    post.attempts[Asked.REPORT][0],
+                    post.sent,
+                    post.refused,
+                )
+                for post in self._posts(row["identity"])
+            ),
+        )
+
+    def export(self) -> str:
+        """What was spent, as JSON for another device of this person: no answers, nothing sealed.
+
+        What waits to be sent counts as spent, because it is going to be.
+        """
+        with self._transaction():
+            own = self._own_limit()
+            entries = self._all("SELECT * FROM lineages ORDER BY id")
+            document = {
+                "format": f"tacit ledger {FORMAT}",
+                "own_limit": None if own is None else str(own),
+                "experiments": [self._exported(entry) for entry in entries],
+            }
+            return json.dumps(document, indent=1)
+
+    def _exported(self, entry: sqlite3.Row) -> dict[str, object]:
+        lineage = entry["id"]
+        digests = self._all("SELECT digest FROM terms WHERE lineage = ? ORDER BY 1", lineage)
+        rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY identity", lineage)
+        return {
+            "terms": [row["digest"].hex() for row in digests],
+            "epsilon": entry["epsilon"],
+            "withdrawn": bool(entry["withdrawn"]),
+            "rounds": [
+                {
+                    "round": row["identity"].hex(),
+                    "cost": row["cost"],
+                    "charged": bool(row["charged"]) or row["outcome"] is None,
+                    "refused": row["outcome"] == "refused",
+                }
+                for row in rounds
+            ],
+        }
+
+    def merge(self, exported: str) -> None:
+        """Takes over what another device exported: limits only fall, charges only come to it."""
+        limit, experiments = _read_export(exported)
+        with self._transaction():
+            own = self._own_limit()
+            if limit is not None:
+                least = limit if own is None else min(own, limit)
+                self._db.execute("INSERT OR REPLACE INTO own VALUES ('limit', ?)", (str(least),))
+            for experiment in experiments:
+                self._merge(experiment)
+
+    def _merge(self, other: _Exported) -> None:
+        marks = ", ".join("?" * len(other.terms))
+        rows = self._all(
+            f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *other.terms
+        )
+        lineage, *more = [row["lineage"] for row in rows] or [self._new_entry(other.epsilon)]
+        limits = [other.epsilon, *(self._account(entry).limit for entry in (lineage, *more))]
+        self._db.execute(
+            "UPDATE lineages SET epsilon = ?, withdrawn = max(withdrawn, ?) WHERE id = ?",
+            (str(min(limits)), other.withdrawn, lineage),
+        )
+        for entry in more:
+            for table in ("terms", "rounds"):
+                self._db.execute(
+                    f"UPDATE {table} SET lineage = ? WHERE lineage = ?", (lineage, entry)
+                )
+            self._db.execute("DELETE FROM lineages WHERE id = ?", (entry,))
+        for digest in other.terms:
+            self._db.execute(
+                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", (digest, lineage)
+            )
+        for identity, cost, charged, refused in other.rounds:
+            self._db.execute(
+                "INSERT INTO rounds (identity, lineage, cost, charged, outcome) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET "
+                "charged = max(charged, excluded.charged) WHERE outcome IS NOT 'refused'",
+                (identity, lineage, str(cost), charged, "refused" if refused else "elsewhere"),
+            )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def decoded(text: bytes) -> Terms:
+    """Terms, read once."""
+    return Terms.decode(text)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _pinned(text: bytes, joined: bytes) -> Pinned:
+    terms, parts = decoded(text), range(0, len(joined), SIGNATURE_SIZE)
+    signatures = tuple(joined[at : at + SIGNATURE_SIZE] for at in parts)
+    return Pinned(terms, signatures, terms.keys)
+
+
+@dataclass(frozen=True)
+class _Exported:
+    """One entry of an export."""
+
+    terms: tuple[bytes, ...]
+    epsilon: Fraction
+    withdrawn: bool
+    rounds: tuple[tuple[bytes, Fraction, bool, bool], ...]
+
+
+def _read_export(exported: str) -> tuple[Fraction | None, list[_Exported]]:
+    try:
+        document = json.loads(exported)
+        if document["format"] != f"tacit ledger {FORMAT}":
+            raise TacitError(f"the format is {document['format']!r}")
+        own = document["own_limit"]
+        limit = None if own is None else _spelt(own)
+        return limit, [_read_entry(entry) for entry in document["experiments"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise TacitError(
+            f"this is no export of a ledger ({problem}); nothing was taken over: export it again"
+        ) from None
+
+
+def _read_entry(entry: Mapping[str, object]) -> _Exported:
+    terms, rounds = entry["terms"], entry["rounds"]
+    if not isinstance(terms, list) or not isinstance(rounds, list) or not terms:
+        raise TacitError("an experiment has no list of terms or of rounds")
+    return _Exported(
+        tuple(bytes.fromhex(digest) for digest in terms),
+        _spelt(entry["epsilon"]),
+        bool(entry["withdrawn"]),
+        tuple(
+            (
+                bytes.fromhex(row["round"]),
+                _spelt(row["cost"]),
+                bool(row["charged"]),
+                bool(row["refused"]),
+            )
+            for row in rounds
+        ),
+    )
+
+
+def _spelt(text: object) -> Fraction:
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise TacitError(f"{text!r} is no fraction such as 2 or 1/3")
+    return Fraction(text)
