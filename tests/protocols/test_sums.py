@@ -118,10 +118,12 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
 
 
 def grouped_table(noise: GroupedShares) -> Table:
-    """The law of a batch's total noise, by convolving every user's share."""
+    """The law of a batch's total noise, by convolving every user's."""
     start, pmf = 0, np.ones(1)
-    for users, values, probabilities in noise._parts:
-        part_start, part = convolution_power(Table.of(int(values[0]), probabilities), users)
+    everyone, values, columns = noise._matrix
+    for users, probabilities in zip(everyone, columns.T, strict=True):
+        one = Table.of(int(values[0]), probabilities / probabilities.sum())
+        part_start, part = convolution_power(one, int(users))
         start, pmf = start + part_start, np.convolve(pmf, part)
     return Table.of(start, pmf / pmf.sum())
 
