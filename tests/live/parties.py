@@ -121,7 +121,7 @@ class Parties:
         self.fail: Fail = lambda _: None
         self.trace: list[Seen] = []
         self.bodies: list[bytes] = []
-        self.asked = True
+        self.asked, self.lag = True, 0.0
         self.know(self.pinned)
 
     # Terms
@@ -263,7 +263,7 @@ class Parties:
             one
             for one in self.rounds.values()
             if one.next < one.round.places
-            and now <= one.round.assigned_until
+            and now - self.lag <= one.round.assigned_until
             and one.pinned == self.pinned
         ]
         if not free or not self.asked:

@@ -682,9 +682,34 @@ def test_a_device_can_be_made_and_closed_without_a_client_of_ones_own() -> None:
             device.record(name, 1)
 
 
-def test_the_clock_of_a_round_is_the_devices(ledger: Ledger) -> None:
+@pytest.mark.parametrize(("late", "taken"), [(0.0, True), (0.9, True), (1.0, False)])
+def test_the_last_second_of_joining_counts_by_the_devices_clock(late: float, taken: bool) -> None:
     parties = Parties()
     parties.open()
-    device = parties.device(ledger)
+    device = parties.device()
+    parties.clock.now = START + JOINING + late
+    parties.lag = 5.0  # the coordinator's clock goes after
+    if taken:
+        assert device.join(parties.experiment).asked
+    else:
+        with pytest.raises(Refusal, match="clocks"):
+            device.join(parties.experiment)
+
+
+def test_a_reply_that_takes_its_time_does_not_make_a_device_late() -> None:
+    parties = Parties()
+    opened = parties.open()
+    device = parties.device()
     parties.clock.now = START + JOINING
-    assert device.join(parties.experiment).asked
+
+    def slow(request: httpx.Request) -> httpx.Response | None:
+        if request.method != "POST":
+            return None
+        given = parties.assign(json.loads(request.content))
+        parties.clock.sleep(8)
+        return given
+
+    parties.fail = slow
+    given = device.join(parties.experiment)
+    assert given.reports_at is not None
+    assert given.reports_at <= opened.round.binding.closes - MARGIN / 2

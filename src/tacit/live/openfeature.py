@@ -73,8 +73,10 @@ class TacitProvider(AbstractProvider):
     def initialize(self, evaluation_context: EvaluationContext) -> None:  # noqa: ARG002
         """Starts the reporter; what waited from an earlier run is sent."""
         if self._reporter and self._thread is None:
-            self._stop.clear()
-            self._thread = threading.Thread(target=self._report, name="tacit", daemon=True)
+            self._stop = threading.Event()
+            self._thread = threading.Thread(
+                target=self._report, args=(self._stop,), name="tacit", daemon=True
+            )
             self._thread.start()
 
     def shutdown(self) -> None:
@@ -85,15 +87,15 @@ class TacitProvider(AbstractProvider):
             self._wake.set()
             thread.join()
 
-    def _report(self) -> None:
-        while not self._stop.is_set():
+    def _report(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             self._wake.clear()
             try:
                 pause = self.device.run_due()
             except TacitError as problem:
                 _log.warning("nothing could be reported: %s", problem)
                 pause = PAUSE
-            if not self._stop.is_set():
+            if not stop.is_set():
                 self._wake.wait(_LONGEST_SLEEP if pause is None else min(pause, _LONGEST_SLEEP))
 
     # Recording

@@ -268,10 +268,11 @@ class DeviceCore:
             known = yield from self._up_to_date(digest)
         if self._nothing_left(known, invitation):
             return self._spent(known)
+        now = self._clock()  # of asking: a reply that takes its time does not make it late
         reply = yield from self._ask_for_place(known.pinned.terms, invitation)
         if reply.status == _SUCCEEDED and (yield from self._succeeded(known, digest)):
             return (yield from self.joining(digest, invitation))
-        return self._placed(known.pinned, reply, invitation)
+        return self._placed(known.pinned, reply, now, invitation)
 
     def _succeeded(self, known: Known, digest: bytes) -> Talk[bool]:
         """Whether other terms have taken the place of those that a device knew."""
@@ -318,7 +319,9 @@ class DeviceCore:
             )
         )
 
-    def _placed(self, pinned: Pinned, reply: Reply, invitation: str | None) -> Assignment:
+    def _placed(
+        self, pinned: Pinned, reply: Reply, now: float, invitation: str | None
+    ) -> Assignment:
         """Takes what the coordinator gave, or refuses and forgets it."""
         try:
             found = document(reply, "the coordinator")
@@ -328,13 +331,13 @@ class DeviceCore:
             if asked:
                 place = _place(found)
                 announcement = bytes_of(found, "announcement", "the coordinator")
-                return self._taken(pinned, announcement, place, option, invitation)
+                return self._taken(pinned, announcement, place, option, now, invitation)
         except Unavailable:
             raise  # the next attempt asks with the same nonce, and gets the same place
         except TacitError:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
-        until = self._clock() + max(float(pinned.terms.answer.window), UNASKED)
+        until = now + max(float(pinned.terms.answer.window), UNASKED)
         self.ledger.keep_option(pinned.terms.digest, option, until)
         return Assignment(option, False, None, pinned.terms.digest)
 
@@ -344,11 +347,12 @@ class DeviceCore:
         announcement: bytes,
         place: Place,
         option: str,
+        now: float,
         invitation: str | None,
     ) -> Assignment:
         """Checks a round against the terms and the clock; only then is anything drawn."""
         announced = accept(TwoServerRound, pinned, announcement)
-        cost, now = pinned.check(announced.offer()), self._clock()
+        cost = pinned.check(announced.offer())
         check_times(announced, now)
         if pinned.terms.options[announced.binding.option] != option:
             raise Refusal(f"the place is in a round about another option than {option!r}")

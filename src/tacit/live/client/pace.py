@@ -79,7 +79,7 @@ def margin(announced: TwoServerRound) -> int:
 
 def check_times(announced: TwoServerRound, now: float) -> None:
     """Refuses a round that this device cannot report to in time, by its own clock."""
-    if now > announced.assigned_until:
+    if int(now) > announced.assigned_until:
         raise Refusal(
             f"places of this round were given out until {announced.assigned_until}, and it is "
             f"{now:.0f} on this device: too late, or one of the clocks is wrong"

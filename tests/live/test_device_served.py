@@ -1,0 +1,166 @@
+"""Devices and both parties over real HTTP: what people answer is what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openfeature import api
+from tests.live.pairs import experiment_of
+from tests.live.served import Threads, served, wait_for
+
+from tacit.checks import Refusal
+from tacit.live import invitations
+from tacit.live.client import AsyncDevice, Device, Ledger, Pins
+from tacit.live.openfeature import Flag, TacitProvider
+from tacit.live.timing import Timing
+from tacit.terms import Answer, Middle
+
+QUICK = Timing(joining=4, margin=4, grace=30)
+ANSWER = Answer("1 if you liked it, 0 if not", window=1)
+
+
+def pins(both: Threads) -> Pins:
+    return Pins(both.urls[0], both.keys[0].hex(), both.keys[1].hex())
+
+
+def silent(_identity: bytes) -> Any:
+    """Servers without noise, so that what is counted can be compared."""
+    return lambda _scale: 0
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    quiet = {"noise": silent}
+    with served(tmp_path_factory.mktemp("served"), sources=(quiet, quiet)) as parties:
+        yield parties
+
+
+def begin(both: Threads, question: str, timing: Timing = QUICK, **changed: Any) -> bytes:
+    """An experiment of its own on the same servers, with a round that is open."""
+    few = {"middle": Middle(crowd=4), "answer": ANSWER, "question": question}
+    digest = both.begin(experiment_of(horizon=400), timing, **(few | changed))
+    wait_for(lambda: _round(both, digest)["stage"] == "open")
+    return digest
+
+
+def _round(both: Threads, digest: bytes, number: int = 0) -> Any:
+    rounds = both.status(digest)["rounds"]
+    return rounds[number] if len(rounds) > number else {"stage": None}
+
+
+def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> None:
+    async def person(number: int, http: httpx.AsyncClient, both: Threads, digest: bytes) -> Any:
+        device = AsyncDevice(Ledger(":memory:"), pins(both), http=http)
+        given = await device.join(digest)
+        if given.asked and number % 3:
+            device.record(digest, number % 3 == 1)
+        await device.wait_and_report(outcomes=True)
+        return given, number % 3 == 1, device.status()
+
+    async def everybody(both: Threads, digest: bytes) -> list[Any]:
+        async with httpx.AsyncClient(timeout=30.0) as http:
+            return await asyncio.gather(
+                *(person(number, http, both, digest) for number in range(24))
+            )
+
+    digest = begin(both, "Is it counted?")
+    came = asyncio.run(everybody(both, digest))
+    asked = [(given, liked) for given, liked, _ in came if given.asked]
+    receipts = [status[0] for given, _, status in came if given.asked]
+    outcomes = {receipt.outcome for receipt in receipts}
+    assert "opened" in outcomes
+    assert outcomes <= {"opened", "refused"}
+    assert all(receipt.charged == (receipt.outcome == "opened") for receipt in receipts)
+    wait_for(lambda: both.status(digest)["people"]["reported"] > 0)
+    first = {one["option"]: one for one in both.status(digest)["rounds"][:3]}
+    for option, one in first.items():
+        mine = [liked for given, liked in asked if given.option == option]
+        if one["sum"] is not None:
+            assert (one["reports"], one["sum"]) == (len(mine), sum(mine))
+
+
+def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:
+    digest = begin(both, "Is it refunded?", Timing(joining=1, margin=2, grace=2))
+    with Device(ledger, pins(both)) as device:
+        assert device.join(digest).asked
+        device.wait_and_report()
+        assert ledger.spent == 1
+        assert all(half.sent for half in device.status()[0].halves)
+        device.wait_and_report(outcomes=True)
+    assert device.status()[0].outcome == "refused"
+    assert ledger.spent == 0
+
+
+def test_a_device_comes_back_after_a_crash_and_sends_what_it_sealed(
+    both: Threads, tmp_path: Path
+) -> None:
+    """The first attempt reaches nobody, and the process is gone after it."""
+
+    def lost(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("lost")
+
+    digest = begin(both, "Is it sent again?")
+    with Device(Ledger(tmp_path / "ledger.db"), pins(both)) as device:
+        given = device.join(digest)
+        device.record(digest, 1)
+    assert given.reports_at is not None
+    time.sleep(max(0.0, given.reports_at - time.time()))
+    dead = httpx.Client(transport=httpx.MockTransport(lost))
+    Device(device.ledger, pins(both), http=dead).run_due()
+    digests = [half.digest for half in device.status()[0].halves]
+    assert len(digests) == 2
+    device.ledger.close()
+    with Device(Ledger(tmp_path / "ledger.db"), pins(both)) as again:
+        again.wait_and_report()
+    (receipt,) = again.status()
+    assert [half.digest for half in receipt.halves] == digests
+    assert all(half.sent for half in receipt.halves)
+    again.ledger.close()
+
+
+def test_paused_and_stopped_experiments_ask_nobody(both: Threads) -> None:
+    digest = begin(both, "Is it paused?")
+    for change in (both.coordinator.pause, both.coordinator.stop):
+        change(digest)
+        with Device(Ledger(":memory:"), pins(both)) as device:
+            assert not device.join(digest).asked
+
+
+def test_devices_pin_keys_against_real_servers(both: Threads) -> None:
+    digest, mine = begin(both, "Is it pinned?"), pins(both)
+    with Device(Ledger(":memory:"), Pins(mine.address, mine.helper, mine.coordinator)) as device:
+        with pytest.raises(Refusal, match="pinned is"):
+            device.join(digest)
+        with pytest.raises(Refusal, match="there is no experiment"):
+            device.join(bytes(32))
+
+
+def test_an_invited_person_takes_part_and_another_does_not(both: Threads) -> None:
+    digest = begin(both, "Is it by invitation?", admission="invitation")
+    (ticket,) = invitations.make(digest, both.members[0].key, 1)
+    with Device(Ledger(":memory:"), pins(both)) as device:
+        assert device.join(digest, ticket).asked
+        device.wait_and_report()
+        assert all(half.sent for half in device.status()[0].halves), device.status()
+    for wrong in ("made-up", ticket[:-1] + ("A" if ticket[-1] != "A" else "B")):
+        device = Device(Ledger(":memory:"), pins(both))
+        with device, pytest.raises(Refusal, match="invitation"):
+            device.join(digest, wrong)
+
+
+def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledger: Ledger) -> None:
+    digest = begin(both, "Is it a flag?")
+    with Device(ledger, pins(both)) as device:
+        api.set_provider_and_wait(TacitProvider(device, {"greeting": Flag(digest.hex())}))
+        client = api.get_client()
+        assert client.get_string_value("greeting", "none") in ("plain", "friendly", "short")
+        client.track("greeting")
+        wait_for(lambda: any(half.sent for half in device.status()[0].halves))
+        wait_for(lambda: all(half.sent for half in device.status()[0].halves))
+        api.clear_providers()
