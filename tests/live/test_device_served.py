@@ -81,8 +81,8 @@ def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> Non
     first = {one["option"]: one for one in both.status(digest)["rounds"][:3]}
     for option, one in first.items():
         mine = [liked for given, liked in asked if given.option == option]
-        if one["sum"] is not None:
-            assert (one["reports"], one["sum"]) == (len(mine), sum(mine))
+        if one["sums"] is not None:
+            assert (one["reports"], one["sums"]) == (len(mine), [sum(mine)])
 
 
 def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:
