@@ -7,6 +7,7 @@ from files and the environment, never from the command line.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import textwrap
@@ -205,6 +206,9 @@ def create(
     config: Config = None,
     url: Url = None,
     token_file: TokenFile = None,
+    app: Annotated[
+        Path | None, typer.Option(help="A new JSON file with what an app pins: address and keys.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Publish an experiment at the coordinator; it begins when the helper has signed its terms.
@@ -221,6 +225,8 @@ def create(
     coordinator, helper = published.terms.parties
     where = f"{coordinator.address}/experiments/{made['digest']}"
     command = f"tacit terms cosign {where} --config helper/party.toml"
+    if app is not None:
+        _write_new(app, json.dumps(_pins(published), indent=2) + "\n")
     if as_json:
         print_json({"digest": made["digest"], **_keys(published), "next": command})
         return
@@ -229,6 +235,13 @@ def create(
     _say_keys(published)
     sentence("next", f"who runs the helper at {helper.address} reads the terms and signs:")
     print(f"  {command}")
+
+
+def _pins(published: Published) -> dict[str, Any]:
+    """What an app is built with: the experiment, where its coordinator is, and both keys."""
+    keys = {party.role: party.key.hex() for party in published.terms.parties}
+    address = published.terms.parties[0].address
+    return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
 
 
 def status(
@@ -424,7 +437,6 @@ def export(
     """
     import csv
     import io
-    import json
 
     if file.suffix not in (".json", ".csv"):
         raise TacitError(f"{file} ends in neither .json nor .csv: name it so")
