@@ -331,7 +331,10 @@ def _learn(party: Coordinator, row: Any, view: SumView | None) -> float:
             protocol = experiment.open(round_)
             estimate = protocol.analyze(way.opened(view))
             experiment.observe(round_, estimate)
-            changed = {"reports": view.reports, "total": json.dumps(np.ravel(estimate.total).tolist())}
+            changed = {
+                "reports": view.reports,
+                "total": json.dumps(np.ravel(estimate.total).tolist()),
+            }
         mine = store.rounds.c.identity == identity
         connection.execute(sql.update(store.rounds).where(mine).values(**changed))
         history = json.loads(stored.history)
