@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,3 +165,29 @@ def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledge
         wait_for(lambda: any(half.sent for half in device.status()[0].halves))
         wait_for(lambda: all(half.sent for half in device.status()[0].halves))
         api.clear_providers()
+
+
+def test_the_programs_of_the_page_about_devices_run(
+    both: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "devices.md").read_text(encoding="utf-8")
+    digest, mine = begin(both, "Does the page work?"), pins(both)
+    said = {
+        "https://coordinator.example": mine.address,
+        "COORDINATOR_KEY": mine.coordinator,
+        "HELPER_KEY": mine.helper,
+        "EXPERIMENT": digest.hex(),
+    }
+    program = "\n".join(re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S))
+    for blank, filled in said.items():
+        assert blank in program
+        program = program.replace(blank, filled)
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(program, found)
+    asyncio.run(found["take_part"]())
+    assert found["greeting"] in ("plain", "friendly", "short")
+    assert [half.sent is not None for half in found["receipt"].halves] == [True, True]
+    api.clear_providers()
+    found["device"].close()
+    found["device"].ledger.close()
