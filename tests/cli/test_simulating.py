@@ -220,3 +220,68 @@ def test_tables_fit_and_nothing_is_cut(
     assert "…" not in out
     if columns == 80:
         assert not {"wrapped", "active", "batches", "interrupted"} & set(out.split())
+
+
+GUARDED = ("--means", "0.2,0.3,0.4", "--control-share", "0.2", "--horizon", "30000")
+RAIL = ("--guardrail", "errors", "--guardrail-means", "0.1,0.1,0.4")
+
+
+def test_a_guardrail_is_simulated_reported_and_told(command: Command) -> None:
+    words = ("simulate", "--algorithm", "private-med", *GUARDED, *RAIL, "--runs", 2)
+    found = result(command(*words, "--json"))
+    assert found["paused_runs"] == {"option 3": 2}
+    reasons = [run["paused"]["option 3"] for run in found["runs"]]
+    assert all(reason.startswith("errors is clearly worse") for reason in reasons)
+    rows = found["estimates"]
+    assert [row["paused"] for row in rows] == [None, None, reasons[0]]
+    assert all(row["guardrail_low"] < row["guardrail"] < row["guardrail_high"] for row in rows)
+    assert found["winner"] == "option 2"
+    assert "for all 2 metrics of a participation together" in found["guarantee"]["conditions"]
+    assert found["configuration"]["guardrail"] == "errors"
+    assert "times_lower_bound" not in found or found["times_lower_bound"] is None
+    code, out, _ = command(*words)
+    text = " ".join(out.split())
+    assert code == 0
+    assert "the guardrail of the first run: errors, lower is better" in text
+    assert "paused by the guardrail option 3 (in 2 of 2 runs)" in text
+    assert "paused: option 3: errors is clearly worse than the control's" in text
+
+
+def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
+    found = result(
+        command("simulate", "--algorithm", "private-med", *GUARDED, "--runs", 1, "--json")
+    )
+    assert "paused_runs" not in found
+    assert "paused" not in found["runs"][0]
+    assert all(row["guardrail"] is row["paused"] is None for row in found["estimates"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*RAIL, "--control-share", "0"), "give the control a share"),
+        (RAIL[:2], "nobody says what it is: give guardrail_means"),
+        (RAIL[2:], "guardrail has no name, but means or a margin"),
+        ((*RAIL[:3], "0.1,0.4"), "guardrail_means is 0.1,0.4; give 3 numbers in"),
+        ((*RAIL[:3], "0.1,0.4,2"), "give 3 numbers in"),
+        ((*RAIL, "--guardrail-better", "more"), "it must be one of lower, higher"),
+        ((*RAIL, "--guardrail-margin", "1.5"), "guardrail_margin is 1.5"),
+        ((*RAIL, "--trust", "shuffle", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
+    ],
+)
+def test_a_guardrail_that_cannot_be_is_refused(
+    command: Command, words: tuple[str, ...], message: str
+) -> None:
+    code, out, err = command("simulate", "--algorithm", "private-med", *GUARDED, *words, *QUICK)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+
+
+def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> None:
+    code, _, err = command("simulate", "--algorithm", "dist-dp-se", *SMALL["arms"], *RAIL)
+    assert code == 2
+    assert "dist-dp-se has no option --guardrail" in err
+    words = ("simulate", "--algorithm", "private-med", "--replay", wide, "--control-share", "0.2")
+    code, _, err = command(*words, "--guardrail", "errors")
+    assert code == 2
+    assert "the environment has 1 metrics, but 2 are asked for" in " ".join(err.split())

@@ -17,15 +17,20 @@ from tacit.environments import (
     Beta,
     ClippedGaussian,
     Environment,
+    Guarded,
     Replay,
     instance_means,
     read_mslr,
+    read_table,
 )
 from tacit.environments.contract import ContinuousEnvironment, level_table
 from tacit.environments.replay import read_mslr_rows
 from tacit.estimates import Arm, Design, Round
+from tacit.privacy import PureDP
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import round_levels
+from tacit.protocols.joint import JointSums
+from tacit.protocols.sums import TwoServers
 
 ALARM = 1e-6
 
@@ -249,3 +254,31 @@ def test_fewer_different_documents_than_arms_are_refused(tmp_path: Path) -> None
     with pytest.raises(TacitError, match="2 different documents, fewer than 6 arms"):
         read_mslr(path, arms=6)
     assert read_mslr(path, arms=2).arms == 2
+
+
+def test_a_second_metric_is_played_beside_the_first() -> None:
+    world = Guarded(Bernoulli((0.2, 0.7)), Beta((0.5, 0.25)))
+    rng = np.random.default_rng(0)
+    assert (world.arms, world.metrics, world.binary) == (2, 2, False)
+    assert Bernoulli((0.2, 0.7)).metrics == 1
+    assert world.gaps == pytest.approx([0.5, 0.0])
+    rows = world.reports(1, 4_000, rng)
+    assert abs(z_score(rows[:, 0], 0.7)) < 5
+    assert abs(z_score(rows[:, 1], 0.25)) < 5
+    assert world.rewards(1, 3, rng).shape == (3,)
+    protocol = JointSums(TwoServers(100, 8, PureDP(1.0, participations=2)), 2)
+    played = world.play(Round(0, 100, Arm(1)), protocol, rng)
+    first, second = played.load
+    assert (first.participants, second.participants) == (100, 100)
+    assert set(first.values) == {0, 8}
+    assert played.lost == pytest.approx(100 * 0.7 - first.total / 8)
+    assert world.play(Round(0, 100, Arm(1), opened=False), None, rng).load.participants == 100
+
+
+def test_second_metrics_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TacitError, match="the first metric has 2 arms, the second 3"):
+        Guarded(Bernoulli((0.2, 0.7)), Bernoulli((0.2, 0.7, 0.1)))
+    (tmp_path / "wide.csv").write_text("a,b\n1,0\n0,1\n", encoding="utf-8")
+    recorded = read_table(tmp_path / "wide.csv")
+    with pytest.raises(TacitError, match="holds one number of each recorded person"):
+        Guarded(recorded, Bernoulli((0.2, 0.7)))

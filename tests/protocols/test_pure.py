@@ -175,8 +175,25 @@ def test_a_trillion_users_cost_no_more_than_a_thousand() -> None:
     )
     assert abs(estimate.total - ones) < 6 * math.sqrt(estimate.error.variance)
     assert protocol.group_of(10**12) == (10**12 + 1) // 1025 - 1
-    assert estimate.error.misread <= 1
+    assert estimate.error.misread == 0
     assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("bit", [0, 1])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_the_error_law_bounds_spoilt_answers_too(bit: int, epsilon: float) -> None:
+    """Against one person's law of ones; up to where those that are spoilt are most of it."""
+    protocol = PureShuffle(65, epsilon)
+    p = protocol._groups[0].row.certificate.parameters
+    ones = np.full(p.bits + 1, float(p.mixture) / (p.bits + 1))
+    ones[bit : bit + 2 * p.tau + 1] += (1 - float(p.mixture)) * share_probabilities(p)
+    off = np.arange(p.bits + 1) - p.tau - bit
+    for s in np.linspace(-30, 30, 13) / p.tau:
+        exact = 65 * math.log(float(np.exp(s * off) @ ones))
+        bound = float(protocol.error(65).log_mgf(s))
+        assert exact - 1e-9 <= bound <= exact + 65 * abs(s) + 1e-6
+    shares = 65 * math.log(float(np.exp(s * np.arange(-p.tau, p.tau + 1)) @ share_probabilities(p)))
+    assert exact > shares + 1
 
 
 def test_the_moment_generating_function_is_finite_however_steep() -> None:

@@ -118,10 +118,12 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
 
 
 def grouped_table(noise: GroupedShares) -> Table:
-    """The law of a batch's total noise, by convolving every user's share."""
+    """The law of a batch's total noise, by convolving every user's."""
     start, pmf = 0, np.ones(1)
-    for users, values, probabilities in noise._parts:
-        part_start, part = convolution_power(Table.of(int(values[0]), probabilities), users)
+    everyone, values, columns = noise._matrix
+    for users, probabilities in zip(everyone, columns.T, strict=True):
+        one = Table.of(int(values[0]), probabilities / probabilities.sum())
+        part_start, part = convolution_power(one, int(users))
         start, pmf = start + part_start, np.convolve(pmf, part)
     return Table.of(start, pmf / pmf.sum())
 
@@ -139,7 +141,8 @@ def test_the_error_law_bounds_its_tails_and_its_moments(name: str) -> None:
             ).pvalue
             > ALARM
         )
-    assert float(error.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-12)
+    bounded = isinstance(error.noise, GroupedShares)  # from above, where answers may be spoilt
+    assert float(error.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-7 if bounded else 1e-12)
     s = 1e-3 / math.sqrt(max(error.variance, 1e-3))
     curvature = float(error.log_mgf(s) + error.log_mgf(-s) - 2 * error.log_mgf(0.0)) / s**2
     assert curvature == pytest.approx(error.variance, rel=1e-3, abs=1e-6)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 from tests.samples import follows
+from tests.terms.examples import offer, pinned, terms
 
 from tacit import Arm, begin
 from tacit.intermediaries import OwnNoise, Refusal
@@ -65,3 +66,45 @@ def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer
             experiment.observe(round_, open_through(protocol, answers, "two-servers"))
     assert experiment.learner.best() == 1
     assert "as long as one of the two servers is honest" in str(experiment.guarantee)
+
+
+def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
+    """ε = 1/2 for three participations with two metrics of four levels."""
+    shown = terms()
+    target = PureDP(float(shown.promise.epsilon), participations=shown.promise.participations)
+    metrics = len(shown.answer.metrics)
+    part = TwoServers(200, shown.answer.levels, for_each(target, metrics))
+    protocol = JointSums(part, metrics)
+    asked = offer(scale=Fraction(part.law.scale), modulus=part.modulus, metrics=metrics)
+    assert pinned().check(asked) == Fraction(1, 6)
+    alone = TwoServers(200, shown.answer.levels, target)
+    with pytest.raises(Refusal, match="scale"):
+        pinned().check(offer(scale=Fraction(alone.law.scale), modulus=part.modulus))
+    assert protocol.guarantee.implies(target.at(view=protocol.guarantee.view))
+
+
+def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> None:
+    """Two numbers of everybody, split and sealed; what opens pauses the option with errors."""
+    experiment = begin(
+        "private-klucb",
+        ["old", "new", "other"],
+        binary=True,
+        horizon=400,
+        trust="two-servers",
+        epsilon=40.0,
+        control_share=0.2,
+        guardrail="errors",
+    )
+    while rounds := experiment.propose():
+        for round_ in rounds:
+            if not round_.opened:
+                experiment.skip(round_)
+                continue
+            answers = [(0.0, 0.0), (1.0, 1.0), (float(round_.number % 2), 0.0)][round_.arm]
+            reports = [answers] * round_.participants
+            estimate = open_through(experiment.open(round_), reports, "two-servers")
+            assert estimate.total.shape == (2,)
+            experiment.observe(round_, estimate)
+    assert list(experiment.paused) == ["new"]
+    assert experiment.best() == "other"
+    assert "for all 2 metrics of a participation together" in str(experiment.guarantee)

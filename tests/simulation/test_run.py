@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.registry import lookup
 from tacit.bandits import Learner
 from tacit.bandits.contract import Plan
 from tacit.checks import TacitError
-from tacit.environments import Bernoulli, ClippedGaussian, FromFunction, Recorded
+from tacit.environments import Bernoulli, ClippedGaussian, FromFunction, Guarded, Recorded
 from tacit.environments.silos import Synthetic
 from tacit.estimates import Arm, Estimate, Round
 from tacit.experiment import Experiment
@@ -200,6 +201,22 @@ def test_worlds_refuse_rounds_that_are_not_theirs() -> None:
         run(experiment, silos, np.random.default_rng(0))
     with pytest.raises(TacitError, match="only arms are simulated user by user"):
         run(experiment, silos, np.random.default_rng(0), user_by_user=True)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_both_paths_report_two_metrics_of_everybody(slow: bool) -> None:
+    """So little noise that there is none: what is learned is what people held."""
+    world = Guarded(Bernoulli((0.2, 0.9)), Bernoulli((1.0, 0.0)))
+    problem = ArmsProblem(
+        arms=2, horizon=3_000, control_share=0.3, guardrail="errors", epsilon=60.0, binary=True
+    )
+    experiment = lookup("private-klucb").build(problem)
+    result = run(experiment, world, np.random.default_rng(0), user_by_user=slow)
+    rows = experiment.estimates()
+    assert result.reals == 2 * result.participants == 2 * sum(row.participants for row in rows)
+    assert [row.guardrail for row in rows] == pytest.approx([1.0, 0.0], abs=1e-3)
+    assert [row.mean for row in rows] == pytest.approx([0.2, 0.9], abs=0.1)
+    assert result.final_realised == pytest.approx(result.final_regret, rel=0.2)
 
 
 def test_a_trial_is_a_function_of_its_seed() -> None:

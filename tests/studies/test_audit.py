@@ -15,20 +15,20 @@ from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import PureDP
 from tacit.privacy.audit import lower_bound, samples_to_refute
 from tacit.protocols.contract import Protocol
+from tacit.protocols.prefix_messages import Bits, Counts
 from tacit.protocols.sums import SecureSum
 from tacit.studies.audit import (
     audit_algorithm,
     first_round,
     observed,
     residuals,
+    sendable,
     sight_of,
     tampered,
     weakened,
 )
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
-# at its defaults a message would be billions of bits, which devices refuse to make
-UNSENT = {"sdp-fedlinucb-vec"}
 BROKEN = {
     "half the noise": (0.5, False),
     "no noise": (0.0, False),
@@ -44,8 +44,8 @@ def private() -> dict[str, Protocol]:
             protocol = first_round(name, {})
         except TacitError:
             continue  # refused at its defaults, with a reason
-        if protocol.guarantee is not None and name not in UNSENT:
-            found[name] = protocol
+        if protocol.guarantee is not None:
+            found[name] = sendable(protocol)[0]
     return found
 
 
@@ -66,6 +66,23 @@ def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
     assert not verdict(protocol, 1.0, False, 400, UNSEEDED).caught
     for how, (factor, reuse) in BROKEN.items():
         assert verdict(protocol, factor, reuse, 400, 1e-3).caught, how
+
+
+def test_bits_too_many_to_be_made_are_counted_and_what_is_opened_is_the_same() -> None:
+    protocol = first_round("sdp-fedlinucb-vec", {})
+    counted, so = sendable(protocol)
+    assert so
+    assert protocol.bits_per_participant > 1e9
+    assert counted.view_law(0, 100) == protocol.view_law(0, 100)
+    assert sendable(first_round("secagg-fedlinucb", {}))[1] is False
+    assert sendable(first_round("dist-dp-se", {}))[1] is False
+    numbers, bits = np.array([-3, 0, 4, 1]), Bits(12, 5)
+    rows = [bits.message(numbers, None), bits.message(numbers[::-1], None)]
+    counts = [Counts(12, 5).message(numbers, None), Counts(12, 5).message(numbers[::-1], None)]
+    assert Counts(12, 5).total(counts) == bits.total(rows)
+    for wrong in (numbers - 3, numbers + 4):
+        with pytest.raises(TacitError, match="as many people as"):
+            Counts(12, 5).message(wrong, None)
 
 
 @pytest.mark.slow
@@ -121,7 +138,7 @@ def test_tampering_ends_with_the_audit_and_touches_draws_only() -> None:
 
 def test_what_cannot_be_audited_is_refused() -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
-        *((name, {}, "which nobody can send") for name in UNSENT),
+        ("sdp-fedlinucb-vec", {"through": "mixing"}, "which nobody can send"),
         ("ucb1", {}, "promises nothing"),
         ("cdp-se", {"through": "masking"}, "does not go through masking"),
         ("cdp-se", {"noise_factor": -1.0}, "noise factor is -1"),

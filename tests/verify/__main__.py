@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import mpmath as mp
@@ -31,7 +32,8 @@ from tacit.checks import TacitError
 NEVER_OVER = 1 + 1e-9
 SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)
 SMOOTH = 500  # wider discrete Gaussians are Gaussians to e^-2π²σ² (Poisson summation)
-LARGEST_SUM = 20_000  # people whose discrete Gaussian shares are added up; squaring takes minutes
+LARGEST_GROUP = 1000  # bits of a group whose numbers of ones are multiplied out
+LARGEST_SUM = 200  # people whose discrete Gaussian shares are added up; squaring takes minutes
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class Seen:
     gaussian: float = 0.0
 
 
-def summed(share: Any, count: int) -> tuple[Callable[[], slow.Law], Any]:
-    """The law of so many shares, from their parameters, when it is needed; and the exact rate of
-    its loss, if any.
+def summed(share: Any, count: int, w: int) -> tuple[Callable[[], slow.Law], Any]:
+    """The law of so many shares, from their parameters, when it is needed, in units of w where it
+    is wide; and the exact rate of its loss, if any.
     """
     kind = type(share).__name__
     if kind == "DiscreteLaplace" and count == 1:
@@ -63,13 +65,16 @@ def summed(share: Any, count: int) -> tuple[Callable[[], slow.Law], Any]:
             return lambda: slow.laplace(1 / rate), mp.mpf(rate.numerator) / rate.denominator
         return lambda: slow.polya_difference(Fraction(share.r) * count, rate), None
     if kind == "Skellam":
-        return lambda: slow.skellam(mp.mpf(float(share.variance)) * count), None
+        return lambda: slow.skellam(mp.mpf(float(share.variance)) * count, w), None
     if kind == "Binomial":
-        return lambda: slow.binomial(int(share.n) * count, Fraction(share.p)), None
+        return lambda: slow.binomial(int(share.n) * count, Fraction(share.p), w), None
     if kind == "DiscreteGaussian":
+        sigma = float(share.sigma)
+        if 10 * count * math.exp(-((math.pi * sigma) ** 2)) < 1e-15:  # KLS21: then it is one
+            return lambda: slow.gaussian(sigma * math.sqrt(count), w), None
         if count > LARGEST_SUM:
-            raise TacitError("too many shares to add up one by one")
-        return lambda: slow.power(slow.gaussian(float(share.sigma)), count), None
+            raise TacitError("too many narrow shares to add up one by one")
+        return lambda: slow.power(slow.gaussian(sigma), count), None
     raise TacitError(f"{kind} is not recomputed: add it")
 
 
@@ -81,7 +86,7 @@ def seen(protocol: Any, honest: int) -> Seen:
     if name == "SeparateSums":
         return seen(min(protocol.parts, key=lambda part: part.participants), honest)
     if name == "PureShuffle":
-        raise TacitError("certificates are proved by python -m tacit.testing.certificates --check")
+        return Seen(nothing, 1, times, max(group_losses(protocol)))
     if name == "SplitAndMix":
         return seen(protocol.inner, honest)
     if name == "RandomizedBits":
@@ -100,8 +105,29 @@ def seen(protocol: Any, honest: int) -> Seen:
     share, adding = share or protocol.law, 1 if name in alone else honest
     if adding == 1 and type(share).__name__ == "DiscreteGaussian" and share.sigma > SMOOTH:
         return Seen(nothing, shift, gaussian=shift * math.sqrt(copies) / float(share.sigma))
-    law, rate = summed(share, adding)
-    return Seen(law, shift, copies, None if rate is None else rate * shift)
+    deviation = math.sqrt(float(share.variance) * adding)
+    coarse = type(share).__name__ in ("Skellam", "Binomial", "DiscreteGaussian")
+    w = slow.width(shift, deviation) if coarse and deviation > slow.WIDE else 1
+    law, rate = summed(share, adding, w)
+    return Seen(law, shift // w, copies, None if rate is None else rate * shift)
+
+
+def group_losses(protocol: Any) -> Iterator[Any]:
+    """The losses of the pure shuffle's groups, when none, half or all of the others have a 1."""
+    for group in protocol._groups:
+        p, others = group.row.certificate.parameters, group.size - 1
+        if others * p.bits > LARGEST_GROUP:
+            raise TacitError("large groups: python -m tacit.testing.certificates --check")
+        yield from _group_losses(p.users, p.noise_epsilon, p.tau, p.mixture, others)
+
+
+@lru_cache(maxsize=64)
+def _group_losses(
+    certified: int, rate: Fraction, tau: int, mixture: Fraction, others: int
+) -> tuple[Any, ...]:
+    share = slow.polya_difference(Fraction(1, certified), Fraction(rate))
+    weights = slow.reports(tau, Fraction(mixture), share)
+    return tuple(slow.group_loss(weights, others, ones) for ones in {0, others // 2, others - 1})
 
 
 def prefix_sums(sums: Any) -> Seen:

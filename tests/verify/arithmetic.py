@@ -1,14 +1,16 @@
 """Probabilities and divergences a second time: big integers and mpmath, no array of the package.
 
 A law is a table of integers, its probabilities in units of 2^-PRECISION, rounded down, so that what
-is summed up of it is never too much. Several independent draws are powers of one huge integer whose
-digits are the table (Kronecker substitution). Several losses together are put on a grid, rounded
-down, and convolved: again never too much. A promise below such a number is false.
+is summed up of it is never too much; those of wide laws are interpolated, each good to about 1e-17
+of itself. Several independent draws are powers of one huge integer whose digits are the table
+(Kronecker substitution). Several losses together are put on a grid, rounded down, and convolved:
+again never too much. A promise below such a number is false.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -16,6 +18,7 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
+from numpy.polynomial import chebyshev
 
 PRECISION = 200
 UNIT = 1 << PRECISION
@@ -49,6 +52,55 @@ def _falling(first: Any, ratio: Any) -> list[Any]:
     return weights
 
 
+WIDE = 600.0  # standard deviations above which tables are made by interpolation
+NODES, REACH = 48, 13.5  # of the interpolation, and how many standard deviations it covers
+
+
+def width(shift: int, deviation: float) -> int:
+    """By how much a wide law may be made coarser: a part of what a person moves, so that ⌊X/w⌋
+    moves by a whole number, and a two-hundredth of the standard deviation at most. Whoever sees
+    less learns less, so what is computed of it is never too much.
+    """
+    most = deviation / 200
+    return max((w for w in range(1, shift + 1) if shift % w == 0 and w <= most), default=1)
+
+
+def smooth(log_mass: Callable[[Any], Any], middle: int, deviation: float, w: int) -> Law:
+    """The law of ⌊(X - middle)/w⌋ from log P(x), which is nearly a parabola: interpolated at 48
+    points in 80-bit numbers, and summed over w integers by Gauss and the Euler-Maclaurin formula.
+    """
+    half = REACH * deviation
+    angles = [mp.pi * (2 * k + 1) / (2 * NODES) for k in range(NODES)]
+    values = [log_mass(middle + half * mp.cos(angle)) for angle in angles]
+    fit = np.array(
+        [
+            np.longdouble(mp.nstr(mp.fdot(values, [mp.cos(j * a) for a in angles]) * 2 / NODES, 25))
+            for j in range(NODES)
+        ]
+    )
+    fit[0] /= 2
+    slope = chebyshev.chebder(fit) / np.longdouble(half)
+
+    def mass(x: Any) -> Any:
+        return np.exp(chebyshev.chebval(x / np.longdouble(half), fit))
+
+    most = int(half * 0.995) // w
+    first = np.arange(-most, most, dtype=np.longdouble) * w
+    if w == 1:
+        masses = mass(first)
+    else:
+        low, high = first - 0.5, first + w - 0.5
+        nodes, weights = np.polynomial.legendre.leggauss(6)
+        masses = (
+            sum(g * mass((low + high + w * x) / 2) for x, g in zip(nodes, weights, strict=True))
+            * w
+            / 2
+        )
+        change = [mass(x) * chebyshev.chebval(x / np.longdouble(half), slope) for x in (high, low)]
+        masses = masses - (change[0] - change[1]) / 24
+    return Law(-most, [int(m) for m in np.ldexp(masses, PRECISION)])
+
+
 @lru_cache(maxsize=64)
 def laplace(scale: Fraction) -> Law:
     """P(k) ∝ e^{-|k|/scale}."""
@@ -58,17 +110,21 @@ def laplace(scale: Fraction) -> Law:
 
 
 @lru_cache(maxsize=64)
-def gaussian(sigma: float) -> Law:
+def gaussian(sigma: float, w: int = 1) -> Law:
     """P(k) ∝ e^{-k²/2σ²}."""
     square = 2 * mp.mpf(sigma) ** 2
+    if sigma > WIDE:  # the normalisation is that of the normal law, to e^-2π²σ² (Poisson summation)
+        return smooth(lambda x: -(x**2) / square - mp.log(mp.pi * square) / 2, 0, sigma, w)
     right = _falling(mp.mpf(1), lambda k: mp.exp(-(2 * k - 1) / square))
     return _law(0, right, right[1:], 2 * mp.fsum(right) - 1)
 
 
 @lru_cache(maxsize=64)
-def skellam(variance: Any) -> Law:
+def skellam(variance: Any, w: int = 1) -> Law:
     """e^{-v} I_k(v), by the recurrence I_{k-1} = I_{k+1} + (2k/v) I_k from far out (Miller)."""
     v = mp.mpf(variance)
+    if v > WIDE**2:
+        return smooth(lambda x: _log_bessel(x, v), 0, math.sqrt(float(v)), w)
     start = int(25 * math.sqrt(float(v))) + 120
     above, here = mp.mpf(0), mp.mpf(1)
     values = [here]
@@ -81,18 +137,34 @@ def skellam(variance: Any) -> Law:
     return _law(0, kept, kept[1:], total)
 
 
+def _log_bessel(order: Any, v: Any) -> Any:
+    """ln e^{-v} I_order(v) by Hankel's series, whose terms grow only after about 2v of them; they
+    cancel down to e^{-order²/2v}, hence the digits.
+    """
+    with mp.workprec(PRECISION + 700):
+        term, total, k = mp.mpf(1), mp.mpf(1), 0
+        while abs(term) > mp.mpf(2) ** -(PRECISION + 300):
+            k += 1
+            term *= -(4 * order**2 - (2 * k - 1) ** 2) / (8 * k * v)
+            total += term
+        return mp.log(total) - mp.log(2 * mp.pi * v) / 2
+
+
 @lru_cache(maxsize=64)
-def binomial(trials: int, p: Fraction) -> Law:
+def binomial(trials: int, p: Fraction, w: int = 1) -> Law:
     """C(n, k) p^k (1-p)^{n-k}, by ratios from the mode out."""
     odds = mp.mpf(p.numerator) / (p.denominator - p.numerator)
     mode = min(trials, int((trials + 1) * p))
-    top = mp.exp(
-        mp.loggamma(trials + 1)
-        - mp.loggamma(mode + 1)
-        - mp.loggamma(trials - mode + 1)
-        + mode * mp.log(mp.mpf(p.numerator) / p.denominator)
-        + (trials - mode) * mp.log(1 - mp.mpf(p.numerator) / p.denominator)
-    )
+    chance = mp.mpf(p.numerator) / p.denominator
+
+    def log_mass(x: Any) -> Any:
+        ways = mp.loggamma(trials + 1) - mp.loggamma(x + 1) - mp.loggamma(trials - x + 1)
+        return ways + x * mp.log(chance) + (trials - x) * mp.log(1 - chance)
+
+    deviation = math.sqrt(trials * float(p * (1 - p)))
+    if deviation > WIDE:
+        return smooth(log_mass, mode, deviation, w)
+    top = mp.exp(log_mass(mode))
     right = _falling(top, lambda k: odds * (trials - mode - k + 1) / (mode + k))
     left = _falling(top, lambda k: (mode - k + 1) / odds / (trials - mode + k))[1:]
     return _law(mode, right, left, mp.mpf(1))
@@ -206,7 +278,7 @@ def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
 
 
 def _log_ratio(one: int, other: int) -> float:
-    return float(mp.log(mp.mpf(one) / other))
+    return math.log(one / other)
 
 
 def gaussian_delta(ratio: float, epsilon: float) -> Any:
@@ -215,3 +287,35 @@ def gaussian_delta(ratio: float, epsilon: float) -> Any:
     """
     mu, e = mp.mpf(ratio), mp.mpf(epsilon)
     return mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)
+
+
+def reports(tau: int, mixture: Fraction, share: Law, digits: int = 112) -> list[list[int]]:
+    """Weights of the numbers of ones, none to 2τ + 1, that somebody sends whose bit is 0, and whose
+    is 1: a share conditioned to [-τ, τ], or with a small probability any number alike.
+    """
+    inside = [share(k) for k in range(-tau, tau + 1)]
+    whole, floor = sum(inside), mixture / (2 * tau + 2)
+    kept = [int((1 - mixture) * Fraction(mass, whole) * (1 << digits)) for mass in inside]
+    rare = int(floor * (1 << digits))
+    return [
+        [rare + mass for mass in (*lead, *kept, *rest)] for lead, rest in (((), (0,)), ((0,), ()))
+    ]
+
+
+def group_loss(weights: list[list[int]], honest: int, ones: int) -> Any:
+    """The largest |ln P/Q| of the number of ones of so many people when one of them has the other
+    bit, `ones` of those besides having a 1: exact products of polynomials, as digits of integers.
+    """
+    size = honest * (max(map(max, weights)).bit_length() + len(weights[0]).bit_length()) // 8 + 2
+    zero, one = (
+        int.from_bytes(b"".join(w.to_bytes(size, "little") for w in row), "little")
+        for row in weights
+    )
+    others = zero ** (honest - 1 - ones) * one**ones
+    count = honest * (len(weights[0]) - 1) + 1
+    p, q = ((others * mine).to_bytes(size * (count + 1), "little") for mine in (zero, one))
+    found = mp.mpf(0)
+    for k in range(count):
+        a, b = (int.from_bytes(data[k * size : (k + 1) * size], "little") for data in (p, q))
+        found = max(found, abs(mp.log(mp.mpf(a) / b)))
+    return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 from tests.verify import arithmetic as slow
-from tests.verify.__main__ import certain, printed, seen, used
+from tests.verify.__main__ import certain, group_losses, printed, seen, used
 
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
@@ -17,6 +18,7 @@ from tacit.privacy import (
     calibrate,
     privacy_loss,
 )
+from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum
 
 PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
@@ -60,6 +62,35 @@ def test_sums_of_shares_are_powers() -> None:
 def test_the_gaussian_is_that_of_the_closed_form() -> None:
     found = float(slow.gaussian_delta(1 / 4.2, 0.7))
     assert found == pytest.approx(GaussianLoss(4.2, 1.0).delta(0.7), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "own"),
+    [
+        (lambda w: slow.skellam(700**2, w), Skellam(700**2)),
+        (lambda w: slow.gaussian(700.0, w), DiscreteGaussian(700)),
+        (lambda w: slow.binomial(4 * 700**2, Fraction(1, 2), w), Binomial(4 * 700**2)),
+        (lambda w: slow.binomial(12 * 700**2, Fraction(1, 8), w), Binomial(12 * 700**2, 0.125)),
+    ],
+    ids=["skellam", "gaussian", "fair bits", "rare bits"],
+)
+def test_wide_laws_are_interpolated_and_may_be_made_coarser(
+    make: Callable[[int], slow.Law], own: NoiseLaw
+) -> None:
+    exact = privacy_loss(own, 300).delta(0.4)
+    assert float(slow.delta(make(1), 300, 0.4)) == pytest.approx(exact, rel=1e-9)
+    coarse = float(slow.delta(make(3), 100, 0.4))
+    assert exact * (1 - 1e-4) < coarse <= exact * (1 + 1e-9)
+    assert sum(make(3).masses) / slow.UNIT == pytest.approx(1, abs=1e-15)
+    assert slow.width(300, 700.0) == 3
+    assert slow.width(7, 1e6) == 7
+
+
+def test_groups_of_the_pure_shuffle_have_the_loss_that_is_certified() -> None:
+    for people, epsilon in ((2, 1.0), (5, 2.0), (9, 1.0)):
+        protocol = PureShuffle(people, epsilon)
+        certified = [float(group.row.certificate.epsilon) for group in protocol._groups]
+        assert float(max(group_losses(protocol))) == pytest.approx(max(certified), abs=2e-6)
 
 
 def test_a_person_who_looks_and_people_who_are_missing_are_taken_off() -> None:

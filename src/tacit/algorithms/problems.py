@@ -350,12 +350,12 @@ class ArmsProblem(Problem):
 
     def lower_bound(self, outcome: Outcome) -> float | None:
         """The regret on bits that comes close to inevitable with the horizon; of a promise that is
-        not pure only what holds without any.
+        not pure only what holds without any. It knows no guardrail.
         """
         from tacit.bandits.arms.divergence import least_regret
         from tacit.privacy import PureDP
 
-        if outcome.means is None or not self.binary:
+        if outcome.means is None or not self.binary or self.guardrail is not None:
             return None
         promised = outcome.experiment.guarantee
         epsilon = promised.epsilon if isinstance(promised, PureDP) else float("inf")

@@ -35,6 +35,7 @@ LARGEST = 30.0  # e^-30 is not lost beside 1
 STEP = math.sqrt(2.0)  # between neighbouring weights
 APART = 1.6  # between neighbouring tilts
 LIGHTEST = 16  # steps of weight: 1 to 1/256
+STEPS: Floats = STEP ** -np.arange(LIGHTEST + 1, dtype=float)
 HALVINGS = 40  # of an interval of means, which is [0, 1] at first
 
 
@@ -63,6 +64,7 @@ class Tally:
         self._sums: list[float] = []
         self._noise = 0.0  # variance in the weighted sum
         self._cumulants = np.zeros((2, 0))  # of the noise, at the tilts and at their negatives
+        self._sum_up()
 
     def add(self, estimate: Estimate) -> None:
         """Take in the estimate of one round."""
@@ -85,18 +87,20 @@ class Tally:
             self._noise += weight * weight * variance
             scaled = tuple((weight * self.tilts).tolist())
             self._cumulants = self._cumulants + cumulants(error.noise, error.precision, scaled)
+        self._sum_up()
 
-    @property
-    def _weights(self) -> Floats:
-        weights: Floats = STEP ** -np.arange(len(self._people), dtype=float)
-        return weights
+    def _sum_up(self) -> None:
+        """What bounds need again and again: all weights, W, and Σhn."""
+        self._weights: Floats = STEPS[: len(self._people)]
+        self._statistic = float(self._weights @ self._sums)
+        self._held = float(self._weights @ self._people)
 
     @property
     def mean(self) -> float | None:
         """The weighted mean, which noise may put outside [0, 1]; None before anything was seen."""
         if not self.participants:
             return None
-        return float(self._weights @ self._sums / (self._weights @ self._people))
+        return self._statistic / self._held
 
     @property
     def spread(self) -> float:
@@ -105,10 +109,10 @@ class Tally:
         """
         if not self.participants:
             return math.inf
-        held, n = float(self._weights @ self._people), self.participants
-        rate = min(max((float(self._weights @ self._sums) + 1) / (held + 2), 0.0), 1.0)
-        sampling = float(self._weights**2 @ self._people)
-        return math.sqrt(max(rate * (1 - rate), 0.25 / n) * sampling + self._noise) / held
+        rate = min(max((self._statistic + 1) / (self._held + 2), 0.0), 1.0)
+        sampling = max(rate * (1 - rate), 0.25 / self.participants)
+        squares = float(self._weights**2 @ self._people)
+        return math.sqrt(sampling * squares + self._noise) / self._held
 
     def against(self, means: Floats, side: int) -> Floats:
         """How strongly each of these means is refuted, as the logarithm of the mixture: as too
@@ -116,9 +120,9 @@ class Tally:
         """
         if not self.participants:
             return np.zeros(len(means))
-        weights, tilt = self._weights, side * self.tilts
-        growth = np.expm1(tilt[:, None] * weights)
-        fixed = tilt * float(weights @ self._sums) - self._cumulants[(1 - side) // 2]
+        tilt = side * self.tilts
+        growth = np.expm1(tilt[:, None] * self._weights)
+        fixed = tilt * self._statistic - self._cumulants[(1 - side) // 2]
         grown = np.log1p(means[:, None, None] * growth) @ np.array(self._people)
         found: Floats = np.logaddexp.reduce(fixed - grown + np.log(self.odds), axis=1)
         return np.logaddexp(found, math.log(1 - self.odds.sum()))
@@ -165,6 +169,7 @@ class Tally:
         tally._noise = data["noise"]
         rows = [[math.inf if x is None else x for x in row] for row in data["cumulants"]]
         tally._cumulants = np.array(rows, dtype=float).reshape(2, -1)
+        tally._sum_up()
         return tally
 
 

@@ -375,6 +375,9 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         "noise_factor": how["noise_factor"],
         "reused": how["reuse"],
         "through": how["through"] or "the ideal intermediary",
+        "messages": "numbers of ones, because the bits are too many to be made"
+        if found.counted
+        else "as they are sent",
         "verdict_on_the_noise": "NOT the stated law" if law.caught else "as the stated law",
         "p_value": law.p_value,
         "alarm": law.alarm,

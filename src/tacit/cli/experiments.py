@@ -46,7 +46,7 @@ def plan(
         float | None,
         typer.Option(help="Least share of the control, and of others until they are worse."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 24,
+    runs: Annotated[int, typer.Option(help="Simulated runs for each row.", **Whole)] = 60,
     seed: Seed = 0,
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated, instead of private-med's trust models.")
@@ -123,6 +123,7 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
     table(title, ["algorithm" if names else "trust", *kept.values()], rows)
     for cost in result.costs:
         said = f"cannot be had: {cost.refused}" if cost.refused else cost.guarantee
+        said += f" Note: {cost.note}." if cost.note else ""
         sentence(cost.algorithm if names else cost.trust, said)
 
 

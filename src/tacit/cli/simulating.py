@@ -163,9 +163,13 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         if "winner" in summary and one_world:
             share = f"{summary['winner_runs']} of {count_of('run', *[len(result.runs)] * 2)}"
             rows.append(["found to be best", f"{summary['winner']} (in {share})"])
+        if one_world:
+            rows += paused(summary.get("paused_runs", {}), len(result.runs))
         title = f"{result.algorithm}, {count_of('run', len(result.runs), result.sweep.asked)}"
         table(title, None, rows)
         standings(summary.get("estimates", []))
+        if result.configuration.get("guardrail"):
+            guardrail(summary.get("estimates", []), result.configuration)
         sentence("guarantee", result.promise)
         settings = [
             f"{key.replace('_', ' ')} {shown(value)}"
@@ -235,6 +239,12 @@ def notes(summary: dict[str, Any], environment: Any) -> None:
         sentence("people", about["people"])
 
 
+def paused(runs: dict[str, int], all_runs: int) -> list[list[Any]]:
+    """The options that a guardrail paused, and in how many runs."""
+    of = f"of {count_of('run', *[all_runs] * 2)}"
+    return [["paused by the guardrail", f"{option} (in {n} {of})"] for option, n in runs.items()]
+
+
 def standings(rows: list[dict[str, Any]]) -> None:
     """Where the options stood at the end of the first run, the best first."""
     if not rows:
@@ -257,6 +267,27 @@ def standings(rows: list[dict[str, Any]]) -> None:
     always = all(row["always"] for row in rows)
     when = "valid at all rounds at once" if always else "normal approximation"
     table(f"what the first run found ({when}){first}", headings, body)
+
+
+def guardrail(rows: list[dict[str, Any]], configuration: dict[str, Any]) -> None:
+    """What the second metric was found to be, and what was paused because of it."""
+    name, better = configuration["guardrail"], configuration["guardrail_better"]
+    body = [
+        [
+            row["option"],
+            row["guardrail"],
+            f"{row['guardrail_low']:.4f} – {row['guardrail_high']:.4f}",
+            "yes" if row["paused"] else "–",
+        ]
+        for row in rows
+    ]
+    if body:
+        title = f"the guardrail of the first run: {name}, {better} is better"
+        table(title, ["option", "mean", "95% interval", "paused"], body)
+    for row in rows:
+        if row["paused"]:
+            sentence("paused", f"{row['option']}: {row['paused']}")
+    sentence("note", "regret is that of the first metric, against its best option")
 
 
 def lift(row: dict[str, Any]) -> str:

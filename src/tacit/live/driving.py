@@ -190,11 +190,11 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
     """Brings a planned round before both servers; one that got stale on the way is planned anew."""
     identity = bytes(row.identity)
     seat = party.seat(bytes(row.terms), identity)
-    if not row.announcement:
-        _describe(party, link, row)
-        row = party._round(identity)
-    description = bytes(row.announcement)
     try:
+        if not row.announcement:
+            _describe(party, link, row)
+            row = party._round(identity)
+        description = bytes(row.announcement)
         if party.now > (row.assigned_until + row.started) // 2 + 1:
             raise Refusal("the helper did not sign the round in time")
         announcement = link.describe(description, seat.endorse(description))
@@ -202,7 +202,7 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
     except Refusal as reason:
         LOG.warning("round planned anew: %s", reason)
         _abandon(party, row)
-        return SOON
+        return AGAIN
     with party.store.begin() as connection:
         if party._move(connection, identity, "preparing", "open"):
             mine = store.rounds.c.identity == identity

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tacit.checks import Refusal
+from tacit.checks import Refusal, TacitError
 from tacit.intermediaries.announcements import accept, announce
 from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.sealing import suite
@@ -18,10 +18,11 @@ from tacit.intermediaries.seats import Stage
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.live import invitations, store
 from tacit.live.errors import Forbidden, Unknown
-from tacit.live.party import HELPER, LIVE, Party
+from tacit.live.party import HELPER, LIVE, LOG, Party
 from tacit.terms import Pinned, Terms
 
 PAUSE = 60.0  # seconds until it is worth looking again when nothing is open
+AGAIN, SOON = 1.0, 0.1
 
 
 class Helper(Party):
@@ -101,13 +102,19 @@ class Helper(Party):
         """
         wait = PAUSE
         for row in self._rounds(*LIVE):
-            identity = bytes(row.identity)
-            if row.stage == "open" and not self._close_when_due(row):
-                wait = min(wait, max(row.closes - self.now, 0.1))
-                continue
-            self._go_on(self.server(identity))
-            wait = min(wait, max(row.expires - self.now, 0.1))
+            try:
+                wait = min(wait, self._advance(row))
+            except TacitError as problem:
+                LOG.error("a round does not go on: %s", problem)
+                wait = min(wait, AGAIN)
         return wait
+
+    def _advance(self, row: Any) -> float:
+        """One round's step; in how many seconds the next is due."""
+        if row.stage == "open" and not self._close_when_due(row):
+            return max(float(row.closes - self.now), SOON)
+        self._go_on(self.serving(row))
+        return max(float(row.expires - self.now), SOON)
 
     def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
         """Every report needs an invitation where the terms say so: the coordinator is not believed

@@ -198,6 +198,15 @@ def groups(users: int, epsilon: float | Fraction, curious: int = 1) -> list[Grou
     return [group for group in (*cut, *rest) if group.count]
 
 
+def largest_group(epsilon: float | Fraction) -> int:
+    """The most people for whom there is a certificate at this epsilon.
+
+    >>> largest_group(0.1), largest_group(1)
+    (64, 1024)
+    """
+    return max(row.users for row in _usable(epsilon))
+
+
 def certified(epsilon: float | Fraction) -> float:
     """The epsilon that groups of every size have, of those made for this one."""
     return max(float(row.certificate.epsilon) for row in _usable(epsilon))

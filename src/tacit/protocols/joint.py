@@ -46,6 +46,8 @@ class JointSums(Protocol):
     (True, '(1, 0)-DP', 1)
     """
 
+    guarantee: Target
+
     def __init__(self, part: SumProtocol, metrics: int) -> None:
         self.part = part
         self.coordinates = integer("metrics", metrics, at_least=2)

@@ -78,8 +78,12 @@ class Bits:
         self,
         numbers: Integers,
         rng: np.random.Generator | None,  # noqa: ARG002
-    ) -> npt.NDArray[np.uint8]:
+    ) -> npt.NDArray[Any]:
         """One row of bits for each number, ones first: the shuffler's order is another."""
+        return (np.arange(self.bits) < self.ones(numbers)[:, None]).astype(np.uint8)
+
+    def ones(self, numbers: Integers) -> Integers:
+        """How many bits of each row are ones."""
         ones = numbers + self.offset
         if not 0 <= ones.min() <= ones.max() <= self.bits:
             raise TacitError(
@@ -87,7 +91,7 @@ class Bits:
                 f"{self.bits} bits count from {-self.offset}: do all silos have as many people as "
                 "was said?"
             )
-        return (np.arange(self.bits) < ones[:, None]).astype(np.uint8)
+        return ones
 
     def total(self, messages: Sequence[Any]) -> list[int]:
         """How many bits with each number's label are ones."""
@@ -97,6 +101,25 @@ class Bits:
     def read(self, values: Sequence[int], silos: int) -> Floats:
         """The sums that so many ones stand for."""
         return np.array(values, dtype=float) - silos * self.offset
+
+
+@dataclass(frozen=True)
+class Counts(Bits):
+    """The same with every row of bits as its number of ones, which is all that a shuffler leaves of
+    it: for audits of messages that are too long to be made.
+    """
+
+    def message(
+        self,
+        numbers: Integers,
+        rng: np.random.Generator | None,  # noqa: ARG002
+    ) -> npt.NDArray[Any]:
+        """One number of ones for each number."""
+        return self.ones(numbers)
+
+    def total(self, messages: Sequence[Any]) -> list[int]:
+        """How many bits with each number's label would be ones."""
+        return [int(number) for number in np.array(messages, np.int64).sum(axis=0)]
 
 
 Form = Words | Shares | Bits

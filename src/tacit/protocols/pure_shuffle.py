@@ -50,8 +50,11 @@ def _share(parameters: PureShuffleParameters) -> PolyaDifference:
 @register
 @dataclass(frozen=True)
 class GroupedShares:
-    """The noise of a batch that was cut into certified groups: the sum of all conditioned shares.
-    Spoilt batches are not in it.
+    """The noise of a batch that was cut into certified groups: the sum of everyone's.
+
+    One person's is a conditioned share or, with probability q, what a uniform number of ones is off
+    by: one of -τ-1..τ+1, each with probability q/(2τ+2) at most, whatever the bit. With all of them
+    at that probability a little more than 1 is spread out, so `log_mgf` is a bound from above.
 
     >>> round(GroupedShares(1025, Fraction(1)).variance, 2)
     1.87
@@ -61,18 +64,6 @@ class GroupedShares:
     epsilon: Fraction
     curious: int = 1
 
-    @cached_property
-    def _parts(self) -> list[tuple[int, Floats, Floats]]:
-        """(number of users, values of a share, their probabilities) for each row of the table that
-        is used.
-        """
-        parts = []
-        for group in groups(self.users, self.epsilon, self.curious):
-            p = group.row.certificate.parameters
-            values = np.arange(-p.tau, p.tau + 1, dtype=float)
-            parts.append((group.people, values, share_probabilities(p)))
-        return parts
-
     @property
     def mean(self) -> float:
         """Zero."""
@@ -80,26 +71,28 @@ class GroupedShares:
 
     @cached_property
     def variance(self) -> float:
-        """The shares' variances add up."""
-        return float(
-            sum(n * (values**2 @ probabilities) for n, values, probabilities in self._parts)
-        )
+        """One person's, added up."""
+        users, values, probabilities = self._matrix
+        return float(values**2 @ probabilities @ users)
 
     @cached_property
     def _matrix(self) -> tuple[Floats, Floats, Floats]:
-        """Users of each part, all values of a share, and their probabilities: one column per
-        part.
+        """Users of each row of the table that is used, all values of one person's noise, and their
+        probabilities: one column per row.
         """
-        widest = max(len(values) for _, values, _ in self._parts)
-        columns = [
-            np.pad(probabilities, (widest - len(probabilities)) // 2)
-            for _, _, probabilities in self._parts
-        ]
-        users = np.array([n for n, _, _ in self._parts], dtype=float)
-        return users, np.arange(widest, dtype=float) - widest // 2, np.column_stack(columns)
+        cut = groups(self.users, self.epsilon, self.curious)
+        rows = [group.row.certificate.parameters for group in cut]
+        most = max(p.tau for p in rows) + 1
+        columns = []
+        for p in rows:
+            spoilt = np.full(2 * p.tau + 3, float(p.mixture) / (p.bits + 1))
+            spoilt[1:-1] += (1 - float(p.mixture)) * share_probabilities(p)
+            columns.append(np.pad(spoilt, most - p.tau - 1))
+        users = np.array([group.people for group in cut], dtype=float)
+        return users, np.arange(-most, most + 1, dtype=float), np.column_stack(columns)
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
-        """The shares' log moment generating functions add up."""
+        """Everyone's log moment generating functions add up."""
         users, values, probabilities = self._matrix
         powers = np.asarray(s, dtype=float)[..., None] * values
         if np.abs(powers).max(initial=0.0) < LARGEST:
@@ -155,12 +148,11 @@ class PureShuffle(SumProtocol):
             conditions=(*crowd, "a group that is not complete is not opened"),
         )
         self.bits_per_participant = parts[0][1].bits
-        spoilt = sum(people * p.mixture for people, p in parts)
         noise = GroupedShares(self.participants, self.epsilon, curious)
-        self._error = ErrorLaw(self.participants, 1, noise, min(1.0, float(spoilt)))
+        self._error = ErrorLaw(self.participants, 1, noise)
 
     def error(self, reports: int) -> ErrorLaw:
-        """The conditioned shares of everyone; a spoilt batch counts as misread."""
+        """Everyone's share, or what stands in for it."""
         self.check_reports(reports)
         return self._error
 

@@ -291,7 +291,10 @@ def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> Jo
     sum, as `tacit.names` writes it, `how` are its further arguments.
     """
     make = recipe(named(each, Callable))  # type: ignore[arg-type]
-    part = make(users, target=for_each(target, metrics), **how)
+    try:
+        part = make(users, target=for_each(target, metrics), **how)
+    except TacitError as error:
+        raise TacitError(f"{error} (epsilon is shared among {metrics} metrics)") from error
     if not isinstance(part, SumProtocol):
         raise TacitError(f"{each} makes no sum of one number: name the recipe of a sum")
     return JointSums(part, metrics)

@@ -148,6 +148,7 @@ class Result:
             "times_lower_bound": self.times_lower_bound,
             **self.winner(),
             **self.decided(),
+            **self.paused(),
             "seconds": self.sweep.seconds,
             "asked": self.sweep.asked,
             "interrupted": self.sweep.interrupted,
@@ -165,6 +166,15 @@ class Result:
         part, times = self.mean("decided"), [run["users"] for run in self.runs]
         last = round(smooth_quantile(times, NINE_OF_TEN)) if part >= NINE_OF_TEN else None
         return {"decided_part": part, "participants_to_decide": last}
+
+    def paused(self) -> dict[str, Any]:
+        """In how many runs the guardrail paused each option that it paused in any; nothing where
+        there is none.
+        """
+        if "paused" not in self.runs[0]:
+            return {}
+        counts = Counter(option for run in self.runs for option in run["paused"])
+        return {"paused_runs": dict(sorted(counts.items()))}
 
     def winner(self) -> dict[str, Any]:
         """The option that most runs recommend, how many do, and where options stand in the first

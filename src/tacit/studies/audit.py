@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -31,7 +31,8 @@ from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
 from tacit.protocols.continuous import CentralLaplace, Laplace
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.integer_vectors import LevelProtocol
-from tacit.protocols.prefix_sums import PrefixRound
+from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Counts, Form
+from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
 from tacit.rounds import carry
 
@@ -81,6 +82,7 @@ class AlgorithmAudit:
     claimed_epsilon: float
     claimed_delta: float
     samples_to_refute: int | None  # were the noise half as wide, or as it was made
+    counted: bool = False  # rows of bits too long to be made stood as their numbers of ones
 
     @property
     def caught(self) -> bool:
@@ -102,13 +104,14 @@ def audit_algorithm(
 
     `noise_factor` scales the noise of the devices (0: none) and `reuse` draws it once for all,
     while the stated law stays: what an audit should catch. `through` carries the round through a
-    real intermediary.
+    real intermediary. Messages of too many bits to be made are numbers of ones (`sendable`).
     """
     probability("alarm", alarm)
     positive("seconds", seconds)
     if not 0 <= noise_factor <= 100:
         raise TacitError(f"noise factor is {noise_factor:g}; it must lie between 0 and 100")
-    protocol = first_round(name, options or {})
+    first = first_round(name, options or {})
+    protocol, counted = (first, False) if through else sendable(first)
     if protocol.guarantee is None:
         raise TacitError(f"{name} promises nothing, so there is nothing to audit")
     used, sight = weakened(protocol, noise_factor, reuse), sight_of(protocol)
@@ -123,7 +126,7 @@ def audit_algorithm(
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
     claimed = protocol.guarantee.short
     verdict = residuals(rows, alarm)
-    return AlgorithmAudit(name, *about, claimed, verdict, bound, epsilon, delta, needed)
+    return AlgorithmAudit(name, *about, claimed, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
@@ -133,6 +136,32 @@ def first_round(name: str, options: dict[str, Any]) -> Protocol:
     problem = asked.fitted(asked.start(0, None).world, 0)
     experiment = entry.build(problem)
     return experiment.open(next(round_ for round_ in experiment.propose() if round_.opened))
+
+
+class CountedSums(PrefixSums):
+    """Prefix sums whose silos write down numbers of ones where they would send rows of bits."""
+
+    @property
+    def bits_per_silo(self) -> float:
+        """A word per number."""
+        return self.shape.steps * self.size * MODULUS_BITS
+
+    def form(self, step: int) -> Form:
+        """Numbers of ones instead of bits."""
+        form = super().form(step)
+        return Counts(form.bits, form.offset) if isinstance(form, Bits) else form
+
+
+def sendable(protocol: Protocol) -> tuple[Protocol, bool]:
+    """The protocol as it is audited, and whether bits are counted instead of made: a shuffled row
+    of bits says how many are ones and nothing else, so devices draw, round and add as ever.
+    """
+    if not isinstance(protocol, PrefixRound) or protocol.sums.noise != "binomial":
+        return protocol, False
+    if protocol.bits_per_participant <= MOST_BITS:
+        return protocol, False
+    own = {field.name: getattr(protocol.sums, field.name) for field in fields(protocol.sums)}
+    return CountedSums(**own).open(protocol.step, {}, {}, protocol.guarantee), True
 
 
 def _claim(protocol: Protocol) -> tuple[float, float]:
@@ -267,9 +296,10 @@ def _prefix(protocol: PrefixRound) -> Sight:
     moved[0, 0] = sums.sensitivity
 
     def read(opened: Opened, sent: Sequence[Any]) -> list[Number]:
-        rows = sent if sums.alone else [opened.values]
-        words = np.array([[int(x) for x in row] for row in rows], dtype=np.uint64)
-        return [Number(int(x) + round(law.mean), law) for x in words.view(np.int64).ravel()]
+        rows, silos = (sent, 1) if sums.alone else ([opened.values], n)
+        form = sums.form(protocol.step)
+        numbers = [x for row in rows for x in form.read([int(x) for x in row], silos)]
+        return [Number(int(x) + round(law.mean), law) for x in numbers]
 
     return Sight([nothing] * n, moved, read, law, sums.sensitivity * sums.scale)
 

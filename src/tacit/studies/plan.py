@@ -10,8 +10,8 @@ cannot be had is a row that says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,15 @@ import numpy as np
 from tacit.algorithms.problems import MOST
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.checks import TacitError, integer, positive, probability
+from tacit.protocols.certificates import largest_group
 from tacit.simulation.results import Result
 from tacit.simulation.study import How, simulate
 
 SETTLED = 0.1  # a run has settled when a user loses less than this part of the gap on average
 SHARED = 0.8  # of all participants are shared out equally until an option is shown to be worse
 MOST_OPTIONS = 100
+RUNS = 60  # for each row
+PILOTS = 8  # of them, to find out how long they take
 LONGEST = 4  # horizons that are tried, each four times the one before
 LEVEL = 12.0  # about what a mixture must reach to decide between two options; only a first guess
 
@@ -45,9 +48,8 @@ class Cost:
 
     `participants` are those until nine of ten experiments are decided, with those who fail to
     report, `worse` those of them who get a worse option, on average; None where that is not known.
-    `regret`, `lost_share`
-    and `users_to_settle` are of a run that serves a whole horizon, where one is given. `command`
-    simulates the row.
+    `regret`, `lost_share` and `users_to_settle` are of a run that serves a whole horizon, where one
+    is given. `command` simulates the row. `note` is what must be read with it.
     """
 
     trust: str
@@ -65,6 +67,7 @@ class Cost:
     lost_share: float | None = None
     users_to_settle: int | None = None
     command: str = ""
+    note: str = ""
     refused: str = ""
 
 
@@ -82,7 +85,7 @@ class Expected:
     better by a lift (relative) or a gap (absolute); around one half without a baseline.
     """
 
-    options: int
+    options: int = 2
     baseline: float | None = None
     lift: float | None = None
     gap: float | None = None
@@ -144,103 +147,150 @@ class People:
         return math.ceil((participants or 0) / (self.per_day or 1)) if known else None
 
 
+@dataclass(frozen=True)
+class Question:
+    """All that a plan is asked: what is expected, who takes part, what they are promised, by which
+    algorithms (every trust model of a single one), the control's share, how it is simulated.
+    """
+
+    expected: Expected
+    people: People
+    epsilon: float = 1.0
+    delta: float | None = None
+    algorithms: tuple[str, ...] = ("private-med",)
+    control_share: float | None = None
+    how: How = field(default_factory=lambda: How(RUNS))
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
+
+    @classmethod
+    def of(cls, **asked: Any) -> Question:
+        """From the fields of all parts, by name; `algorithm` is one of `algorithms`."""
+        own = ("epsilon", "delta", "control_share")
+        parts: dict[str, dict[str, Any]] = {}
+        kinds = {"expected": Expected, "people": People, "how": How}
+        for part, kind in kinds.items():
+            names = [entry.name for entry in fields(kind) if entry.init]
+            parts[part] = {name: asked.pop(name) for name in names if name in asked}
+        chosen = tuple(asked.pop("algorithms", ()))
+        one = asked.pop("algorithm", "private-med")
+        mine = {name: asked.pop(name) for name in own if name in asked}
+        if asked:
+            raise TacitError(f"a plan has no {', '.join(asked)}: see tacit plan --help")
+        expected, people = Expected(**parts["expected"]), People(**parts["people"])
+        how = How(**({"runs": RUNS} | parts["how"]))
+        return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
+
+    def given(self, entry: Algorithm, trust: str | None) -> dict[str, Any]:
+        """Of what is asked, what an algorithm has an option for."""
+        share, options = self.control_share, self.expected.options
+        asked = {
+            "means": self.expected.means,
+            "epsilon": self.epsilon,
+            "participations": self.people.participations,
+            "delta": self.delta,
+            "dropout": self.people.dropout or None,
+            "rounds": self.people.rounds,
+            "control_share": SHARED / options if share is None else share,
+            "trust": trust,
+        }
+        return {k: v for k, v in asked.items() if v is not None and k in entry.options}
+
+
 def plan(
     options: int = 2,
     horizon: int | None = None,
     gap: float | None = None,
     epsilon: float = 1.0,
     delta: float | None = None,
-    *,
-    baseline: float | None = None,
-    lift: float | None = None,
-    participations: int = 1,
-    dropout: float = 0.0,
-    rounds: int | None = None,
-    per_day: int | None = None,
-    runs: int = 24,
-    seed: int = 0,
-    algorithm: str = "private-med",
-    algorithms: Iterable[str] = (),
-    control_share: float | None = None,
-    progress: bool = False,
+    **more: Any,
 ) -> Plan:
     """Simulates every trust model of an algorithm, or several algorithms, at one guarantee: that of
-    a person who takes part as often as said. See `Expected` and `People` for the options.
+    a person who takes part as often as said. See `Expected` (`baseline`, `lift`), `People`
+    (`participations`, `dropout`, `rounds`, `per_day`), `Question` (`algorithms`, `control_share`)
+    and `How` (`runs`, `seed`, `progress`) for what else can be asked.
 
     >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
     >>> [cost.trust for cost in result.costs]
     ['central', 'secagg', 'two-servers', 'shuffle', 'local']
     """
-    expected = Expected(options, baseline, lift, gap)
-    people = People(participations, dropout, rounds, per_day, horizon)
-    positive("epsilon", epsilon, "a guarantee needs epsilon > 0")
-    how = How(runs, seed, progress)
-    wanted = [lookup(name) for name in (tuple(algorithms) or (algorithm,))]
+    return answer(
+        Question.of(options=options, horizon=horizon, gap=gap, epsilon=epsilon, delta=delta, **more)
+    )
+
+
+def answer(question: Question) -> Plan:
+    """One row for each way to do it, and which to take."""
+    wanted = [lookup(name) for name in question.algorithms]
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
-    asked = {
-        "means": expected.means,
-        "epsilon": epsilon,
-        "participations": people.participations,
-        "delta": delta,
-        "dropout": people.dropout or None,
-        "rounds": people.rounds,
-        "control_share": SHARED / expected.options if control_share is None else control_share,
-    }
     costs, errors = [], []
     for entry in wanted:
         for trust in WHAT_IS_TRUSTED if by_trust else (None,):
-            names = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
-            given = {k: v for k, v in (asked | {"trust": trust}).items() if v is not None}
-            mine = {k: v for k, v in given.items() if k in entry.options}
+            who = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
+            about = (*who, entry.name, entry.family)
             try:
-                costs.append(_cost(names, entry, mine, expected, people, how))
+                costs.append(Cost(*about, **_cost(entry, question.given(entry, trust), question)))
             except TacitError as error:
                 errors.append(error)
-                costs.append(Cost(*names, entry.name, entry.family, refused=str(error)))
+                costs.append(Cost(*about, refused=str(error)))
     if len(errors) == len(costs):
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.refused}
-    advice = _by_trust(served, expected) if by_trust else _least(served)
+    advice = _by_trust(served, question.expected) if by_trust else _least(served)
     return Plan(costs, advice)
 
 
-def _cost(
-    names: tuple[str, str],
-    entry: Algorithm,
-    given: dict[str, Any],
-    expected: Expected,
-    people: People,
-    how: How,
-) -> Cost:
+def _cost(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if entry.family == "arms" and "control_share" in entry.options:
-        found = _until_decided(entry, given, expected, people, how)
-    if people.horizon is not None or not found:
-        found = _whole(entry, given, expected, people, how) | found
-    return Cost(*names, entry.name, entry.family, **found)
+        found = _until_decided(entry, given, question)
+    if question.people.horizon is not None or not found:
+        found = _whole(entry, given, question) | found
+    return found | {"note": _note(given)}
 
 
-def _until_decided(
-    entry: Algorithm, given: dict[str, Any], expected: Expected, people: People, how: How
-) -> dict[str, Any]:
-    """Runs that stop when they are decided, with a horizon that nine of ten do not reach."""
-    horizon = _guess(given, expected)
-    for _ in range(LONGEST):
-        options = given | {"horizon": horizon}
-        result = simulate(entry.name, **options, **(vars(how) | {"until_decided": True}))
-        participants = result.decided()["participants_to_decide"]
-        if participants is not None or horizon > MOST / 4:
-            break
-        horizon *= 4
+def _until_decided(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
+    """Runs that stop when they are decided, with a horizon that hardly any of them reaches."""
+    how = replace(question.how, until_decided=True)
+    options = given | {"horizon": _long_enough(entry, given, question)}
+    result = simulate(entry.name, **options, **vars(how))
+    participants = result.decided()["participants_to_decide"]
     return {
         "guarantee": result.promise,
         "participants": participants,
-        "days": people.days(participants),
-        "worse": result.regret_mean / expected.difference,
+        "days": question.people.days(participants),
+        "worse": result.regret_mean / question.expected.difference,
         "rounds": result.mean("rounds"),
         "bits_per_user": result.mean("bits_per_user"),
         "command": command(entry.name, options, how, "--until-decided"),
     }
+
+
+def _long_enough(entry: Algorithm, given: dict[str, Any], question: Question) -> int:
+    """A horizon half again as long as the slowest of a few pilots takes, or a little more: the next
+    of a thousand times powers of two, so that ways that cost the same mostly have the same one.
+    """
+    few = replace(question.how, runs=min(question.how.runs, PILOTS), until_decided=True)
+    horizon = _guess(given, question.expected)
+    for _ in range(LONGEST):
+        pilots = simulate(entry.name, **given, horizon=horizon, **vars(few))
+        if pilots.decided()["decided_part"] == 1 or horizon > MOST / 4:
+            break
+        horizon *= 4
+    slowest = max(run["users"] for run in pilots.runs)
+    return min(1000 << max(0, math.ceil(math.log2(1.5 * slowest / 1000))), MOST)
+
+
+def _note(given: dict[str, Any]) -> str:
+    """What must be known of a row besides its numbers."""
+    if given.get("trust") != "shuffle" or given.get("delta"):
+        return ""
+    people = largest_group(given["epsilon"] / given.get("participations", 1))
+    return (
+        f"rounds are cut into groups of {people:,}, the most that are certified at this epsilon; "
+        "each has noise of its own"
+    )
 
 
 def _guess(given: dict[str, Any], expected: Expected) -> int:
@@ -258,21 +308,16 @@ def _guess(given: dict[str, Any], expected: Expected) -> int:
     return min(int(2 * max(sampling, 1) + rounds + least) + arms, MOST)
 
 
-def _whole(
-    entry: Algorithm,
-    given: dict[str, Any],
-    expected: Expected,
-    people: People,
-    how: How,
-) -> dict[str, Any]:
+def _whole(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
     """Runs that serve everybody, without any share for the control."""
+    how, horizon = question.how, question.people.horizon
     options = {k: v for k, v in given.items() if k != "control_share"}
-    if people.horizon is not None:
-        options["horizon"] = people.horizon
+    if horizon is not None:
+        options["horizon"] = horizon
     result = simulate(entry.name, **options, **vars(how))
     known: dict[str, Any] = {}
     if entry.family == "arms":
-        gap = expected.difference
+        gap = question.expected.difference
         known["lost_share"] = result.regret_mean / (gap * result.horizon)
         known["users_to_settle"] = _settles(result, gap)
     return {

@@ -1,0 +1,410 @@
+"""A guardrail pauses what is clearly worse, hardly ever anything else, and says so."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.bandits.coverage import most_failures
+
+from tacit import begin
+from tacit.bandits.always import Tally, evidence_that_larger, is_larger
+from tacit.bandits.guardrail import Guard, Guardrail
+from tacit.bandits.standings import Setting
+from tacit.checks import TacitError
+from tacit.environments import Bernoulli, Guarded
+from tacit.estimates import ErrorLaw, Estimate, Round
+from tacit.experiment import Experiment
+from tacit.noise import DiscreteLaplace
+from tacit.simulation import simulate
+
+RATES = (0.2, 0.3, 0.4, 0.25, 0.35)
+ERRORS = (0.1, 0.1, 0.4, 0.1, 0.4)
+WORLD = Guarded(Bernoulli(RATES), Bernoulli(ERRORS))
+NOISE = DiscreteLaplace(4)
+
+
+def guarded(
+    arms: int = 3, horizon: int = 20_000, name: str = "private-med", **options: Any
+) -> Experiment:
+    """The first option is the control; the third is the best, and its errors are not."""
+    given_ = {"guardrail": "errors", "control_share": 0.2, "epsilon": 2.0, **options}
+    return begin(name, [f"o{k}" for k in range(arms)], binary=True, horizon=horizon, **given_)
+
+
+def observe(experiment: Experiment, round_: Round, world: Guarded = WORLD) -> None:
+    if not round_.opened:
+        experiment.skip(round_)
+        return
+    rng = np.random.default_rng([round_.number, 5])
+    protocol = experiment.open(round_)
+    experiment.observe(round_, protocol.simulate(world.play(round_, protocol, rng).load, rng))
+
+
+def step(experiment: Experiment, world: Guarded = WORLD) -> list[Round]:
+    rounds = experiment.propose()
+    for round_ in rounds:
+        observe(experiment, round_, world)
+    return rounds
+
+
+def finish(experiment: Experiment, world: Guarded = WORLD) -> Experiment:
+    while step(experiment, world):
+        pass
+    return experiment
+
+
+def written(experiment: Experiment) -> str:
+    return json.dumps(experiment.to_dict(), allow_nan=False)
+
+
+def restored(experiment: Experiment) -> Experiment:
+    return Experiment.from_dict(json.loads(written(experiment)))
+
+
+# The test itself
+
+
+def tally(mean: float, people: int = 400, rounds: int = 3) -> Tally:
+    """Rounds that came out as expected."""
+    found = Tally(10_000, 3_000)
+    for _ in range(rounds):
+        found.add(Estimate(mean * people, ErrorLaw(people, 1, NOISE)))
+    return found
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.05, 0.3])
+def test_evidence_beyond_a_margin_is_the_least_over_all_pairs_that_keep_it(margin: float) -> None:
+    """By brute force over a grid of pairs (q, r) with q <= r + margin."""
+    one, other = tally(0.5), tally(0.1)
+    grid = np.linspace(0, 1, 401)
+    larger, smaller = one.against(grid, 1), other.against(grid, -1)
+    allowed = grid[:, None] <= grid[None, :] + margin + 1e-12
+    least = float(np.where(allowed, larger[:, None] + smaller[None, :], np.inf).min())
+    found = evidence_that_larger(one, other, margin=margin)
+    assert found == pytest.approx(least, rel=1e-3)
+    assert is_larger(one, other, 0.9 * found, margin)
+    assert not is_larger(one, other, 1.1 * found, margin)
+    assert not is_larger(one, other, 0.0, 0.41)
+    assert not is_larger(other, one, 0.0, margin)
+
+
+def false_pause(seed: int, rail: Guardrail, control: float, arms: int = 3) -> bool:
+    """Whether options that are as much worse as is tolerated are ever paused, in 36 rounds of sizes
+    that follow what was seen.
+    """
+    rng = np.random.default_rng([seed, 77])
+    worse = rail.margin if rail.better == "lower" else -rail.margin
+    guard = Guard(rail, 36 * 400, arms)
+    for number in range(36):
+        option = number % arms
+        mean = guard.tallies[option].mean or 0.5
+        people = 40 + int(300 * min(max(mean, 0.0), 1.0))
+        true = control if option == 0 else control + worse
+        total = rng.binomial(people, true) + float(NOISE.sample(rng))
+        guard.take(option, Estimate(total, ErrorLaw(people, 1, NOISE)))
+        if guard.newly_worse(range(arms), 0):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("rail", "control"),
+    [
+        (Guardrail("errors", level=0.8), 0.1),
+        (Guardrail("errors", margin=0.05, level=0.8), 0.3),
+        (Guardrail("visits", "higher", margin=0.1, level=0.8), 0.5),
+    ],
+)
+def test_options_that_are_not_worse_are_hardly_ever_paused(rail: Guardrail, control: float) -> None:
+    """80 experiments each at level 80%, every option at the edge; false-alarm rate 1e-6."""
+    paused = sum(false_pause(seed, rail, control) for seed in range(80))
+    assert paused <= most_failures(80, 0.2)
+
+
+@pytest.mark.slow
+def test_the_rate_of_false_pauses_holds_in_many_whole_runs() -> None:
+    """2,000 runs of four options with equal errors at ε = 0.5, at level 95%; false-alarm rate
+    1e-6.
+    """
+    result = simulate(
+        "private-med",
+        means=(0.2, 0.3, 0.4, 0.4),
+        guardrail="errors",
+        guardrail_means=(0.05,) * 4,
+        control_share=0.2,
+        horizon=30_000,
+        epsilon=0.5,
+        runs=2_000,
+    )
+    paused = sum(bool(run["paused"]) for run in result.summary()["runs"])
+    assert paused <= most_failures(2_000, 0.05)
+
+
+def test_a_test_that_looked_at_each_round_alone_would_pause_too_often() -> None:
+    """What the rate above is worth: one look's normal 80% at every round fails it."""
+
+    class OneLook(Guard):
+        def _worse(self, option: int, control: int, sure: float) -> bool:  # noqa: ARG002
+            mine, theirs = self.tallies[option], self.tallies[control]
+            if option == control or mine.mean is None or theirs.mean is None:
+                return False
+            spread = (mine.spread**2 + theirs.spread**2) ** 0.5
+            return bool(mine.mean - theirs.mean > 0.85 * spread)
+
+    rng, paused = np.random.default_rng(0), 0
+    for _ in range(60):
+        guard = OneLook(Guardrail("errors", level=0.8), 24_000, 3)
+        for number in range(60):
+            total = rng.binomial(100, 0.1) + float(NOISE.sample(rng))
+            guard.take(number % 3, Estimate(total, ErrorLaw(100, 1, NOISE)))
+            if guard.newly_worse(range(3), 0):
+                paused += 1
+                break
+    assert paused > most_failures(60, 0.2)
+
+
+def test_whole_runs_pause_the_bad_option_and_no_other() -> None:
+    """40 runs: of the bad option's at least 37, of the good one's no more than the rate allows."""
+    result = simulate(
+        "private-med",
+        means=(0.2, 0.3, 0.4),
+        guardrail="errors",
+        guardrail_means=(0.1, 0.1, 0.2),
+        control_share=0.2,
+        horizon=30_000,
+        runs=40,
+        workers=1,
+    )
+    counts = result.summary()["paused_runs"]
+    assert counts["option 3"] >= 37
+    assert counts.get("option 2", 0) <= most_failures(40, 0.05)
+    assert "option 1" not in counts
+    assert result.summary()["winner"] == "option 2"
+
+
+# What an experiment makes of it
+
+
+def test_a_clearly_worse_option_is_paused_with_its_reason() -> None:
+    experiment = guarded()
+    while not experiment.paused:
+        assert step(experiment)
+    (option, reason), *others = experiment.paused.items()
+    assert (option, others) == ("o2", [])
+    assert reason.startswith("errors is clearly worse than the control's: 0.")
+    assert reason.endswith("(lower is better)")
+    rows = finish(experiment).estimates()
+    assert [row.paused for row in rows] == [None, None, reason]
+    assert [row.decision for row in rows] == ["worse", "best", "paused"]
+    for row, error in zip(rows, ERRORS, strict=False):
+        assert row.guardrail_low is not None
+        assert row.guardrail_high is not None
+        assert row.guardrail_low < error < row.guardrail_high
+        assert row.guardrail is not None
+        assert row.guardrail_low < row.guardrail < row.guardrail_high
+    assert experiment.best() == experiment.decided() == "o1"
+    assert rows[2].best == 0
+
+
+def test_nobody_gets_a_paused_option_until_it_is_resumed_by_hand() -> None:
+    experiment = guarded(horizon=60_000)
+    while not experiment.paused:
+        assert step(experiment)
+    assert experiment.best() != "o2"  # before new rounds are planned, too
+    for _ in range(3):
+        assert all(round_.arm != 2 for round_ in step(experiment))
+    experiment.resume("o2")
+    assert experiment.paused == {}
+    held = {round_.arm for _ in range(4) for round_ in step(experiment)}
+    assert 2 in held
+    assert finish(experiment).paused == {}  # it is paused once, whatever comes
+    assert experiment.best() == experiment.decided() == "o2"
+
+
+def test_options_paused_by_hand_say_so_and_stay_in_the_comparison() -> None:
+    experiment = guarded()
+    experiment.pause("o1")
+    assert experiment.paused == {"o1": "by hand"}
+    assert [row.paused for row in experiment.estimates()] == [None, "by hand", None]
+    experiment.resume("o1")
+    assert [row.paused for row in experiment.estimates()] == [None, None, None]
+
+
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_the_control_is_never_paused(better: str) -> None:
+    """However bad it is, and the others are no worse."""
+    errors = (0.9, 0.1, 0.1) if better == "lower" else (0.1, 0.9, 0.9)
+    world = Guarded(Bernoulli(RATES[:3]), Bernoulli(errors))
+    experiment = finish(guarded(guardrail_better=better), world)
+    assert experiment.paused == {}
+    assert experiment.estimates()[0].participants > 3_000
+
+
+@pytest.mark.parametrize(("better", "paused"), [("lower", ["o2"]), ("higher", ["o1"])])
+def test_the_direction_says_what_is_worse(better: str, paused: list[str]) -> None:
+    world = Guarded(Bernoulli(RATES[:3]), Bernoulli((0.4, 0.15, 0.65)))
+    assert list(finish(guarded(guardrail_better=better), world).paused) == paused
+
+
+def test_a_margin_tolerates_what_it_covers() -> None:
+    assert list(finish(guarded(guardrail_margin=0.1)).paused) == ["o2"]
+    assert finish(guarded(guardrail_margin=0.35)).paused == {}
+
+
+def test_options_that_are_added_are_watched_too() -> None:
+    experiment = guarded(horizon=60_000)
+    step(experiment)
+    experiment.add("o3")
+    experiment.add("o4")
+    finish(experiment)
+    assert sorted(experiment.paused) == ["o2", "o4"]
+    assert len(experiment.estimates()) == 5
+
+
+def test_a_removed_option_is_not_paused() -> None:
+    experiment = guarded()
+    rounds = experiment.propose()
+    experiment.remove("o2")
+    for round_ in rounds:
+        observe(experiment, round_)
+    finish(experiment)
+    assert experiment.paused == {}
+    assert experiment.estimates()[2].decision == "removed"
+
+
+CHANGES = st.sampled_from(["add", "pause", "resume", "remove", "nothing"])
+
+
+@pytest.mark.parametrize("name", ["private-med", "private-klucb"])
+@given(changes=st.lists(st.tuples(CHANGES, st.integers(0, 4)), max_size=8))
+@settings(max_examples=8, deadline=None)
+def test_restarts_change_nothing_and_no_option_is_paused_twice(
+    name: str, changes: list[tuple[str, int]]
+) -> None:
+    mine, other = guarded(name=name), guarded(name=name)
+    pauses: dict[str, int] = {}
+    for change, place in [*changes, *[("nothing", 0)] * 400]:
+        before = mine.paused
+        for each in (mine, other):
+            option = each.options[place % len(each.options)]
+            with suppress(TacitError):  # the control, a removed one
+                if change == "add" and len(each.options) < len(RATES):
+                    each.add(f"o{len(each.options)}")
+                elif change in ("pause", "resume", "remove"):
+                    getattr(each, change)(option)
+        if change != "nothing":
+            other = restored(other)
+        assert mine.propose() == other.propose()
+        rounds = step(mine)
+        assert rounds == step(other)
+        for option, why in mine.paused.items():
+            if why != "by hand" and before.get(option) != why:
+                pauses[option] = pauses.get(option, 0) + 1
+        if not rounds:
+            break
+    assert mine.finished
+    assert written(mine) == written(restored(other))
+    assert mine.estimates() == restored(other).estimates()
+    assert all(count == 1 for count in pauses.values())
+    assert "o0" not in pauses
+
+
+def test_shares_of_the_failure_probability_add_up_to_one_at_most() -> None:
+    """Over wrong leaders and true bests: one fixed best before a pause, any pair after it."""
+    for first in (2, 5, 50):
+        for late in (0, 1, 20):
+            options = range(first + late)
+            before, after = (
+                Setting(first=first, halted=frozenset()),
+                Setting(first=first, halted=frozenset({0})),
+            )
+            kept = max(sum(before.share(k) * before.rival(b) for k in options) for b in options)
+            pairs = sum(after.share(k) * after.rival(b) for k in options for b in options)
+            assert kept + pairs <= 1 + 1e-12
+    assert Setting(first=4).rival(1) == 4 * Setting(first=4).share(1)
+
+
+# Refusals
+
+
+def test_a_guardrail_needs_a_control() -> None:
+    experiment = guarded()
+    bare = Experiment.of(experiment.learner, experiment.mechanism, experiment.options)
+    with pytest.raises(
+        TacitError, match=r"there is none: call keep_control\(option, share\) first"
+    ):
+        bare.guard("errors")
+    with pytest.raises(TacitError, match="give the control a share, such as"):
+        guarded(control_share=0.0)
+
+
+def test_a_guardrail_needs_a_second_metric_under_the_same_promise() -> None:
+    single = begin("private-med", ["a", "b"], binary=True, horizon=9_000, control_share=0.2)
+    before = written(single)
+    with pytest.raises(TacitError, match="the mechanism opens 1 of everybody: make it of recipes"):
+        single.guard("errors")
+    assert written(single) == before
+    assert single.guardrail is None
+
+
+def test_there_is_one_guardrail_from_the_first_round_on() -> None:
+    experiment = guarded()
+    assert experiment.guardrail == Guardrail("errors")
+    with pytest.raises(TacitError, match="comes too late: there is one guardrail"):
+        experiment.guard("visits")
+    started = begin(
+        "private-med", ["a", "b"], binary=True, horizon=9_000, control_share=0.2, guardrail="x"
+    )
+    data = started.to_dict() | {"guard": None}
+    late = Experiment.from_dict(data)
+    late.propose()
+    with pytest.raises(TacitError, match="from the first round on"):
+        late.guard("errors")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": ""}, "has no name"),
+        ({"better": "faster"}, "better is 'faster'; it must be lower or higher"),
+        ({"margin": -0.1}, "margin is -0.1"),
+        ({"margin": 1.0}, "margin is 1"),
+        ({"level": 1.0}, "level is 1"),
+    ],
+)
+def test_a_guardrail_that_says_nothing_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TacitError, match=message):
+        Guardrail(**{"name": "errors", **options})
+
+
+def test_the_control_stays_the_one_that_options_are_compared_with() -> None:
+    experiment = guarded()
+    with pytest.raises(TacitError, match="compares all options with o0: keep it as the control"):
+        experiment.keep_control("o1", 0.2)
+    experiment.keep_control("o0", 0.3)
+
+
+def test_an_estimate_without_the_second_metric_is_refused_and_nothing_changes() -> None:
+    experiment = guarded()
+    round_ = experiment.propose()[0]
+    protocol = experiment.open(round_)
+    whole = protocol.simulate(
+        WORLD.play(round_, protocol, np.random.default_rng(0)).load, np.random.default_rng(1)
+    )
+    before = written(experiment)
+    bad = Estimate(np.array([1.0, np.nan]), whole.error, whole.promise)
+    for estimate, message in (
+        (whole.metric(0), "has 1 numbers; it must have 2, the second one of the guardrail errors"),
+        (bad, "must be a finite number"),
+        (Estimate(whole.total, whole.error), "another promise"),
+    ):
+        with pytest.raises(TacitError, match=message):
+            experiment.observe(round_, estimate)
+        assert written(experiment) == before
+    experiment.observe(round_, whole)

@@ -1,0 +1,286 @@
+"""Two metrics of the same people: one guarantee for both, from the joint law of what is seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.protocols.examples import counted, sent
+from tests.samples import follows
+
+from tacit.checks import TacitError
+from tacit.estimates import Estimate, Floats, Opened
+from tacit.names import name_of
+from tacit.noise import DiscreteLaplace, Table
+from tacit.privacy import ApproximateDP, PureDP
+from tacit.protocols import recipes, vectors
+from tacit.protocols.continuous import Exact
+from tacit.protocols.contract import SumProtocol
+from tacit.protocols.joint import JointSums, for_each
+from tacit.protocols.mechanism import PerRound
+from tacit.protocols.sums import Central, SecureSum, TwoServers
+from tacit.rounds import carry
+
+SEEDED, UNSEEDED = 1e-6, 1e-9  # false-alarm rates, of draws that a seed repeats and of exact ones
+USERS = 30
+RESOLVED = 1e-9
+BITS: dict[str, Any] = {"binary": True}
+TRUST: dict[str, tuple[Callable[..., SumProtocol], dict[str, Any]]] = {
+    "central": (recipes.central_laplace, BITS | {"confidence": None}),
+    "secagg": (recipes.polya_tight, BITS | {"dropout": 0.0}),
+    "two-servers": (recipes.two_servers_laplace, BITS),
+    "local": (recipes.local_laplace, {"paper": False}),
+    "response": (recipes.response, {}),
+    "central-levels": (recipes.central_laplace, {"binary": False, "confidence": None}),
+}
+
+
+def a_vector(users: int, target: PureDP) -> vectors.VectorProtocol:
+    """A recipe, but of no sum."""
+    return vectors.Central(users, 2, 1.0, target)
+
+
+def joint(trust: str, target: Any, metrics: int = 2) -> JointSums:
+    make, how = TRUST[trust]
+    return recipes.joint(USERS, metrics, name_of(make), target, **how)
+
+
+def views(part: SumProtocol) -> tuple[Floats, Floats]:
+    """What is certain to hide one metric, of a person at the lowest level and at the highest, as
+    far as a transform resolves it.
+    """
+    laws = [part.view_law(total, part.honest) for total in (0, part.precision)]
+    ends = [law.support for law in laws]
+    points = np.arange(int(min(low for low, _ in ends)), int(max(high for _, high in ends)) + 1)
+    low, high = (law.pmf(points) for law in laws)
+    inside = (low > RESOLVED) & (high > RESOLVED)
+    return low[inside], high[inside]
+
+
+def joint_loss(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> float:
+    """The largest log ratio of joint probabilities when both answers of a person are replaced."""
+    ratio = np.log(np.outer(one[0], other[0])) - np.log(np.outer(one[1], other[1]))
+    return float(np.abs(ratio).max())
+
+
+@pytest.mark.parametrize("trust", TRUST)
+@pytest.mark.parametrize("participations", [1, 3])
+def test_both_answers_of_a_person_replaced_together_cost_epsilon(
+    trust: str, participations: int
+) -> None:
+    """From the joint law of what is seen: not more, and no noise is wasted."""
+    protocol = joint(trust, PureDP(0.9, participations=participations))
+    loss = joint_loss(views(protocol.part), views(protocol.part)) * participations
+    assert loss <= 0.9 * (1 + 1e-4)  # modulo m, by a transform
+    assert loss >= 0.9 * 0.98
+    promise = protocol.guarantee
+    assert (promise.epsilon, promise.participations) == (0.9, participations)
+    assert "for all 2 metrics of a participation together" in str(promise)
+
+
+@pytest.mark.parametrize("trust", TRUST)
+def test_one_metric_with_noise_for_one_alone_would_break_the_promise(trust: str) -> None:
+    """The computation above sees it, whichever metric is the weak one."""
+    make, how = TRUST[trust]
+    good = views(joint(trust, PureDP(0.9)).part)
+    weak = views(make(USERS, target=PureDP(0.9), **how))
+    assert joint_loss(good, weak) > 0.9 * 1.3
+    assert joint_loss(weak, good) > 0.9 * 1.3
+
+
+def test_an_approximate_promise_holds_for_both_metrics_together() -> None:
+    """δ of the joint law, both answers replaced together, in both directions."""
+    target = ApproximateDP(1.0, 1e-5)
+    how = {"binary": True, "dropout": 0.0}
+    for make in (recipes.skellam_tight, recipes.shuffled_tight):
+        protocol = recipes.joint(USERS, 2, name_of(make), target, **how)
+        low, high = views(protocol.part)
+        before, after = np.outer(low, low), np.outer(high, high)
+        for p, q in ((before, after), (after, before)):
+            assert np.maximum(p - math.e * q, 0.0).sum() <= 1e-5
+        alone = views(make(USERS, target=target, **how))
+        p, q = np.outer(alone[0], alone[0]), np.outer(alone[1], alone[1])
+        assert np.maximum(p - math.e * q, 0.0).sum() > 1e-5
+
+
+# What is drawn
+
+
+def bits(target: float = 3.0, modulus: int | None = None) -> JointSums:
+    """Little noise, so that a joint law has few cells."""
+    promise = PureDP(target, participations=2)
+    return JointSums(Central(6, 1, DiscreteLaplace(2 / Fraction(target)), promise, modulus), 2)
+
+
+SHOWN = np.array([[1, 0], [1, 1], [0, 1], [1, 1], [0, 0], [1, 1]])  # of six people, two bits each
+
+
+def joint_law(protocol: JointSums) -> Table:
+    """The law of modulus · first + second, as independent numbers with the stated law."""
+    size = protocol.part.modulus  # type: ignore[attr-defined]
+    laws = [protocol.opened_law(int(total), len(SHOWN)) for total in SHOWN.sum(axis=0)]
+    one, other = (law.pmf(np.arange(size)) for law in laws)
+    return Table.of(0, np.outer(one, other).ravel())
+
+
+def coded(protocol: Any, opened: Opened) -> int:
+    return int(opened.values[0] * protocol.part.modulus + opened.values[1])
+
+
+def exact(protocol: JointSums, rounds: int) -> list[int]:
+    """Devices and server as they are live."""
+    reports = [[float(bit) for bit in row] for row in SHOWN]
+    return [coded(protocol, protocol.combine(sent(protocol, reports))) for _ in range(rounds)]
+
+
+def read(protocol: Any, estimates: list[Estimate]) -> list[int]:
+    """What was opened, from estimates."""
+    size = protocol.part.modulus
+    totals = [np.rint(one.total * protocol.precision).astype(int) % size for one in estimates]
+    return [int(first * size + second) for first, second in totals]
+
+
+def simulated(protocol: JointSums, rounds: int) -> list[int]:
+    rng = np.random.default_rng(3)
+    load = [counted(column) for column in SHOWN.T]
+    return read(protocol, [protocol.simulate(load, rng) for _ in range(rounds)])
+
+
+def one_by_one(protocol: JointSums, rounds: int) -> list[int]:
+    rng = np.random.default_rng(4)
+    return read(protocol, [protocol.run(SHOWN.astype(float), rng)[0] for _ in range(rounds)])
+
+
+def test_what_is_opened_has_the_joint_law_of_independent_noise() -> None:
+    """Chi-square on the pair of numbers: simulations at 1e-6, exact draws at 1e-9."""
+    protocol = bits()
+    law = joint_law(protocol)
+    assert follows(simulated(protocol, 2_500), law, cells=40) > SEEDED
+    assert follows(one_by_one(protocol, 2_500), law, cells=40) > SEEDED
+    assert follows(exact(protocol, 800), law, cells=40) > UNSEEDED
+
+
+class Broken(JointSums):
+    """The second metric with another draw than it should have."""
+
+    def __init__(self, part: SumProtocol, how: str) -> None:
+        super().__init__(part, 2)
+        self.how = how
+
+    def second(self, noise: int) -> int:
+        other = int(DiscreteLaplace(1 / 3).draw())
+        return {"missing": 0, "halved": other, "reused": noise}[self.how]
+
+    def _open(self, totals: list[int]) -> list[int]:
+        first = int(DiscreteLaplace(2 / 3).draw())
+        size = self.part.modulus  # type: ignore[attr-defined]
+        return [(totals[0] + first) % size, (totals[1] + self.second(first)) % size]
+
+    def combine(self, messages: Any) -> Opened:
+        totals = [sum(column) for column in zip(*messages, strict=True)]
+        return Opened(tuple(self._open(totals)), len(messages))
+
+    def simulate(self, load: Any, rng: np.random.Generator) -> Estimate:  # noqa: ARG002
+        totals = [levels.total for levels in load]
+        return self.analyze(Opened(tuple(self._open(totals)), len(SHOWN)))
+
+
+@pytest.mark.parametrize("how", ["missing", "halved", "reused"])
+def test_a_second_metric_without_noise_of_its_own_is_noticed(how: str) -> None:
+    protocol = bits()
+    broken = Broken(protocol.part, how)
+    assert follows(simulated(broken, 2_500), joint_law(protocol), cells=40) < SEEDED
+    assert follows(exact(broken, 800), joint_law(protocol), cells=40) < UNSEEDED
+
+
+def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
+    """120 rounds over the real intermediary against the joint law; false-alarm rate 1e-9."""
+    protocol = JointSums(TwoServers(2, 1, PureDP(4.0, participations=2)), 2)
+    messages = [(1, 0), (1, 1)]
+    seen = [coded(protocol, carry(protocol, messages, "two-servers")) for _ in range(120)]
+    one, other = (
+        protocol.opened_law(total, 2).pmf(np.arange(protocol.part.modulus))  # type: ignore[attr-defined]
+        for total in (2, 1)
+    )
+    law = Table.of(0, np.outer(one, other).ravel())
+    assert follows(seen, law, cells=12) > UNSEEDED
+    reused = [value - value % protocol.part.modulus for value in seen]  # type: ignore[attr-defined]
+    assert follows(reused, law, cells=12) < UNSEEDED  # so many are enough to see a constant
+
+
+# What passes
+
+
+def test_an_estimate_holds_both_metrics_with_one_law_of_error() -> None:
+    protocol = bits(60.0)  # so little noise that there is none
+    estimate = protocol.analyze(protocol.combine([(1, 0), (1, 1), (0, 1), (1, 1), (0, 0), (1, 1)]))
+    assert estimate.total.tolist() == [4.0, 4.0]
+    assert estimate.metric(1).total == 4.0
+    assert isinstance(estimate.metric(0).total, float)
+    assert estimate.metric(0).promise == protocol.promise == estimate.promise
+    assert estimate.error == protocol.part.error(6)
+
+
+def test_a_misread_metric_marks_the_estimate() -> None:
+    """Also if it is the second alone."""
+    protocol, load = bits(1.0, modulus=8), [counted(column) for column in SHOWN.T]
+    one, other, alone = np.random.default_rng(0), np.random.default_rng(0), 0
+    for _ in range(200):
+        first, second = (protocol.part.simulate(levels, other).wrapped for levels in load)
+        assert protocol.simulate(load, one).wrapped == (first or second)
+        alone += second and not first
+    assert alone > 5
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda: JointSums(Exact(6, 1), 2), "the part promises nothing: make it for for_each"),
+        (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 2), "2 times as many participations"),
+        (lambda: JointSums(TwoServers(6, 1, PureDP(1.0)), 1), "metrics is 1"),
+        (lambda: for_each(PureDP(1.0), 0), "metrics is 0"),
+        (lambda: bits().randomize([1.0]), "it must be 2 numbers"),
+        (lambda: bits().randomize(1.0), "it must be 2 numbers"),  # type: ignore[arg-type]
+        (lambda: bits().randomize([1.0, 1.5]), r"it must be a number in \[0, 1\]"),
+        (lambda: bits().combine([]), "nothing was opened"),
+        (lambda: bits().analyze(Opened((1,), 6)), "1 numbers were opened; it must be 2"),
+        (
+            lambda: recipes.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
+            "does not say that it makes protocols",
+        ),
+        (
+            lambda: recipes.joint(6, 2, name_of(a_vector), PureDP(1.0)),
+            "makes no sum of one number: name the recipe of a sum",
+        ),
+        (
+            lambda: recipes.joint(64, 2, name_of(recipes.pure_shuffle), PureDP(0.1)),
+            r"smallest certified is .* \(epsilon is shared among 2 metrics\)",
+        ),
+    ],
+)
+def test_what_would_break_the_joint_promise_is_refused(
+    attempt: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(TacitError, match=message):
+        attempt()
+
+
+def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
+    how = {"metrics": 2, "each": name_of(recipes.two_servers_laplace), "target": PureDP(1.0)}
+    promised = recipes.joint(64, binary=True, **how).guarantee
+    mechanism = PerRound(recipes.joint, {**how, "binary": True}, promised, smallest=64)
+    again = PerRound.restore(mechanism.to_dict())
+    assert again == mechanism
+    assert (again.metrics, PerRound(recipes.exact).metrics) == (2, 1)
+
+
+def test_secure_sums_of_two_metrics_keep_dropout_and_crowd() -> None:
+    target = for_each(PureDP(1.0), 2)
+    part = SecureSum(40, 1, DiscreteLaplace(2), target, dropout=0.25)
+    protocol = JointSums(part, 2)
+    assert (protocol.minimum, protocol.honest) == (part.minimum, part.honest) == (30, 29)
+    assert protocol.bits_per_participant == 2 * part.bits_per_participant
