@@ -40,7 +40,7 @@ def joining(
         bytes(32),
         START,
         START + 60,
-        START + 200,
+        START,
         (0,),
     )
 
@@ -188,6 +188,20 @@ def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> No
     assert sum(won) == 10
     assert ledger.spent == 1
     ledger.close()
+
+
+def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> None:
+    ledger.remember(pinned(terms()), "running", START)
+    ledger.join(joining(terms()))
+
+    def make(running: Running) -> tuple[bytes, bytes]:
+        other = sqlite3.connect(ledger.path, timeout=0)
+        with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        return halves(running)
+
+    ledger.seal(bytes(16), make)
+    assert ledger.spent == Fraction(1, 2)
 
 
 # Disks and files
