@@ -255,6 +255,17 @@ def test_a_round_that_keeps_to_the_terms_costs_levels_times_metrics_over_scale()
     assert pinned().check(offer(scale=Fraction(100))) == Fraction(8, 100)
 
 
+def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> None:
+    held = pinned()
+    first, after = held.terms.first_second, held.terms.last_second
+    for option in range(len(held.terms.options)):
+        for closes in (first, after - 1):
+            assert held.check(offer(option=option, closes=closes)) == Fraction(8, 48)
+    for closes in (first - 1, after):
+        with pytest.raises(Refusal, match="days of the terms"):
+            held.check(offer(closes=closes))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
