@@ -407,6 +407,21 @@ def test_an_account_never_exceeds_the_smallest_epsilon_that_was_shown(
     assert account.limit == (Fraction(2, 5) if len(costs) > 5 else Fraction(1, 2))
 
 
+def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None:
+    account = Account(Fraction(1), Fraction(2, 3))
+    assert account.charged(Fraction(1, 3)).spent == 1
+    with pytest.raises(Refusal, match="break the promise"):
+        account.charged(Fraction(1, 3) + Fraction(1, 10**30))
+    for cost in (Fraction(0), Fraction(-1, 3)):
+        with pytest.raises(TacitError, match="must cost more than 0"):
+            account.charged(cost)
+        with pytest.raises(TacitError, match="cannot be given back"):
+            account.refunded(cost)
+    assert account.refunded(Fraction(2, 3)).spent == 0
+    with pytest.raises(TacitError, match="cannot be given back"):
+        account.refunded(Fraction(3, 4))
+
+
 def test_refunds_give_back_what_was_spent_and_no_more() -> None:
     account = Account(Fraction(1)).charged(Fraction(1, 3))
     assert account.refunded(Fraction(1, 3)).spent == 0
