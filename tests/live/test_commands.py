@@ -119,10 +119,9 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert shown["digest"] == digest
     best = load(defined).options[1]
     assert "nothing is known yet" in command("experiment", "estimates", *which)[1]
-    both.hold(bytes.fromhex(digest), lambda option: int(option == best))
-    wait_for(
-        lambda: result(command("experiment", "status", *which, "--json"))["people"]["reported"]
-    )
+    came = len(both.hold(bytes.fromhex(digest), lambda option: int(option == best)))
+    people = ("experiment", "status", *which, "--json")
+    wait_for(lambda: result(command(*people))["people"]["reported"] == came)
     found = result(command("experiment", "estimates", *which, "--json"))
     assert found["best"] == best
     code, out, _ = command("experiment", "estimates", *which)
