@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import typer
 from tacit.cli import app
 
 PAGE = Path(__file__).with_suffix(".md")
-MARKED = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->)", re.S)
+MARKED = re.compile(r"(<!-- options: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
 SAMPLE = re.compile(r"(```console\n\$ tacit (\w+)([^\n]*)\n).*?(```\n)", re.S)
 
 
@@ -42,11 +43,20 @@ def default(option: Any) -> str:
     return "" if value is None or value is False or value == "" else f"`{value}`"
 
 
+def named(commands: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Commands by their names, those of a group after the group's."""
+    for name, command in commands.items():
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {inner}", one) for inner, one in named(command.commands))
+        else:
+            yield name, command
+
+
 def page() -> str:
     """The page as it should be."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = dict(named(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
     text = PAGE.read_text(encoding="utf-8")
-    told = set(re.findall(r"<!-- options: (\w+) -->", text))
+    told = set(re.findall(r"<!-- options: ([\w ]+) -->", text))
     if told != set(commands):
         raise SystemExit(f"the page tells of {sorted(told)}, there are {sorted(commands)}")
     return MARKED.sub(lambda m: f"{m[1]}{options(commands[m[2]])}\n{m[3]}", text)

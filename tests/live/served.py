@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from tests.live.pairs import experiment_of, terms_of
@@ -31,9 +32,11 @@ from tests.live.pairs import experiment_of, terms_of
 from tacit.experiment import Experiment
 from tacit.intermediaries.two_servers import Place, TwoServerRound, split
 from tacit.keyfiles import KeyFile, save_signing_key
+from tacit.live import store
 from tacit.live.config import PartyConfig, load
 from tacit.live.coordinator import Coordinator
 from tacit.live.helper import Helper
+from tacit.live.party import Party
 from tacit.live.service.front import Front
 from tacit.live.service.serve import Server, application
 from tacit.live.timing import Timing
@@ -44,7 +47,8 @@ ROLES = ("coordinator", "helper")
 TOKEN = "an-admin-token-of-these-tests"
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
 TIMING = Timing(joining=3600, margin=60, grace=600)
-STARTING = 30.0  # seconds that a server may take to start
+STARTING = 60.0  # seconds that a server may take to start
+NONE: Mapping[str, str] = {}
 
 
 @dataclass
@@ -114,6 +118,13 @@ def wait_for(found: Callable[[], Any], seconds: float = STARTING) -> Any:
             return something
         time.sleep(0.02)
     raise AssertionError("it did not happen in time")
+
+
+def kept(party: Party) -> int:
+    """How many reports wait in a party's database."""
+    with party.store.begin() as connection:
+        count = sql.select(sql.func.count()).select_from(store.halves)
+        return int(connection.execute(count).scalar_one())
 
 
 @dataclass(frozen=True)
@@ -222,6 +233,16 @@ class Served:
             list(crowd.map(come, [first, *(self.join(digest) for _ in range(7))]))
         return came
 
+    def people(self, digest: bytes, count: int) -> list[tuple[Joined, tuple[bytes, bytes]]]:
+        """So many, each with a place and sealed halves that say 1."""
+        pinned, first = self.pinned(digest), self.place(digest)
+        found = [first, *(self.join(digest) for _ in range(count - 1))]
+        return [
+            (joined, split(pinned, joined.announcement, joined.place, [1]))
+            for joined in found
+            if joined is not None
+        ]
+
     def status(self, digest: bytes) -> Any:
         said = self.get(0, f"/experiments/{digest.hex()}/status", headers=ADMIN)
         return said.raise_for_status().json()
@@ -291,11 +312,14 @@ def served(
 class Process:
     """A party in a process of its own, which can be killed and started again."""
 
-    def __init__(self, told: Member, seed: int | None = None) -> None:
+    def __init__(
+        self, told: Member, seed: int | None = None, environment: Mapping[str, str] = NONE
+    ) -> None:
         self.told = told
         words = [] if seed is None else ["--seed", str(seed)]
         self._command = [sys.executable, "-m", "tests.live.party", "--config", str(told.path)]
         self._command += words
+        self._environment = os.environ | environment
         self.log = told.path.with_name("log")
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -305,7 +329,9 @@ class Process:
             self.told.bound.close()
             self.told.bound = None
         with self.log.open("ab") as log:
-            self._running = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._running = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environment
+            )
         wait_for(self._answers)
 
     def _answers(self) -> bool:
@@ -342,6 +368,7 @@ def processes(
     directory: Path,
     databases: tuple[str | None, str | None] = (None, None),
     seed: int | None = None,
+    environment: Mapping[str, str] = NONE,
     **limits: object,
 ) -> Iterator[Processes]:
     """Both parties over HTTP, in processes of their own."""
@@ -349,7 +376,7 @@ def processes(
         member(directory / role, role, database, **limits)
         for role, database in zip(ROLES, databases, strict=True)
     ]
-    started = tuple(Process(one, seed) for one in members)
+    started = tuple(Process(one, seed, environment) for one in members)
     parties = parties_of([application(one.config) for one in members])
     both = Processes((members[0], members[1]), parties, processes=started)
     try:

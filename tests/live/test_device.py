@@ -175,9 +175,11 @@ def test_asking_again_sends_nothing_and_gives_the_same_option() -> None:
     parties.open(option=0)
     for pause in (0.0, 59.0, 20.0):
         parties.clock.sleep(pause)
-        again = device.join(parties.experiment.hex())
-        assert again.option == given.option == "Hi"
+        assert device.join(parties.experiment.hex()) == given
     assert len(parties.trace) == requests
+    device.run_due()
+    assert device.join(parties.experiment) == given  # sent, and the round is still open
+    assert len(parties.trace) == requests + 2
 
 
 def test_an_unasked_option_stays_for_the_window_and_then_it_is_asked_again() -> None:
@@ -671,6 +673,17 @@ def test_pins_are_checked_when_they_are_made() -> None:
     for wrong in ("", "ab", "zz" * 32, PINS.helper + "00", " " + PINS.helper[1:]):
         with pytest.raises(TacitError, match="hexadecimal"):
             Pins(ADDRESSES[0], PINS.coordinator, wrong)
+
+
+def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
+    parties = Parties()
+    parties.open()
+    ledger = Ledger(":memory:")
+    parties.device(ledger).terms(parties.experiment)
+    other = Pins(ADDRESSES[0], PINS.helper, PINS.coordinator)
+    with pytest.raises(Refusal, match="pinned is"):
+        parties.device(ledger, other).join(parties.experiment)
+    assert all(seen.method == "GET" for seen in parties.trace)
 
 
 def test_a_device_can_be_made_and_closed_without_a_client_of_ones_own() -> None:

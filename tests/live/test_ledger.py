@@ -21,7 +21,7 @@ from tests.live.parties import START, Parties, pinned, rows, terms
 from tacit.checks import Refusal, TacitError
 from tacit.intermediaries import Place
 from tacit.live.client import Ledger, LedgerError
-from tacit.live.client.ledger import Joining, Running
+from tacit.live.client.entries import Joining, Running
 from tacit.terms import Promise, Terms
 
 TOKEN = bytes(16)
@@ -390,6 +390,24 @@ def test_import_joins_lines_of_terms_that_turn_out_to_be_one() -> None:
     assert known.pending == Fraction(3, 2)
     with pytest.raises(Refusal):
         apart.join(joining(first, bytes([3]) * 16, Fraction(1, 100)))
+
+
+def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
+    first = terms()
+    second = terms(predecessor=first.digest, promise=Promise(Fraction(3, 4), participations=1))
+    third = terms(
+        predecessor=second.digest, promise=Promise(Fraction(3, 4), participations=1), question="?"
+    )
+    ledger = remembering(":memory:", first, third)
+    ledger.join(joining(first, bytes([1]) * 16, Fraction(1, 2)))
+    ledger.seal(bytes([1]) * 16, halves)
+    ledger.check_room(third.digest, Fraction(1, 2))
+    ledger.remember(pinned(second), "running", START)
+    with pytest.raises(Refusal, match="1/2 of 3/4 are spent"):
+        ledger.check_room(third.digest, Fraction(1, 2))
+    known = ledger.known(first.digest)
+    assert known is not None
+    assert known.pinned.terms == third
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,16 @@ MASKING = (
     "tests/intermediaries/test_vectors.py",
 )
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
+BOTH = (
+    *TWO_SERVERS,
+    "tests/attacks/test_lying_helper.py",
+    "tests/attacks/test_lying_coordinator.py",
+    "tests/attacks/test_network.py",
+)
 MIXING = ("tests/intermediaries/test_mixing.py",)
 AGREEMENT = ("tests/intermediaries/test_agreement.py",)
+TERMS = ("tests/terms/test_terms.py",)
+KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 
 TARGETS: tuple[Target, ...] = (
@@ -219,6 +227,35 @@ TARGETS: tuple[Target, ...] = (
         (swap("context", "b''"), swap("digests", "(b'', b'')")),
         TWO_SERVERS,
     ),
+    Target("intermediaries/half_server.py", "HalfServer.check", (checks, limits), TWO_SERVERS),
+    Target("intermediaries/half_server.py", "HalfServer._listed", (limits,), TWO_SERVERS),
+    Target("intermediaries/half_server.py", "HalfServer._answered", (limits,), TWO_SERVERS),
+    Target("intermediaries/half_server.py", "HalfServer.close", (limits,), TWO_SERVERS),
+    Target("intermediaries/collecting.py", "Collector.take", (checks,), BOTH),
+    Target("intermediaries/collecting.py", "Collector.close", (limits,), TWO_SERVERS),
+    Target("intermediaries/collecting.py", "Collector._result", (limits,), TWO_SERVERS),
+    Target("intermediaries/collecting.py", "Collector._content", (checks,), BOTH),
+    Target("intermediaries/seats.py", "Seat.endorse", (checks,), BOTH),
+    Target("intermediaries/seats.py", "Seat.prepare", (checks,), TWO_SERVERS),
+    Target("intermediaries/mixing.py", "Analyzer.take", (checks,), MIXING),
+    Target("intermediaries/mixing.py", "Analyzer._read", (checks, limits), MIXING),
+    # terms, keys and records
+    Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),
+    Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),
+    Target("terms/pinned.py", "Pinned._check_modulus", (checks, limits), TERMS),
+    Target("terms/pinned.py", "Pinned._check_noise", (checks, limits), TERMS),
+    Target("terms/pinned.py", "check_successor", (checks, limits), TERMS),
+    Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
+    Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
+    Target(
+        "records.py",
+        "MemoryRecords.replace",
+        (swap("self._records.get(name) == old", "True"),),
+        KEPT,
+    ),
+    Target("records.py", "RecordDirectory.replace", (swap("found == old", "True"),), KEPT),
+    Target("keyfiles.py", "read_key", (checks, limits), KEPT),
+    Target("keyfiles.py", "_long_enough", (checks, limits), KEPT),
     # bandits
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
@@ -248,5 +285,8 @@ EQUIVALENT: dict[str, str] = {
     "rounds/carrying.py: carry: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"
+    ),
+    "keyfiles.py: read_key: len(data) <= _HEADER_SIZE -> len(data) < _HEADER_SIZE": (
+        "a file that ends with its header has no tag, so it does not open either"
     ),
 }

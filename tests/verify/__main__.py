@@ -218,8 +218,8 @@ def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterato
         chosen = problem if binary is None else replace(problem, binary=binary)
         experiment = entry.build(chosen)
         mechanism: Any = experiment.mechanism
-        first = next(round_ for round_ in experiment.propose() if round_.opened)
-        yield experiment.open(first)
+        opened = [round_ for round_ in experiment.propose() if round_.opened]
+        yield experiment.open(opened[0]) if opened else None  # one batch is more than the horizon
         if entry.family == "arms" and hasattr(mechanism, "make"):
             for size in SIZES[:5] if quick else SIZES:
                 try:

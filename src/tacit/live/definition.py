@@ -196,7 +196,7 @@ class Definition:
     )
     baseline: Fraction | None = _entry(
         "expected.baseline",
-        readers.part,
+        readers.fraction,
         "For the forecast only. The mean answer that you expect today,",
         None,
     )
@@ -463,16 +463,23 @@ def _ends(most: int | None, participants: int | None) -> Iterator[str]:
         )
 
 
-def _forecast(baseline: Fraction | None, lift: Fraction | None) -> Iterator[str]:
+def _forecast(
+    baseline: Fraction | None, lift: Fraction | None, low: Fraction, high: Fraction
+) -> Iterator[str]:
     if (baseline is None) != (lift is None):
         missing, given = ("lift", "baseline") if lift is None else ("baseline", "lift")
         yield f"expected.{missing} is missing; give it, too, or leave expected.{given} out"
-    elif baseline is not None and lift is not None and not 0 < baseline * (1 + lift) <= 1:
-        yield (
-            f"expected.lift is {lift}; from expected.baseline {baseline} the best option would get "
-            f"to {baseline * (1 + lift)} of the way from answer.low to answer.high: stay above 0 "
-            "and up to 1"
-        )
+    elif baseline is not None and lift is not None and low < high:
+        if not low < baseline < high:
+            yield (
+                f"expected.baseline is {baseline}; it must lie between answer.low, {low}, and "
+                f"answer.high, {high}"
+            )
+        elif not baseline < baseline * (1 + lift) <= high:
+            yield (
+                f"expected.lift is {lift}; the best option would get to {baseline * (1 + lift)}, "
+                f"which must lie above expected.baseline, {baseline}, and up to answer.high, {high}"
+            )
 
 
 def _guarding(
@@ -520,7 +527,7 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
         ("guardrail", "metric", "guardrail_margin", "control_share", "low", "high"),
         _guarding,
     ),
-    (("baseline", "lift"), _forecast),
+    (("baseline", "lift", "low", "high"), _forecast),
 )
 
 

@@ -319,7 +319,11 @@ class Party:
 
     def gauges(self) -> dict[str, dict[str, float]]:
         """Numbers for whoever watches, by kind; nothing about anybody."""
-        return {"rounds": {stage: float(count) for stage, count in self.stages().items()}}
+        late = [self.now - int(row.closes) for row in self._rounds("closing")]
+        return {
+            "rounds": {stage: float(count) for stage, count in self.stages().items()},
+            "seconds_since_deadline": {"oldest": float(max([0, *late]))},
+        }
 
     def stages(self) -> dict[str, int]:
         """How many rounds are in which stage."""

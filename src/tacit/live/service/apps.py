@@ -382,8 +382,26 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
     )
     def cosign(digest: Digest, asked: models.CosignRequest) -> None:
         """Brings the helper's signature; anyone may, and only a valid one is taken."""
-        coordinator.cosign(bytes.fromhex(digest), bytes.fromhex(asked.signature))
+        signature, approval = (
+            bytes.fromhex(one) for one in (asked.signature, asked.approval or "")
+        )
+        coordinator.cosign(bytes.fromhex(digest), signature, approval)
         service.driver.poke()
+
+    @app.post(
+        "/experiments/{digest}/successor",
+        tags=["admin"],
+        status_code=201,
+        dependencies=admin,
+        responses=_errors(401, 404, 409),
+    )
+    def succeed(digest: Digest, asked: models.SucceedRequest) -> models.Created:
+        """Publishes successor terms, which wait for the helper's signature and approval."""
+        terms = Terms.decode(asked.terms.encode())
+        if terms.predecessor.hex() != digest:
+            raise Refusal("these terms do not name the ones that they would succeed")
+        coordinator.succeed(terms)
+        return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
     changes = {
         "pause": coordinator.pause,

@@ -107,9 +107,18 @@ class Created(BaseModel):
 
 
 class CosignRequest(Strict):
-    """The helper's signature under the terms."""
+    """The helper's signature under the terms; under successor terms also its approval, as a party
+    of those that they succeed.
+    """
 
     signature: Signature
+    approval: Signature | None = None
+
+
+class SucceedRequest(Strict):
+    """Terms that are to take the place of others."""
+
+    terms: Annotated[str, Field(max_length=LONGEST_TERMS)]
 
 
 class AdmitRequest(Strict):

@@ -1,0 +1,35 @@
+"""The command that runs a party."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from tests.cli.commands import Command, refused
+from tests.live.served import member
+
+from tacit.checks import TacitError
+from tacit.live.service.serve import listening
+
+
+def test_a_party_that_is_not_there_is_asked_for(tmp_path: Path, command: Command) -> None:
+    said = refused(command("serve", "helper", "--config", str(tmp_path / "party.toml")))
+    assert "make one with `tacit party new`" in said
+
+
+def test_the_other_partys_file_is_not_served(tmp_path: Path, command: Command) -> None:
+    told = member(tmp_path, "helper")
+    assert told.bound is not None
+    told.bound.close()
+    said = refused(command("serve", "coordinator", "--config", str(told.path)))
+    assert "is that of a helper; run: tacit serve helper" in said
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    told = member(tmp_path, "helper")
+    assert isinstance(told.bound, socket.socket)
+    told.bound.listen()
+    with pytest.raises(TacitError, match=r"listen is 127.0.0.1:\d+, which cannot be used"):
+        listening(told.config)
+    told.bound.close()
