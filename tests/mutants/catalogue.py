@@ -67,12 +67,6 @@ MASKING = (
     "tests/intermediaries/test_vectors.py",
 )
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
-BOTH = (
-    *TWO_SERVERS,
-    "tests/attacks/test_lying_helper.py",
-    "tests/attacks/test_lying_coordinator.py",
-    "tests/attacks/test_network.py",
-)
 MIXING = ("tests/intermediaries/test_mixing.py",)
 AGREEMENT = ("tests/intermediaries/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
@@ -231,11 +225,11 @@ TARGETS: tuple[Target, ...] = (
     Target("intermediaries/half_server.py", "HalfServer._listed", (limits,), TWO_SERVERS),
     Target("intermediaries/half_server.py", "HalfServer._answered", (limits,), TWO_SERVERS),
     Target("intermediaries/half_server.py", "HalfServer.close", (limits,), TWO_SERVERS),
-    Target("intermediaries/collecting.py", "Collector.take", (checks,), BOTH),
+    Target("intermediaries/collecting.py", "Collector.take", (checks,), TWO_SERVERS),
     Target("intermediaries/collecting.py", "Collector.close", (limits,), TWO_SERVERS),
     Target("intermediaries/collecting.py", "Collector._result", (limits,), TWO_SERVERS),
-    Target("intermediaries/collecting.py", "Collector._content", (checks,), BOTH),
-    Target("intermediaries/seats.py", "Seat.endorse", (checks,), BOTH),
+    Target("intermediaries/collecting.py", "Collector._content", (checks,), TWO_SERVERS),
+    Target("intermediaries/seats.py", "Seat.endorse", (checks,), TWO_SERVERS),
     Target("intermediaries/seats.py", "Seat.prepare", (checks,), TWO_SERVERS),
     Target("intermediaries/mixing.py", "Analyzer.take", (checks,), MIXING),
     Target("intermediaries/mixing.py", "Analyzer._read", (checks, limits), MIXING),
