@@ -206,6 +206,34 @@ def test_a_helper_signs_only_terms_that_name_it(
         assert reason in refused(ended)
 
 
+def test_options_change_by_successor_terms_that_both_sign(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which changes?")
+    cosigned(both, command, digest)
+    old = both.pinned(bytes.fromhex(digest))
+    text = defined.read_text()
+    text = text.replace("participants = 160", "participants = 400")
+    changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
+    defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
+    weaker = command("experiment", "create", defined, *config(both, 0))
+    assert "a larger epsilon" in refused(weaker)
+    defined.write_text(changed)
+    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    cosigned(both, command, made["digest"])
+    for url in both.urls:
+        shown = result(command("terms", "show", f"{url}/experiments/{made['digest']}", "--json"))
+        assert shown["signed"]
+    said = both.get(0, f"/experiments/{digest}/terms").json()["successor"]
+    terms = Terms.decode(said["terms"].encode())
+    signatures, approvals = (
+        tuple(bytes.fromhex(one) for one in said[name]) for name in ("signatures", "approvals")
+    )
+    assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
+    which = (made["digest"][:12], *config(both, 0), "--json")
+    assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
+
+
 def test_invitations_let_people_in_once(
     both: Threads, command: Command, defined: Path, tmp_path: Path
 ) -> None:
