@@ -2,11 +2,15 @@
 
 Everything between `<!-- options: NAME -->` and `<!-- end -->` is written by this script, the rest
 by hand. Run it as `python docs/commands.py`, which rewrites the page; a test compares the two.
+`python docs/commands.py simulate plan` also runs the samples of these commands again.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from tacit.cli import app
 
 PAGE = Path(__file__).with_suffix(".md")
 MARKED = re.compile(r"(<!-- options: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
+SAMPLE = re.compile(r"(```console\n\$ tacit (\w+)([^\n]*)\n).*?(```\n)", re.S)
 
 
 def options(command: Any) -> str:
@@ -57,5 +62,19 @@ def page() -> str:
     return MARKED.sub(lambda m: f"{m[1]}{options(commands[m[2]])}\n{m[3]}", text)
 
 
+def sampled(text: str, names: set[str]) -> str:
+    """The page with what these commands print today."""
+
+    def again(sample: re.Match[str]) -> str:
+        if sample[2] not in names:
+            return sample[0]
+        words = [sys.executable, "-m", "tacit", sample[2], *shlex.split(sample[3])]
+        run = subprocess.run(words, capture_output=True, check=True, text=True)
+        printed = "\n".join(line.rstrip() for line in run.stdout.rstrip().splitlines())
+        return f"{sample[1]}{printed}\n{sample[4]}"
+
+    return SAMPLE.sub(again, text)
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(sampled(page(), set(sys.argv[1:])), encoding="utf-8")

@@ -119,10 +119,9 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert shown["digest"] == digest
     best = load(defined).options[1]
     assert "nothing is known yet" in command("experiment", "estimates", *which)[1]
-    both.hold(bytes.fromhex(digest), lambda option: int(option == best))
-    wait_for(
-        lambda: result(command("experiment", "status", *which, "--json"))["people"]["reported"]
-    )
+    came = len(both.hold(bytes.fromhex(digest), lambda option: int(option == best)))
+    people = ("experiment", "status", *which, "--json")
+    wait_for(lambda: result(command(*people))["people"]["reported"] == came)
     found = result(command("experiment", "estimates", *which, "--json"))
     assert found["best"] == best
     code, out, _ = command("experiment", "estimates", *which)
@@ -205,6 +204,34 @@ def test_a_helper_signs_only_terms_that_name_it(
         where = f"{both.urls[0]}/experiments/{made['digest']}"
         ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
         assert reason in refused(ended)
+
+
+def test_options_change_by_successor_terms_that_both_sign(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which changes?")
+    cosigned(both, command, digest)
+    old = both.pinned(bytes.fromhex(digest))
+    text = defined.read_text()
+    text = text.replace("participants = 160", "participants = 400")
+    changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
+    defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
+    weaker = command("experiment", "create", defined, *config(both, 0))
+    assert "a larger epsilon" in refused(weaker)
+    defined.write_text(changed)
+    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    cosigned(both, command, made["digest"])
+    for url in both.urls:
+        shown = result(command("terms", "show", f"{url}/experiments/{made['digest']}", "--json"))
+        assert shown["signed"]
+    said = both.get(0, f"/experiments/{digest}/terms").json()["successor"]
+    terms = Terms.decode(said["terms"].encode())
+    signatures, approvals = (
+        tuple(bytes.fromhex(one) for one in said[name]) for name in ("signatures", "approvals")
+    )
+    assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
+    which = (made["digest"][:12], *config(both, 0), "--json")
+    assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
 
 
 def test_invitations_let_people_in_once(

@@ -218,9 +218,15 @@ def create(
     with needs_live():
         from tacit.live import definition
     text = definition.read_text(file)
-    definition.parse(text)
+    defined = definition.parse(text)
     party = _operated(config, url, token_file)
-    made = party.post("/experiments", {"definition": text})
+    if defined.succeeds:
+        before = defined.succeeds.hex()
+        asking = party.terms(before).terms.parties[0]
+        terms = defined.terms(asking.address, asking.key).encode().decode()
+        made = party.post(f"/experiments/{before}/successor", {"terms": terms})
+    else:
+        made = party.post("/experiments", {"definition": text})
     published = party.terms(made["digest"])
     coordinator, helper = published.terms.parties
     where = f"{coordinator.address}/experiments/{made['digest']}"
@@ -516,8 +522,9 @@ def sign(
     with needs_live():
         from tacit.keyfiles import load_signing_key
         from tacit.live.admin import Operated, Published
+        from tacit.records import RecordDirectory
         from tacit.signatures import fingerprint, public_key
-        from tacit.terms import cosign
+        from tacit.terms import approve_successor, cosign
     told = _configured(config, "helper")
     published = _published(source)
     terms = published.terms
@@ -536,17 +543,24 @@ def sign(
         _say_terms(published)
     if not (yes or _agreed("Sign these terms?")):
         raise TacitError("nothing was signed: read the terms and answer yes, or give --yes")
-    signature = cosign(terms, key)
     coordinator = Operated(_base(source))
     helper = Operated(url or _listening(told), told.admin_token)
+    signature = cosign(terms, key)
     both = (published.signatures[0], signature)
     Published(terms, both).check()
-    helper.post(
-        "/experiments",
-        {"terms": terms.encode().decode(), "signatures": [one.hex() for one in both]},
-    )
-    digest = terms.digest.hex()
-    coordinator.post(f"/experiments/{digest}/cosignature", {"signature": signature.hex()})
+    digest, before = terms.digest.hex(), terms.predecessor.hex()
+    taken: dict[str, Any] = {"terms": terms.encode().decode()}
+    taken["signatures"] = [one.hex() for one in both]
+    brought = {"signature": signature.hex()}
+    where = f"/experiments/{digest}/cosignature"
+    if before:
+        old = helper.terms(before).terms
+        approval = approve_successor(old, terms, key, RecordDirectory(told.records))
+        coordinator.post(where, brought | {"approval": approval.hex()})
+        helper.post("/experiments", taken | {"approvals": coordinator.approvals(before)})
+    else:
+        helper.post("/experiments", taken)
+        coordinator.post(where, brought)
     state = coordinator.terms(digest).state
     if as_json:
         print_json({"digest": digest, "signature": signature.hex(), "state": state})

@@ -80,6 +80,13 @@ class Operated:
             raise Refusal(f"{self.url} gives other terms than those of {digest}: do not go on")
         return Published(terms, signatures, state)
 
+    def approvals(self, digest: str) -> list[str]:
+        """The signatures of both parties under the successor of these terms."""
+        successor = self.get(f"/experiments/{digest}/terms")["successor"]
+        if successor is None:
+            raise Refusal(f"{self.url} knows no successor of {digest} yet")
+        return list(successor["approvals"])
+
     def first(self, terms: Terms) -> bytes:
         """The digest of the terms that these succeed, from the beginning."""
         while terms.predecessor:

@@ -87,6 +87,13 @@ class Definition:
         "is shown to be worse. 0: whatever looks best now. Left out: 80% of all, evenly.",
         None,
     )
+    succeeds: bytes = _entry(
+        "succeeds",
+        readers.digest,
+        "To change the options or the days of an experiment that runs: the digest of its terms.\n"
+        "What is measured stays as it is, and nobody may be promised less.",
+        b"",
+    )
     meaning: str = _entry(
         "answer.meaning", readers.text, "What a device reports, in the words that people read."
     )
@@ -257,6 +264,7 @@ class Definition:
             last_day=self.last_day,
             middle=Middle(crowd=self.crowd),
             admission=self.admission,
+            predecessor=self.succeeds,
         )
 
     def experiment(self) -> Experiment:
@@ -360,7 +368,8 @@ def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> 
             section = before
             lines += ["", f"{section}:" if yaml else f"[{section}]"]
         indent = "  " if yaml and section else ""
-        value = values.get(entry.name) if values.get(entry.name) != "" else None
+        value = values.get(entry.name)
+        value = None if value in ("", b"") else value
         lines += [f"{indent}# {line}" for line in entry.metadata["about"].splitlines()]
         sign = ":" if yaml else " ="
         shown = _example(entry) if value is None else readers.written(value, entry.metadata["read"])

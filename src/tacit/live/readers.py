@@ -206,6 +206,13 @@ def in_words(seconds: int) -> str:
     return " and ".join(parts) or "0 seconds"
 
 
+def digest(value: object) -> bytes:
+    """The name of terms."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value.strip()):
+        raise Wrong("64 hexadecimal digits, as `tacit experiment status` shows them")
+    return bytes.fromhex(value)
+
+
 def counted(count: int, name: str) -> str:
     """So many of something."""
     return f"{count} {name}{'' if count == 1 else 's'}"
