@@ -60,7 +60,7 @@ def _round(seen: Snapshot, row: Any) -> dict[str, Any]:
         "given": int(row.given),
         "reports": None if row.reports is None else int(row.reports),
         "closes": int(row.closes),
-        "sum": None if row.total is None else float(row.total),
+        "sums": None if row.total is None else json.loads(row.total),
     }
 
 
