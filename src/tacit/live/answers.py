@@ -83,7 +83,7 @@ def in_units(terms: Terms, standing: Standing) -> dict[str, Any]:
     """
     low, high = float(terms.answer.low), float(terms.answer.high)
     data = asdict(standing)
-    for name in ("mean", "low", "high"):
+    for name in ("mean", "low", "high", "guardrail", "guardrail_low", "guardrail_high"):
         if data[name] is not None:
             data[name] = low + data[name] * (high - low)
     if low:
