@@ -140,12 +140,13 @@ def code_lines(path: Path) -> int:
 def test_a_documented_command_exists_with_its_options(line: Line) -> None:
     words = tacit_words(line)
     if words is None:
-        check_other(line.words)
+        check_other(line.words, (ROOT / line.page).read_text(encoding="utf-8"))
         return
     if not words or words[0].startswith("-"):
         assert words in (["--help"], ["--version"])
         return
-    options = COMMANDS[words[0]].make_context(words[0], words[1:]).params
+    command, words = found(COMMANDS[words[0]], words)
+    options = command.make_context(words[0], words[1:]).params
     if words[0] == "simulate":
         own = {key: options[key] for key in lookup(options["algorithm"]).problem.options()}
         others = {key: v for key, v in options.items() if key not in own and v is not None}
@@ -156,8 +157,17 @@ def test_a_documented_command_exists_with_its_options(line: Line) -> None:
             lookup(algorithm)
 
 
-def check_other(words: tuple[str, ...]) -> None:
-    """A make target, a module that can be run, an installation, a script of ours."""
+def found(command: Any, words: list[str]) -> tuple[Any, list[str]]:
+    """The command of a group, and its words."""
+    if hasattr(command, "commands") and words[1:2] != ["--help"]:
+        return found(command.commands[words[1]], words[1:])
+    return command, words
+
+
+def check_other(words: tuple[str, ...], page: str) -> None:
+    """A make target, a module that can be run, an installation, a script of ours or one that the
+    page shows.
+    """
     if words[0] == "make":
         targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
         assert words[1] in targets
@@ -168,7 +178,7 @@ def check_other(words: tuple[str, ...]) -> None:
             for place in places
         )
     elif words[0] == "python":
-        assert (ROOT / words[1]).exists()
+        assert (ROOT / words[1]).exists() or f":caption: {words[1]}\n" in page
     elif words[:2] != ("pip", "install"):
         assert (ROOT / words[0]).exists()
 

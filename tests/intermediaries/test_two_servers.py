@@ -7,8 +7,10 @@ import threading
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,10 +32,11 @@ from tacit.intermediaries import (
     run_two_servers,
 )
 from tacit.intermediaries.agreement import Channel
+from tacit.intermediaries.half_server import PARTIAL_HEAD, partial_info
 from tacit.intermediaries.interface import new_identity
 from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info, read_outcome, word_digest
-from tacit.intermediaries.wire import Kind, header
+from tacit.intermediaries.wire import Kind, header, pack_numbers
 from tacit.records import MemoryRecords, RecordDirectory
 
 
@@ -594,3 +597,59 @@ def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
     for place in range(1, 30):
         session.split(place, [1])
     assert signatures._verified.cache_info() == checked
+
+
+def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -> None:
+    session = TwoServerSession(3, 2, 100)
+    announced, keys = session.round, session.rehearsal.keys
+    about = [announced.context + bytes((role,)) for role in (0, 1)]
+
+    def partial(key: Ed25519PrivateKey, number: int = 7, rest: bytes = b"", role: int = 0) -> bytes:
+        content = PARTIAL_HEAD.pack(2, bytes(32)) + pack_numbers([number], 100) + rest
+        signed = content + signatures.sign(signatures.Signed.PARTIAL, about[role] + content, key)
+        front = header(Kind.PARTIAL, announced.identity) + bytes((role,))
+        return front + announced.collecting.seal(signed, partial_info(about[role]))
+
+    def outcome(said: Outcome) -> bytes:
+        data, front = bytes((said,)), header(Kind.OUTCOME, announced.identity) + bytes(1)
+        return front + data + signatures.sign(signatures.Signed.OUTCOME, about[0] + data, keys[0])
+
+    refused = {
+        "server 0": partial(keys[1]),
+        "the partial sum": partial(keys[0], rest=bytes(1)),
+        "there is no server 2": header(Kind.PARTIAL, announced.identity) + bytes((2,)) + bytes(99),
+        "awaited is its partial sum": outcome(Outcome.OPENED),
+    }
+    for reason, message in refused.items():
+        with pytest.raises(Refusal, match=reason):
+            session.collector().take(message)
+    sound = partial(keys[0])
+    session.collector().take(sound)
+    session.collector().take(sound)
+    with pytest.raises(Refusal, match="answered before, and something else"):
+        session.collector().take(partial(keys[0], 8))
+    assert not session.collector().over
+
+
+def test_a_collector_whose_round_was_refused_takes_no_more_answers() -> None:
+    session = TwoServerSession(3, 2, 100)
+    session.now = session.round.binding.closes
+    answer = session.server(0).close(session.now)[session.round.collector]
+    session.collector().take(answer)
+    session.collector().close()
+    assert session.collector().over
+    front = header(Kind.PARTIAL, session.round.identity) + bytes((1,))
+    with pytest.raises(Refusal, match="this round is over"):
+        session.collector().take(front + bytes(200))
+
+
+def test_a_server_signs_no_round_that_is_weaker_than_its_terms() -> None:
+    session, identity = TwoServerSession(3, 2, 100), new_identity()
+    first, second = (session.seat(role).prepare(identity) for role in (0, 1))
+    collecting = prepare_collector(session.records[2], identity, session.round.sealing)
+    changed: dict[str, Any] = {"identity": identity, "servers": (first, second)}
+    changed["collector"] = collecting
+    weaker = replace(session.round, **changed, minimum=1)
+    with pytest.raises(Refusal, match="crowd of at least 2"):
+        session.seat(0).endorse(weaker.encode())
+    assert session.seat(0).endorse(replace(session.round, **changed).encode())

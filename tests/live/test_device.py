@@ -29,6 +29,7 @@ from tacit.checks import Refusal, TacitError
 from tacit.intermediaries import Collector
 from tacit.live.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
 from tacit.live.client.device import MOST_REFUSED, UNASKED
+from tacit.live.client.exchange import Reply
 from tacit.terms import Answer, Noise, Promise, in_words
 
 
@@ -175,9 +176,11 @@ def test_asking_again_sends_nothing_and_gives_the_same_option() -> None:
     parties.open(option=0)
     for pause in (0.0, 59.0, 20.0):
         parties.clock.sleep(pause)
-        again = device.join(parties.experiment.hex())
-        assert again.option == given.option == "Hi"
+        assert device.join(parties.experiment.hex()) == given
     assert len(parties.trace) == requests
+    device.run_due()
+    assert device.join(parties.experiment) == given  # sent, and the round is still open
+    assert len(parties.trace) == requests + 2
 
 
 def test_an_unasked_option_stays_for_the_window_and_then_it_is_asked_again() -> None:
@@ -384,6 +387,33 @@ def test_two_devices_on_one_ledger_make_every_attempt_once(ledger: Ledger) -> No
     second.run_due()
     assert len(puts(parties)) == 2
     second.ledger.close()
+
+
+@pytest.mark.parametrize("asked", [(True, True), (True, False), (False, True)])
+def test_of_two_that_join_at_once_the_first_reply_counts(
+    ledger: Ledger, asked: tuple[bool, bool]
+) -> None:
+    """Both saw that nothing was joined; the first is done before the second asks."""
+    parties = Parties()
+    parties.open(option=1)
+    devices = parties.device(ledger), parties.device(Ledger(ledger.path), seed=1)
+    devices[0].terms(parties.experiment)
+    first, late = (device.joining(parties.experiment) for device in devices)
+    given = []
+    for talk, wanted in zip((first, late), asked, strict=True):
+        parties.asked = wanted
+        ledger._db.execute("UPDATE lineages SET until = -until, nonce = NULL")  # not seen yet
+        request = next(talk)
+        ledger._db.execute("UPDATE lineages SET until = abs(until)")
+        response = parties.answer(httpx.Request("POST", request.url, content=request.content))
+        with pytest.raises(StopIteration) as done:
+            talk.send(Reply(response.status_code, response.content))
+        given.append(done.value.value)
+    assert given[0] == given[1]
+    assert given[0].asked == asked[0]
+    assert len(rows(ledger, "SELECT * FROM rounds")) == asked[0]
+    assert len(parties.nonces) == 2
+    devices[1].ledger.close()
 
 
 # Refunds
@@ -671,6 +701,17 @@ def test_pins_are_checked_when_they_are_made() -> None:
     for wrong in ("", "ab", "zz" * 32, PINS.helper + "00", " " + PINS.helper[1:]):
         with pytest.raises(TacitError, match="hexadecimal"):
             Pins(ADDRESSES[0], PINS.coordinator, wrong)
+
+
+def test_terms_under_keys_that_the_app_pins_no_longer_are_not_used() -> None:
+    parties = Parties()
+    parties.open()
+    ledger = Ledger(":memory:")
+    parties.device(ledger).terms(parties.experiment)
+    other = Pins(ADDRESSES[0], PINS.helper, PINS.coordinator)
+    with pytest.raises(Refusal, match="pinned is"):
+        parties.device(ledger, other).join(parties.experiment)
+    assert all(seen.method == "GET" for seen in parties.trace)
 
 
 def test_a_device_can_be_made_and_closed_without_a_client_of_ones_own() -> None:

@@ -280,4 +280,7 @@ EQUIVALENT: dict[str, str] = {
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"
     ),
+    "keyfiles.py: read_key: len(data) <= _HEADER_SIZE -> len(data) < _HEADER_SIZE": (
+        "a file that ends with its header has no tag, so it does not open either"
+    ),
 }

@@ -126,3 +126,13 @@ def test_what_cannot_be_is_said_and_nothing_is_left_behind(tmp_path: Path) -> No
     with pytest.raises(TacitError, match="cannot be read"):
         ServerKeys.load(tmp_path / "keys", PHRASE)
     assert [path.name for path in tmp_path.iterdir()] == ["short"]
+
+
+def test_locks_of_the_least_length_are_taken_and_a_byte_less_is_not(tmp_path: Path) -> None:
+    assert Passphrase("eight by").material() == b"eight by"
+    (tmp_path / "key").write_bytes(bytes(32))
+    assert KeyFile(tmp_path / "key").material() == bytes(32)
+    (tmp_path / "key").write_bytes(bytes(31))
+    for lock in (Passphrase("seven b"), KeyFile(tmp_path / "key")):
+        with pytest.raises(TacitError, match="it must have at least"):
+            lock.material()

@@ -255,6 +255,17 @@ def test_a_round_that_keeps_to_the_terms_costs_levels_times_metrics_over_scale()
     assert pinned().check(offer(scale=Fraction(100))) == Fraction(8, 100)
 
 
+def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> None:
+    held = pinned()
+    first, after = held.terms.first_second, held.terms.last_second
+    for option in range(len(held.terms.options)):
+        for closes in (first, after - 1):
+            assert held.check(offer(option=option, closes=closes)) == Fraction(8, 48)
+    for closes in (first - 1, after):
+        with pytest.raises(Refusal, match="days of the terms"):
+            held.check(offer(closes=closes))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -394,6 +405,21 @@ def test_an_account_never_exceeds_the_smallest_epsilon_that_was_shown(
         assert account.spent == paid
         assert paid <= Fraction(1, 2)
     assert account.limit == (Fraction(2, 5) if len(costs) > 5 else Fraction(1, 2))
+
+
+def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None:
+    account = Account(Fraction(1), Fraction(2, 3))
+    assert account.charged(Fraction(1, 3)).spent == 1
+    with pytest.raises(Refusal, match="break the promise"):
+        account.charged(Fraction(1, 3) + Fraction(1, 10**30))
+    for cost in (Fraction(0), Fraction(-1, 3)):
+        with pytest.raises(TacitError, match="must cost more than 0"):
+            account.charged(cost)
+        with pytest.raises(TacitError, match="cannot be given back"):
+            account.refunded(cost)
+    assert account.refunded(Fraction(2, 3)).spent == 0
+    with pytest.raises(TacitError, match="cannot be given back"):
+        account.refunded(Fraction(3, 4))
 
 
 def test_refunds_give_back_what_was_spent_and_no_more() -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -92,8 +93,9 @@ class Tally:
     def _sum_up(self) -> None:
         """What bounds need again and again: all weights, W, and Σhn."""
         self._weights: Floats = STEPS[: len(self._people)]
-        self._statistic = float(self._weights @ self._sums)
-        self._held = float(self._weights @ self._people)
+        weights = self._weights.tolist()
+        self._statistic = float(sum(map(mul, weights, self._sums)))
+        self._held = float(sum(map(mul, weights, self._people)))
 
     @property
     def mean(self) -> float | None:

@@ -77,7 +77,7 @@ class Guard:
         mine, theirs = self.tallies[option], self.tallies[control]
         larger, smaller = (mine, theirs) if self.rail.better == "lower" else (theirs, mine)
         level = level_of(sure * self._setting(self.rail.level).share(option))
-        return option != control and is_larger(larger, smaller, level, self.rail.margin)
+        return is_larger(larger, smaller, level, self.rail.margin)  # never than itself
 
     def _reason(self, option: int, control: int) -> str:
         mine, theirs = self.tallies[option].mean, self.tallies[control].mean

@@ -18,19 +18,21 @@ import typer
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.cli import accounting, experiments, serving, simulating
+from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating
 
+LOOK: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 app = typer.Typer(
     help="Learn which option works best from people whose answers you never see: bandits under "
     "distributed differential privacy.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **LOOK,
 )
 
 COMMANDS = (
-    experiments.demo,
     simulating.simulate,
     simulating.compare,
     experiments.plan,
@@ -43,6 +45,7 @@ COMMANDS = (
     accounting.audit,
     accounting.corrections,
     serving.serve,
+    doctor.doctor,
 )
 
 
@@ -65,6 +68,15 @@ def heard(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in COMMANDS:
     app.command()(heard(command))
+demonstrations = typer.Typer(**LOOK | {"no_args_is_help": False}, invoke_without_command=True)
+demonstrations.callback(help=demo.demo.__doc__)(heard(demo.demo))
+demonstrations.command()(heard(demo.noise))
+app.add_typer(demonstrations, name="demo")
+for name, (about, commands) in live.GROUPS.items():
+    group = typer.Typer(help=about, **LOOK)
+    for word, command in commands.items():
+        group.command(word)(heard(command))
+    app.add_typer(group, name=name)
 ARGUMENT = re.compile(r"\((clip|resample)\)")  # as errors name them, for those who write Python
 YOUNGEST = 50_000  # objects before garbage is looked for; starting makes none to speak of
 
@@ -78,7 +90,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except TacitError as error:
-        _fail(str(error))
+        _fail(str(error), problems=getattr(error, "problems", ()))
     except (ArithmeticError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         _fail(
@@ -98,18 +110,27 @@ def main() -> None:
         if len(sys.argv) < 2:
             print(error.format_message())
             raise SystemExit(2) from None
-        context: Any = getattr(error, "ctx", None)
-        asked = f" {context.info_name}" if context is not None and context.parent else ""
         message = error.format_message().replace("Value error, ", "").rstrip(". ")
-        _fail(f"{message}. Try: tacit{asked} --help")
+        _fail(f"{message}. Try: tacit{_asked(getattr(error, 'ctx', None))} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:
         raise SystemExit(code)
 
 
-def _fail(message: str, code: int = 2) -> NoReturn:
-    spoken = ARGUMENT.sub(r"(--\1)", " ".join(message.split()))
+def _asked(context: Any) -> str:
+    """Which command was asked for."""
+    if context is None or context.parent is None:
+        return ""
+    return f"{_asked(context.parent)} {context.info_name}"
+
+
+def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoReturn:
+    """One line; where several things are wrong, one for each."""
+    told = message if len(problems) < 2 else f"{len(problems)} things are to be mended:"
+    spoken = ARGUMENT.sub(r"(--\1)", " ".join(told.split()))
     print(f"tacit: {spoken}", file=sys.stderr)
+    for problem in problems if len(problems) > 1 else ():
+        print(f"  {problem}", file=sys.stderr)
     raise SystemExit(code)
 
 

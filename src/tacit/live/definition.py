@@ -87,6 +87,13 @@ class Definition:
         "is shown to be worse. 0: whatever looks best now. Left out: 80% of all, evenly.",
         None,
     )
+    succeeds: bytes = _entry(
+        "succeeds",
+        readers.digest,
+        "To change the options or the days of an experiment that runs: the digest of its terms.\n"
+        "What is measured stays as it is, and nobody may be promised less.",
+        b"",
+    )
     meaning: str = _entry(
         "answer.meaning", readers.text, "What a device reports, in the words that people read."
     )
@@ -196,7 +203,7 @@ class Definition:
     )
     baseline: Fraction | None = _entry(
         "expected.baseline",
-        readers.part,
+        readers.fraction,
         "For the forecast only. The mean answer that you expect today,",
         None,
     )
@@ -257,6 +264,7 @@ class Definition:
             last_day=self.last_day,
             middle=Middle(crowd=self.crowd),
             admission=self.admission,
+            predecessor=self.succeeds,
         )
 
     def experiment(self) -> Experiment:
@@ -360,7 +368,8 @@ def write(definition: Definition | Mapping[str, Any], *, yaml: bool = False) -> 
             section = before
             lines += ["", f"{section}:" if yaml else f"[{section}]"]
         indent = "  " if yaml and section else ""
-        value = values.get(entry.name) if values.get(entry.name) != "" else None
+        value = values.get(entry.name)
+        value = None if value in ("", b"") else value
         lines += [f"{indent}# {line}" for line in entry.metadata["about"].splitlines()]
         sign = ":" if yaml else " ="
         shown = _example(entry) if value is None else readers.written(value, entry.metadata["read"])
@@ -463,16 +472,23 @@ def _ends(most: int | None, participants: int | None) -> Iterator[str]:
         )
 
 
-def _forecast(baseline: Fraction | None, lift: Fraction | None) -> Iterator[str]:
+def _forecast(
+    baseline: Fraction | None, lift: Fraction | None, low: Fraction, high: Fraction
+) -> Iterator[str]:
     if (baseline is None) != (lift is None):
         missing, given = ("lift", "baseline") if lift is None else ("baseline", "lift")
         yield f"expected.{missing} is missing; give it, too, or leave expected.{given} out"
-    elif baseline is not None and lift is not None and not 0 < baseline * (1 + lift) <= 1:
-        yield (
-            f"expected.lift is {lift}; from expected.baseline {baseline} the best option would get "
-            f"to {baseline * (1 + lift)} of the way from answer.low to answer.high: stay above 0 "
-            "and up to 1"
-        )
+    elif baseline is not None and lift is not None and low < high:
+        if not low < baseline < high:
+            yield (
+                f"expected.baseline is {baseline}; it must lie between answer.low, {low}, and "
+                f"answer.high, {high}"
+            )
+        elif not baseline < baseline * (1 + lift) <= high:
+            yield (
+                f"expected.lift is {lift}; the best option would get to {baseline * (1 + lift)}, "
+                f"which must lie above expected.baseline, {baseline}, and up to answer.high, {high}"
+            )
 
 
 def _guarding(
@@ -520,7 +536,7 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
         ("guardrail", "metric", "guardrail_margin", "control_share", "low", "high"),
         _guarding,
     ),
-    (("baseline", "lift"), _forecast),
+    (("baseline", "lift", "low", "high"), _forecast),
 )
 
 

@@ -190,16 +190,31 @@ def public_key(value: object) -> bytes:
 
 
 def in_words(seconds: int) -> str:
-    """A duration as people say it, in the largest unit that is exact.
+    """A duration as people say it: in one unit if there are less than a hundred of it.
 
-    >>> in_words(90), in_words(86_400), in_words(0)
-    ('90 seconds', '1 day', '0 seconds')
+    >>> in_words(90), in_words(86_400), in_words(88_200), in_words(0)
+    ('90 seconds', '1 day', '1 day and 30 minutes', '0 seconds')
     """
     small = {name: size for name, size in UNITS.items() if name != "week"}
-    name, size = next(
-        (n, s) for n, s in small.items() if (seconds % s == 0 and seconds >= s) or s < 2
-    )
-    count = seconds // size
+    for name, size in small.items():
+        if seconds >= size and seconds % size == 0 and seconds < 100 * size:
+            return counted(seconds // size, name)
+    parts = []
+    for name, size in small.items():
+        count, seconds = divmod(seconds, size)
+        parts += [counted(count, name)] if count else []
+    return " and ".join(parts) or "0 seconds"
+
+
+def digest(value: object) -> bytes:
+    """The name of terms."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value.strip()):
+        raise Wrong("64 hexadecimal digits, as `tacit experiment status` shows them")
+    return bytes.fromhex(value)
+
+
+def counted(count: int, name: str) -> str:
+    """So many of something."""
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 

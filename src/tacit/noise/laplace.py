@@ -299,6 +299,14 @@ class PolyaDifference(NoiseLaw):
         object.__setattr__(self, "r", half.r)
         object.__setattr__(self, "beta", half.beta)
 
+    def __hash__(self) -> int:
+        """That of the parameters; fractions take long over theirs, and every round asks for it."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.r, self.beta))
+
     @cached_property
     def _half(self) -> Polya:
         return Polya(self.r, self.beta)
@@ -308,7 +316,7 @@ class PolyaDifference(NoiseLaw):
         """From r = 1 on, as a convolution of log-concave laws."""
         return self.r >= 1
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Twice that of one Pólya variable."""
         return 2 * self._half.variance

@@ -150,7 +150,7 @@ class People:
 @dataclass(frozen=True)
 class Question:
     """All that a plan is asked: what is expected, who takes part, what they are promised, by which
-    algorithms (every trust model of a single one), the control's share, how it is simulated.
+    algorithms (these trust models of a single one), the control's share, how it is simulated.
     """
 
     expected: Expected
@@ -159,6 +159,7 @@ class Question:
     delta: float | None = None
     algorithms: tuple[str, ...] = ("private-med",)
     control_share: float | None = None
+    trusts: tuple[str, ...] = tuple(WHAT_IS_TRUSTED)
     how: How = field(default_factory=lambda: How(RUNS))
 
     def __post_init__(self) -> None:
@@ -167,7 +168,7 @@ class Question:
     @classmethod
     def of(cls, **asked: Any) -> Question:
         """From the fields of all parts, by name; `algorithm` is one of `algorithms`."""
-        own = ("epsilon", "delta", "control_share")
+        own = ("epsilon", "delta", "control_share", "trusts")
         parts: dict[str, dict[str, Any]] = {}
         kinds = {"expected": Expected, "people": People, "how": How}
         for part, kind in kinds.items():
@@ -208,8 +209,8 @@ def plan(
 ) -> Plan:
     """Simulates every trust model of an algorithm, or several algorithms, at one guarantee: that of
     a person who takes part as often as said. See `Expected` (`baseline`, `lift`), `People`
-    (`participations`, `dropout`, `rounds`, `per_day`), `Question` (`algorithms`, `control_share`)
-    and `How` (`runs`, `seed`, `progress`) for what else can be asked.
+    (`participations`, `dropout`, `rounds`, `per_day`), `Question` (`algorithms`, `trusts`,
+    `control_share`) and `How` (`runs`, `seed`, `progress`) for what else can be asked.
 
     >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
     >>> [cost.trust for cost in result.costs]
@@ -226,7 +227,7 @@ def answer(question: Question) -> Plan:
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
     costs, errors = [], []
     for entry in wanted:
-        for trust in WHAT_IS_TRUSTED if by_trust else (None,):
+        for trust in question.trusts if by_trust else (None,):
             who = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
             about = (*who, entry.name, entry.family)
             try:

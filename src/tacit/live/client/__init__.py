@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tacit.live.client.aio import AsyncDevice
 from tacit.live.client.device import Assignment, Pins, Shown, Unagreed
+from tacit.live.client.entries import Receipt, Sent
 from tacit.live.client.exchange import Offline
 from tacit.live.client.http import Device
-from tacit.live.client.ledger import Ledger, LedgerError, Receipt, Sent
+from tacit.live.client.ledger import Ledger, LedgerError
 
 __all__ = [
     "Assignment",

@@ -18,6 +18,7 @@ from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries import Outcome, Place, TwoServerRound, accept, refused_by_both, split
 from tacit.intermediaries.interface import SYSTEM, Source
 from tacit.intermediaries.two_servers import read_outcome
+from tacit.live.client.entries import Joining, Known, Post, Receipt, Running
 from tacit.live.client.exchange import (
     Reply,
     Request,
@@ -27,7 +28,7 @@ from tacit.live.client.exchange import (
     text_of,
     unhex,
 )
-from tacit.live.client.ledger import Joining, Known, Ledger, Post, Receipt, Running, decoded
+from tacit.live.client.ledger import Ledger, decoded
 from tacit.live.client.levels import Value, levels_of, nothing_happened
 from tacit.live.client.pace import MOST_QUESTIONS, SEED_SIZE, Asked, Pace, check_times
 from tacit.signatures import KEY_SIZE
@@ -185,9 +186,15 @@ class DeviceCore:
         return Shown(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
 
     def _up_to_date(self, digest: bytes) -> Talk[Known]:
-        """The last terms in the line of these; fetched if nobody looked for an hour."""
+        """The last terms in the line of these; fetched if nobody looked for an hour, or if the app
+        pins other keys now.
+        """
         known = self.ledger.known(digest)
-        if known is None or not 0 <= self._clock() - known.checked < REFRESH:
+        if (
+            known is None
+            or known.named.keys != self.pins.keys
+            or not 0 <= self._clock() - known.checked < REFRESH
+        ):
             yield from self._fetch(digest)
             known = self.ledger.known(digest)
             assert known is not None
@@ -261,7 +268,7 @@ class DeviceCore:
         digest = _digest(experiment)
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
-            return self._kept(known, known.option)
+            return _kept(known, known.option)
         known = yield from self._up_to_date(digest)
         if known.agreed is None and not known.withdrawn:
             self.ledger.agree(digest)  # to join is to agree, the first time
@@ -290,11 +297,6 @@ class DeviceCore:
         except Refusal:
             return known.state in ("running", "paused")
         return False
-
-    def _kept(self, known: Known, option: str) -> Assignment:
-        digest = known.pinned.terms.digest
-        reports_at = self.ledger.reports_at(digest)
-        return Assignment(option, reports_at is not None, reports_at, digest)
 
     def _spent(self, known: Known) -> Assignment:
         """The last option stays, as long as it is one."""
@@ -338,8 +340,8 @@ class DeviceCore:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
         until = now + max(float(pinned.terms.answer.window), UNASKED)
-        self.ledger.keep_option(pinned.terms.digest, option, until)
-        return Assignment(option, False, None, pinned.terms.digest)
+        self.ledger.keep_option(pinned.terms.digest, option, now, until)
+        return self._held(pinned.terms.digest)
 
     def _taken(
         self,
@@ -358,7 +360,7 @@ class DeviceCore:
             raise Refusal(f"the place is in a round about another option than {option!r}")
         if place.number >= announced.places:
             raise Refusal(f"place {place.number} is none of the {announced.places} of the round")
-        self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost)
+        self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
         seed = self._source(SEED_SIZE)
         pace = Pace.of(announced, now, seed)
         self.ledger.join(
@@ -377,8 +379,14 @@ class DeviceCore:
                 invitation,
             )
         )
-        digest = pinned.terms.digest
-        return Assignment(option, True, self.ledger.reports_at(digest), digest)
+        return self._held(pinned.terms.digest)
+
+    def _held(self, digest: bytes) -> Assignment:
+        """What the ledger holds now; another process may have been faster."""
+        known = self.ledger.known(digest)
+        assert known is not None
+        assert known.option is not None
+        return _kept(known, known.option)
 
     # Reporting
 
@@ -497,6 +505,11 @@ def _round_url(running: Running, post: Post) -> str:
 
 def _questions_left(post: Post) -> bool:
     return post.outcome is None and post.attempts[Asked.OUTCOME][0] < MOST_QUESTIONS
+
+
+def _kept(known: Known, option: str) -> Assignment:
+    asked = known.reports_at is not None
+    return Assignment(option, asked, known.reports_at, known.pinned.terms.digest)
 
 
 def _check_willing(known: Known, invitation: str | None) -> None:

@@ -12,18 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
 from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries import Place
+from tacit.live.client.entries import Joining, Known, Post, Receipt, Running, Sent
+from tacit.live.client.exports import FORMAT as EXPORT_FORMAT
+from tacit.live.client.exports import Exported, read_export
 from tacit.live.client.pace import Asked
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Account, Pinned, Terms
@@ -31,14 +32,14 @@ from tacit.terms import Account, Pinned, Terms
 FORMAT = 1
 _APPLICATION = 0x7AC17001
 _PATIENCE = 10  # seconds for another process
+_PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF")
 _REMEMBERED = 64  # terms, of which a person knows few
-_FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
 
 _SCHEMA = """
 CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE lineages (
     id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0,
-    option TEXT, until REAL NOT NULL DEFAULT 0, nonce BLOB
+    option TEXT, until REAL NOT NULL DEFAULT 0, asked BLOB, nonce BLOB
 );
 CREATE TABLE terms (
     digest BLOB PRIMARY KEY, lineage INTEGER NOT NULL, text BLOB, signatures BLOB, state TEXT,
@@ -61,117 +62,6 @@ CREATE TABLE posts (
 
 class LedgerError(Unavailable):
     """The ledger cannot be read or written: nothing is sent until it can."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """Terms that were shown on this device, and where this person stands with them.
-
-    `agreed` is None where nothing of the line was ever agreed to.
-    """
-
-    pinned: Pinned
-    state: str
-    agreed: bool | None
-    checked: float
-    account: Account
-    pending: Fraction
-    refused: int
-    withdrawn: bool
-    option: str | None
-    until: float
-
-
-@dataclass(frozen=True, repr=False)
-class Joining:
-    """A place in a round that passed every check, as the ledger is to keep it."""
-
-    identity: bytes
-    terms: bytes
-    option: str
-    cost: Fraction
-    announcement: bytes
-    place: Place
-    seed: bytes
-    joined: float
-    sends: float
-    until: float
-    levels: tuple[int, ...]
-    invitation: str | None = None
-
-
-@dataclass(frozen=True, repr=False)
-class Post:
-    """One server's part of a participation: the sealed half while it waits, and what came of it."""
-
-    role: int
-    address: str
-    size: int
-    digest: str
-    sealed: bytes | None
-    sent: float | None
-    refused: str | None
-    outcome: bytes | None
-    attempts: Mapping[Asked, tuple[int, float]]
-
-
-@dataclass(frozen=True, repr=False)
-class Running:
-    """A participation that is not over."""
-
-    identity: bytes
-    pinned: Pinned
-    announcement: bytes
-    place: Place
-    seed: bytes
-    joined: float
-    invitation: str | None
-    levels: tuple[int, ...] | None
-    posts: tuple[Post, ...]
-
-
-@dataclass(frozen=True)
-class Sent:
-    """One half, as a receipt shows it."""
-
-    address: str
-    size: int
-    digest: str
-    attempts: int
-    sent: float | None
-    refused: str | None
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What one participation was about, and exactly what left the device for whom.
-
-    `outcome` is None while it runs; else opened, refused, unknown, missed, withdrawn or broken.
-    """
-
-    round: str
-    question: str
-    option: str
-    joined: float
-    reports_at: float
-    cost: Fraction
-    charged: bool
-    outcome: str | None
-    halves: tuple[Sent, ...]
-
-    def in_words(self) -> list[str]:
-        """Sentences for the person."""
-        told = [f"For “{self.question}” you were given: {self.option}."]
-        for half in self.halves:
-            fate = "was taken" if half.sent else half.refused or "has not been taken yet"
-            told.append(
-                f"{half.size} sealed bytes, SHA-256 {half.digest}, went to {half.address} "
-                f"({half.attempts} attempts): {fate}. Alone they say nothing about your answer."
-            )
-        if not self.halves:
-            told.append("Nothing about your answer has left this device.")
-        spent = f"{self.cost} of ε" if self.charged else "nothing"
-        return [*told, f"It costs {spent}; the round is {self.outcome or 'not over yet'}."]
 
 
 class Ledger:
@@ -211,7 +101,7 @@ class Ledger:
     # The file
 
     def _prepare(self) -> None:
-        for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
+        for pragma in _PRAGMAS:
             self._db.execute(f"PRAGMA {pragma}")
         with self._transaction():
             found = [self._pragma(name) for name in ("application_id", "user_version")]
@@ -333,25 +223,44 @@ class Ledger:
         """Terms that are about to be shown; the limit is the smallest ε ever shown."""
         terms = pinned.terms
         with self._transaction():
-            lineage = self._entry(terms)
-            limit = self._account(lineage).shown(terms).limit
-            self._db.execute("UPDATE lineages SET epsilon = ? WHERE id = ?", (str(limit), lineage))
+            names = {terms.digest, terms.predecessor or terms.digest}
+            self._united(sorted(names), terms.promise.epsilon)
             self._db.execute(
                 "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ? "
                 "WHERE digest = ?",
                 (terms.encode(), b"".join(pinned.signatures), state, now, terms.digest),
             )
 
-    def _entry(self, terms: Terms) -> int:
-        """The lineage of terms: their own, that of the terms that they succeed, or a new one."""
-        names = (terms.digest, terms.predecessor or terms.digest)
-        row = self._one("SELECT lineage FROM terms WHERE digest IN (?, ?)", *names)
-        lineage = row["lineage"] if row else self._new_entry(terms.promise.epsilon)
-        for name in set(names):
+    def _united(self, digests: Sequence[bytes], epsilon: Fraction) -> int:
+        """The one entry of terms that belong together, with the smallest limit of all; they may
+        have had several as long as nobody knew.
+        """
+        marks = ", ".join("?" * len(digests))
+        rows = self._all(
+            f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *digests
+        )
+        lineage, *others = [int(row["lineage"]) for row in rows] or [self._new_entry(epsilon)]
+        limits = [epsilon, *(self._account(entry).limit for entry in (lineage, *others))]
+        self._db.execute(
+            "UPDATE lineages SET epsilon = ? WHERE id = ?", (str(min(limits)), lineage)
+        )
+        for other in others:
+            self._absorb(lineage, other)
+        for digest in digests:
             self._db.execute(
-                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", (name, lineage)
+                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", (digest, lineage)
             )
-        return int(lineage)
+        return lineage
+
+    def _absorb(self, lineage: int, other: int) -> None:
+        for table in ("terms", "rounds"):
+            self._db.execute(f"UPDATE {table} SET lineage = ? WHERE lineage = ?", (lineage, other))
+        self._db.execute(
+            "UPDATE lineages SET withdrawn = max(withdrawn, "
+            "(SELECT withdrawn FROM lineages WHERE id = ?)) WHERE id = ?",
+            (other, lineage),
+        )
+        self._db.execute("DELETE FROM lineages WHERE id = ?", (other,))
 
     def _new_entry(self, epsilon: Fraction) -> int:
         made = self._db.execute("INSERT INTO lineages (epsilon) VALUES (?)", (str(epsilon),))
@@ -379,10 +288,13 @@ class Ledger:
     def known(self, digest: bytes) -> Known | None:
         """The last terms in the line of these, and where the person stands."""
         with self._transaction():
-            row = self._last(digest)
-            if row is None:
+            start = self._one("SELECT * FROM terms WHERE digest = ? AND text IS NOT NULL", digest)
+            if start is None:
                 return None
-            lineage = row["lineage"]
+            row, lineage = self._last(start), start["lineage"]
+            asked = self._one(
+                "SELECT sends FROM rounds, lineages WHERE identity = asked AND id = ?", lineage
+            )
             entry = self._one("SELECT * FROM lineages WHERE id = ?", lineage)
             assert entry is not None
             refused = self._all(
@@ -400,13 +312,12 @@ class Ledger:
                 withdrawn=bool(entry["withdrawn"]),
                 option=entry["option"],
                 until=entry["until"],
+                reports_at=None if asked is None else asked["sends"],
+                named=decoded(start["text"]),
             )
 
-    def _last(self, digest: bytes) -> sqlite3.Row | None:
-        """The row of these terms, or of what succeeds them in the end."""
-        start = self._one("SELECT * FROM terms WHERE digest = ? AND text IS NOT NULL", digest)
-        if start is None:
-            return None
+    def _last(self, start: sqlite3.Row) -> sqlite3.Row:
+        """The row of terms, or of what succeeds them in the end."""
         rows = self._all(
             "SELECT * FROM terms WHERE lineage = ? AND text IS NOT NULL", start["lineage"]
         )
@@ -449,30 +360,46 @@ class Ledger:
                 "UPDATE lineages SET nonce = NULL WHERE id = ?", (self._lineage(digest),)
             )
 
-    def keep_option(self, digest: bytes, option: str, until: float) -> None:
-        """An option that was given without being asked about, and for how long it stays."""
+    def keep_option(self, digest: bytes, option: str, now: float, until: float) -> None:
+        """An option that was given without being asked about, and for how long it stays; one that
+        another process was given meanwhile stays instead.
+        """
         with self._transaction():
-            self._keep_option(self._lineage(digest), option, until)
+            lineage = self._lineage(digest)
+            if not self._holds(lineage, now):
+                self._keep_option(lineage, option, until)
 
-    def _keep_option(self, lineage: int, option: str, until: float) -> None:
+    def _holds(self, lineage: int, now: float) -> bool:
+        return bool(self._all("SELECT 1 FROM lineages WHERE id = ? AND until > ?", lineage, now))
+
+    def _keep_option(
+        self, lineage: int, option: str, until: float, asked: bytes | None = None
+    ) -> None:
         self._db.execute(
-            "UPDATE lineages SET option = ?, until = ?, nonce = NULL WHERE id = ?",
-            (option, until, lineage),
+            "UPDATE lineages SET option = ?, until = ?, asked = ?, nonce = NULL WHERE id = ?",
+            (option, until, asked, lineage),
         )
 
-    def check_round(self, digest: bytes, identity: bytes, place: Place, cost: Fraction) -> None:
+    def check_round(
+        self, digest: bytes, identity: bytes, place: Place, cost: Fraction, now: float
+    ) -> None:
         """Refuses a round that `join` would refuse."""
         with self._transaction():
-            self._joined(self._lineage(digest), identity, place, cost)
+            self._joined(self._lineage(digest), identity, place, cost, now)
 
-    def _joined(self, lineage: int, identity: bytes, place: Place, cost: Fraction) -> bool:
-        """Whether this place is kept already; refused if it is new and cannot be."""
+    def _joined(
+        self, lineage: int, identity: bytes, place: Place, cost: Fraction, now: float
+    ) -> bool:
+        """Whether this place is kept already, or another process was given one meanwhile; refused
+        if it is new and cannot be kept.
+        """
         row = self._one("SELECT place FROM rounds WHERE identity = ?", identity)
-        if row is None:
-            self._check_room(lineage, cost)
-        elif row["place"] != place.encode():
+        if self._holds(lineage, now) or (row is not None and row["place"] == place.encode()):
+            return True
+        if row is not None:
             raise Refusal("this device was in this round before: it takes part once in a round")
-        return row is not None
+        self._check_room(lineage, cost)
+        return False
 
     def join(self, new: Joining) -> None:
         """Keeps a place; refused if there is no room for its cost or if the round was joined
@@ -480,8 +407,8 @@ class Ledger:
         """
         with self._transaction():
             lineage = self._lineage(new.terms)
-            if self._joined(lineage, new.identity, new.place, new.cost):
-                return  # another process asked with the same nonce and was faster
+            if self._joined(lineage, new.identity, new.place, new.cost, new.joined):
+                return
             self._db.execute(
                 "INSERT INTO rounds VALUES (?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -499,13 +426,7 @@ class Ledger:
                     json.dumps(new.levels),
                 ),
             )
-            self._keep_option(lineage, new.option, new.until)
-
-    def reports_at(self, digest: bytes) -> float | None:
-        """When the participation that waits is sent; None if none waits."""
-        with self._transaction():
-            row = self._waiting(self._lineage(digest))
-            return None if row is None else float(row["sends"])
+            self._keep_option(lineage, new.option, new.until, new.identity)
 
     def record(self, digest: bytes, levels: Mapping[int, int]) -> bool:
         """Puts levels in the place of what was recorded; False if nothing waits to be sealed."""
@@ -660,8 +581,8 @@ class Ledger:
             lineage = self._lineage(digest)
             self._end("lineage = ?", lineage, "withdrawn")
             self._db.execute(
-                "UPDATE lineages SET withdrawn = 1, option = NULL, until = 0, nonce = NULL "
-                "WHERE id = ?",
+                "UPDATE lineages SET withdrawn = 1, option = NULL, until = 0, asked = NULL, "
+                "nonce = NULL WHERE id = ?",
                 (lineage,),
             )
 
@@ -707,7 +628,7 @@ class Ledger:
             own = self._own_limit()
             entries = self._all("SELECT * FROM lineages ORDER BY id")
             document = {
-                "format": f"tacit ledger {FORMAT}",
+                "format": EXPORT_FORMAT,
                 "own_limit": None if own is None else str(own),
                 "experiments": [self._exported(entry) for entry in entries],
             }
@@ -734,7 +655,7 @@ class Ledger:
 
     def merge(self, exported: str) -> None:
         """Takes over what another device exported: limits only fall, charges only come to it."""
-        limit, experiments = _read_export(exported)
+        limit, experiments = read_export(exported)
         with self._transaction():
             own = self._own_limit()
             if limit is not None:
@@ -743,27 +664,10 @@ class Ledger:
             for experiment in experiments:
                 self._merge(experiment)
 
-    def _merge(self, other: _Exported) -> None:
-        marks = ", ".join("?" * len(other.terms))
-        rows = self._all(
-            f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *other.terms
-        )
-        lineage, *more = [row["lineage"] for row in rows] or [self._new_entry(other.epsilon)]
-        limits = [other.epsilon, *(self._account(entry).limit for entry in (lineage, *more))]
-        self._db.execute(
-            "UPDATE lineages SET epsilon = ?, withdrawn = max(withdrawn, ?) WHERE id = ?",
-            (str(min(limits)), other.withdrawn, lineage),
-        )
-        for entry in more:
-            for table in ("terms", "rounds"):
-                self._db.execute(
-                    f"UPDATE {table} SET lineage = ? WHERE lineage = ?", (lineage, entry)
-                )
-            self._db.execute("DELETE FROM lineages WHERE id = ?", (entry,))
-        for digest in other.terms:
-            self._db.execute(
-                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", (digest, lineage)
-            )
+    def _merge(self, other: Exported) -> None:
+        lineage = self._united(other.terms, other.epsilon)
+        if other.withdrawn:
+            self._db.execute("UPDATE lineages SET withdrawn = 1 WHERE id = ?", (lineage,))
         for identity, cost, charged, refused in other.rounds:
             self._db.execute(
                 "INSERT INTO rounds (identity, lineage, cost, charged, outcome) "
@@ -784,53 +688,3 @@ def _pinned(text: bytes, joined: bytes) -> Pinned:
     terms, parts = decoded(text), range(0, len(joined), SIGNATURE_SIZE)
     signatures = tuple(joined[at : at + SIGNATURE_SIZE] for at in parts)
     return Pinned(terms, signatures, terms.keys)
-
-
-@dataclass(frozen=True)
-class _Exported:
-    """One entry of an export."""
-
-    terms: tuple[bytes, ...]
-    epsilon: Fraction
-    withdrawn: bool
-    rounds: tuple[tuple[bytes, Fraction, bool, bool], ...]
-
-
-def _read_export(exported: str) -> tuple[Fraction | None, list[_Exported]]:
-    try:
-        document = json.loads(exported)
-        if document["format"] != f"tacit ledger {FORMAT}":
-            raise TacitError(f"the format is {document['format']!r}")
-        own = document["own_limit"]
-        limit = None if own is None else _spelt(own)
-        return limit, [_read_entry(entry) for entry in document["experiments"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise TacitError(
-            f"this is no export of a ledger ({problem}); nothing was taken over: export it again"
-        ) from None
-
-
-def _read_entry(entry: Mapping[str, object]) -> _Exported:
-    terms, rounds = entry["terms"], entry["rounds"]
-    if not isinstance(terms, list) or not isinstance(rounds, list) or not terms:
-        raise TacitError("an experiment has no list of terms or of rounds")
-    return _Exported(
-        tuple(bytes.fromhex(digest) for digest in terms),
-        _spelt(entry["epsilon"]),
-        bool(entry["withdrawn"]),
-        tuple(
-            (
-                bytes.fromhex(row["round"]),
-                _spelt(row["cost"]),
-                bool(row["charged"]),
-                bool(row["refused"]),
-            )
-            for row in rounds
-        ),
-    )
-
-
-def _spelt(text: object) -> Fraction:
-    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
-        raise TacitError(f"{text!r} is no fraction such as 2 or 1/3")
-    return Fraction(text)

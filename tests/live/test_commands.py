@@ -1,0 +1,312 @@
+"""The commands of live experiments, against two parties that are served on loopback."""
+
+from __future__ import annotations
+
+import csv
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.commands import Command, program, refused, result
+from tests.cli.conftest import command as command
+from tests.live.served import TOKEN, Joined, Threads, served, wait_for
+
+from tacit.intermediaries.two_servers import split
+from tacit.live.definition import load
+from tacit.live.founding import read_card
+from tacit.signatures import fingerprint
+from tacit.terms import Terms
+
+QUICK = ("--participants", 160, "--window", "1 second", "--joining", "1 hour")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    with served(tmp_path_factory.mktemp("commands")) as made:
+        yield made
+
+
+@pytest.fixture
+def defined(both: Threads, command: Command, tmp_path: Path) -> Path:
+    """A definition that names the helper that is served."""
+    card = tmp_path / "card.toml"
+    key = both.keys[1].hex()
+    card.write_text(f'role = "helper"\naddress = "{both.urls[1]}"\nkey = "{key}"\n')
+    file = tmp_path / "greeting.toml"
+    assert command("experiment", "new", file, "--helper", card, *QUICK)[0] == 0
+    return file
+
+
+def config(both: Threads, role: int) -> tuple[str, Path]:
+    return "--config", both.members[role].path
+
+
+def published(both: Threads, command: Command, file: Path, question: str) -> str:
+    """An experiment of its own, by its digest."""
+    text = file.read_text().replace("Which greeting do people like best?", question)
+    file.write_text(text)
+    made = result(command("experiment", "create", file, *config(both, 0), "--json"))
+    return str(made["digest"])
+
+
+def cosigned(both: Threads, command: Command, digest: str) -> None:
+    where = f"{both.urls[0]}/experiments/{digest}"
+    ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
+    assert result(ended)["state"] == "running"
+
+
+def test_a_definition_is_written_with_comments_and_never_over_another(
+    command: Command, tmp_path: Path
+) -> None:
+    for name in ("one.toml", "one.yaml"):
+        file = tmp_path / name
+        code, out, _ = command("experiment", "new", file, "--option", "A", "--option", "B")
+        assert code == 0
+        assert "fill in [helper]" in out
+        assert file.read_text().count("# ") > 20
+        assert "is not written over" in refused(command("experiment", "new", file))
+        said = refused(command("experiment", "check", file))
+        assert "helper.key is missing" in said
+
+
+def test_check_says_everything_in_words_with_a_forecast(command: Command, defined: Path) -> None:
+    code, out, err = command("experiment", "check", defined, "--runs", 2)
+    assert (code, err) == (0, "")
+    for words in (
+        "What people read before they take part",
+        "as long as one of the two servers is honest",
+        "Who sees what",
+        "How long it takes",
+        "of 2 simulated experiments",
+        "say in [expected] what you expect",
+        "one operator has both halves",
+    ):
+        assert words in " ".join(out.split())
+    found = result(command("experiment", "check", defined, "--no-forecast", "--json"))
+    assert found["forecast"] is None
+    assert found["definition"]["promise.epsilon"] == "1"
+
+
+def test_check_reports_every_problem_on_a_line_of_its_own(command: Command, defined: Path) -> None:
+    text = defined.read_text().replace('window = "1 second"', "window = 5")
+    defined.write_text(text.replace("epsilon = 1", "epsilon = 0"))
+    code, out, err = command("experiment", "check", defined)
+    assert (code, out) == (2, "")
+    assert [line.split()[0] for line in err.splitlines()] == [
+        "tacit:",
+        "answer.window",
+        "promise.epsilon",
+    ]
+
+
+def test_an_experiment_goes_from_a_file_to_estimates(
+    both: Threads, command: Command, defined: Path, tmp_path: Path
+) -> None:
+    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    digest = made["digest"]
+    assert made["fingerprints"]["helper"] == fingerprint(both.keys[1])
+    which = (digest[:10], *config(both, 0))
+    assert "it waits for the helper" in command("experiment", "status", *which)[1]
+    code, out, _ = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    assert code == 0
+    assert "not both parties yet (unsigned)" in out
+    assert fingerprint(both.keys[0]) in out
+    cosigned(both, command, digest)
+    cosigned(both, command, digest)  # again, which changes nothing
+    shown = result(command("terms", "show", f"{both.urls[1]}/experiments/{digest}", "--json"))
+    assert shown["signed"]
+    assert shown["digest"] == digest
+    best = load(defined).options[1]
+    assert "nothing is known yet" in command("experiment", "estimates", *which)[1]
+    came = len(both.hold(bytes.fromhex(digest), lambda option: int(option == best)))
+    people = ("experiment", "status", *which, "--json")
+    wait_for(lambda: result(command(*people))["people"]["reported"] == came)
+    found = result(command("experiment", "estimates", *which, "--json"))
+    assert found["best"] == best
+    code, out, _ = command("experiment", "estimates", *which)
+    assert code == 0
+    assert best in out.split("which is best:")[1]
+    for name, state in (("pause", "paused"), ("resume", "running")):
+        assert result(command("experiment", name, *which, "--json"))["state"] == state
+    table, whole = tmp_path / "out.csv", tmp_path / "out.json"
+    for file in (table, whole):
+        assert command("experiment", "export", file, *which)[0] == 0
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [row["option"] for row in rows] == list(load(defined).options)
+    assert json.loads(whole.read_text())["definition"] == defined.read_text()
+    assert "give --yes" in refused(command("experiment", "stop", *which))
+    assert result(command("experiment", "stop", *which, "--yes", "--json"))["state"] == "stopped"
+    assert "cannot become" in refused(command("experiment", "resume", *which))
+
+
+def test_the_terms_that_are_published_are_those_of_the_definition(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which is published?")
+    said = both.get(0, f"/experiments/{digest}/terms").json()
+    terms = Terms.decode(said["terms"].encode())
+    assert terms == load(defined).terms(both.urls[0], both.keys[0])
+    again = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    assert again["digest"] == digest
+
+
+def test_errors_are_one_line_with_the_fix(
+    both: Threads, command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
+    url = ("--url", both.urls[0])
+    digest = published(both, command, defined, "Which is refused?")
+    where = f"{both.urls[0]}/experiments/{digest}"
+    for words, fix in (
+        (("experiment", "create", defined), "give --config"),
+        (("experiment", "create", defined, *url), "TACIT_ADMIN_TOKEN"),
+        (("experiment", "status", digest, *url), "TACIT_ADMIN_TOKEN"),
+        (("experiment", "status", "--url", "http://127.0.0.1:9"), "start it with tacit serve"),
+        (("experiment", "status", "--url", "nowhere"), "write it like https://"),
+        (("experiment", "status", "ffffffffffff", *config(both, 0)), "means 0 of them"),
+        (("experiment", "status", digest, *config(both, 1)), "give that of the coordinator"),
+        (("experiment", "export", "out.txt", digest, *config(both, 0)), "neither .json nor .csv"),
+        (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
+        (("terms", "cosign", where, *config(both, 0)), "give that of the helper"),
+        (("terms", "cosign", where, *config(both, 1), "--json"), "give --yes"),
+        (("terms", "show", "nothing.json"), "https://coordinator.example"),
+        (("invitations", "make", 3, "--experiment", digest, *config(both, 0)), "is open"),
+    ):
+        said = refused(command(*words))
+        assert fix in said
+        assert TOKEN not in said
+
+
+def test_the_admin_token_comes_from_the_environment_or_a_private_file(
+    both: Threads, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which token?")
+    url = (digest, "--url", both.urls[0])
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    assert "chmod 600" in refused(command("experiment", "status", *url, "--token-file", file))
+    file.chmod(0o600)
+    assert command("experiment", "status", *url, "--token-file", file)[0] == 0
+    monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
+    assert command("experiment", "status", *url)[0] == 0
+
+
+def test_a_helper_signs_only_terms_that_name_it(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    text = defined.read_text()
+    other = text.replace(both.keys[1].hex(), "ab" * 32).replace("best?", "other key?")
+    elsewhere = text.replace(both.urls[1], "https://elsewhere.example").replace("best?", "where?")
+    for changed, reason in ((other, "another helper's key"), (elsewhere, "must be mended")):
+        defined.write_text(changed)
+        made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+        where = f"{both.urls[0]}/experiments/{made['digest']}"
+        ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
+        assert reason in refused(ended)
+
+
+def test_options_change_by_successor_terms_that_both_sign(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which changes?")
+    cosigned(both, command, digest)
+    old = both.pinned(bytes.fromhex(digest))
+    text = defined.read_text()
+    text = text.replace("participants = 160", "participants = 400")
+    changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
+    defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
+    weaker = command("experiment", "create", defined, *config(both, 0))
+    assert "a larger epsilon" in refused(weaker)
+    defined.write_text(changed)
+    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    cosigned(both, command, made["digest"])
+    for url in both.urls:
+        shown = result(command("terms", "show", f"{url}/experiments/{made['digest']}", "--json"))
+        assert shown["signed"]
+    said = both.get(0, f"/experiments/{digest}/terms").json()["successor"]
+    terms = Terms.decode(said["terms"].encode())
+    signatures, approvals = (
+        tuple(bytes.fromhex(one) for one in said[name]) for name in ("signatures", "approvals")
+    )
+    assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
+    which = (made["digest"][:12], *config(both, 0), "--json")
+    assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
+
+
+def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    text = defined.read_text().replace('# metric = "complaints"', 'metric = "complaints"')
+    defined.write_text(text.replace("epsilon = 1", "epsilon = 8"))
+    digest = published(both, command, defined, "Which is guarded?")
+    cosigned(both, command, digest)
+    name = bytes.fromhex(digest)
+    pinned, came = both.pinned(name), 0
+    joined: Joined | None = both.place(name)
+    while joined is not None:
+        bad = int(joined.option == "Hi")
+        for role, half in enumerate(split(pinned, joined.announcement, joined.place, [1, bad])):
+            both.put(role, joined.path, half).raise_for_status()
+        came, joined = came + 1, both.join(name)
+    words = ("experiment", "estimates", digest[:12], *config(both, 0))
+
+    def learned() -> bool:
+        options = result(command(*words, "--json"))["options"]
+        return bool(sum(row["participants"] for row in options) == came)
+
+    wait_for(learned)
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "Hi is paused: complaints" in out
+    assert "guardrail" in out
+
+
+def test_invitations_let_people_in_once(
+    both: Threads, command: Command, defined: Path, tmp_path: Path
+) -> None:
+    text = defined.read_text().replace('admission = "open"', 'admission = "invitation"')
+    defined.write_text(text)
+    digest = published(both, command, defined, "Who is invited?")
+    cosigned(both, command, digest)
+    out = tmp_path / "invitations.txt"
+    words = ("invitations", "make", 3, "--experiment", digest, "--out", out)
+    assert command(*words, *config(both, 0))[0] == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    made = out.read_text().split()
+    assert len(set(made)) == 3
+    path = f"/experiments/{digest}/places"
+
+    def join(invitation: str | None) -> int:
+        asked = {"nonce": "ab" * 16, "invitation": invitation}
+        return both.post(0, path, json=asked).status_code
+
+    assert join(None) == 403
+    assert wait_for(lambda: join(made[0]) == 200)
+
+
+def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
+    command: Command, tmp_path: Path
+) -> None:
+    directory = tmp_path / "helper"
+    words = ("party", "new", "helper", directory, "--address", "https://helper.example/")
+    made = result(command(*words, "--json"))
+    card = read_card(directory / "card.toml")
+    assert (card.address, card.key.hex()) == ("https://helper.example", made["key"])
+    assert made["fingerprint"] == fingerprint(card.key)
+    private = {"party.toml", "lock", "admin-token", "helper.key", "helper-records"}
+    for name in private:
+        assert stat.S_IMODE((directory / name).stat().st_mode) & 0o077 == 0
+    before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    assert "not written over" in refused(command(*words))
+    assert before == {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
+    assert "https://helper.example" in refused(
+        command("party", "new", "helper", tmp_path / "other", "--address", "helper")
+    )
+
+
+def test_help_of_live_commands_loads_no_server() -> None:
+    code, out, err = program("experiment", "--help")
+    assert (code, err) == (0, "")
+    assert "estimates" in out
