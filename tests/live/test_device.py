@@ -29,6 +29,7 @@ from tacit.checks import Refusal, TacitError
 from tacit.intermediaries import Collector
 from tacit.live.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
 from tacit.live.client.device import MOST_REFUSED, UNASKED
+from tacit.live.client.exchange import Reply
 from tacit.terms import Answer, Noise, Promise, in_words
 
 
@@ -386,6 +387,33 @@ def test_two_devices_on_one_ledger_make_every_attempt_once(ledger: Ledger) -> No
     second.run_due()
     assert len(puts(parties)) == 2
     second.ledger.close()
+
+
+@pytest.mark.parametrize("asked", [(True, True), (True, False), (False, True)])
+def test_of_two_that_join_at_once_the_first_reply_counts(
+    ledger: Ledger, asked: tuple[bool, bool]
+) -> None:
+    """Both saw that nothing was joined; the first is done before the second asks."""
+    parties = Parties()
+    parties.open(option=1)
+    devices = parties.device(ledger), parties.device(Ledger(ledger.path), seed=1)
+    devices[0].terms(parties.experiment)
+    first, late = (device.joining(parties.experiment) for device in devices)
+    given = []
+    for talk, wanted in zip((first, late), asked, strict=True):
+        parties.asked = wanted
+        ledger._db.execute("UPDATE lineages SET until = -until, nonce = NULL")  # not seen yet
+        request = next(talk)
+        ledger._db.execute("UPDATE lineages SET until = abs(until)")
+        response = parties.answer(httpx.Request("POST", request.url, content=request.content))
+        with pytest.raises(StopIteration) as done:
+            talk.send(Reply(response.status_code, response.content))
+        given.append(done.value.value)
+    assert given[0] == given[1]
+    assert given[0].asked == asked[0]
+    assert len(rows(ledger, "SELECT * FROM rounds")) == asked[0]
+    assert len(parties.nonces) == 2
+    devices[1].ledger.close()
 
 
 # Refunds

@@ -270,7 +270,7 @@ def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
     watched = Watched(parties, ledger)
     watched.device.join(parties.experiment)
     before, drawn = rows(ledger, "SELECT * FROM rounds"), len(watched.drawn)
-    ledger.keep_option(parties.experiment, "Hello", 0.0)  # as if it did not stick
+    ledger._db.execute("UPDATE lineages SET until = 0")  # as if it did not stick
     parties.nonces.clear()
     with pytest.raises(Refusal, match="once in a round"):
         watched.device.join(parties.experiment)
@@ -290,7 +290,7 @@ def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
     with pytest.raises(Refusal, match="too late"):
         device.join(parties.experiment)
     parties.clock.now = opened.round.assigned_until - 1.0  # also with a clock that goes back
-    ledger.keep_option(parties.experiment, "Hello", 0.0)
+    ledger._db.execute("UPDATE lineages SET until = 0")
     with pytest.raises(Refusal, match="once in a round"):
         device.join(parties.experiment)
     assert rows(ledger, "SELECT * FROM rounds") == before

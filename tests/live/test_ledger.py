@@ -22,6 +22,7 @@ from tacit.checks import Refusal, TacitError
 from tacit.intermediaries import Place
 from tacit.live.client import Ledger, LedgerError
 from tacit.live.client.entries import Joining, Running
+from tacit.live.client.pace import Asked
 from tacit.terms import Promise, Terms
 
 TOKEN = bytes(16)
@@ -40,7 +41,7 @@ def joining(
         bytes(32),
         START,
         START + 60,
-        START + 200,
+        START,
         (0,),
     )
 
@@ -188,6 +189,33 @@ def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> No
     assert sum(won) == 10
     assert ledger.spent == 1
     ledger.close()
+
+
+def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> None:
+    ledger.remember(pinned(terms()), "running", START)
+    ledger.join(joining(terms()))
+
+    def make(running: Running) -> tuple[bytes, bytes]:
+        other = sqlite3.connect(ledger.path, timeout=0)
+        with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        return halves(running)
+
+    ledger.seal(bytes(16), make)
+    assert ledger.spent == Fraction(1, 2)
+
+
+def test_an_attempt_is_made_by_one_of_those_who_saw_it_due(ledger: Ledger) -> None:
+    ledger.remember(pinned(terms()), "running", START)
+    ledger.join(joining(terms()))
+    ledger.seal(bytes(16), halves)
+    first, second = ledger.posts(bytes(16))
+    assert ledger.claim(bytes(16), first, Asked.REPORT, START)
+    assert not ledger.claim(bytes(16), first, Asked.REPORT, START)
+    assert ledger.claim(bytes(16), second, Asked.REPORT, START)
+    (again, _) = ledger.posts(bytes(16))
+    assert again.attempts == {Asked.REPORT: (1, START), Asked.OUTCOME: (0, 0.0)}
+    assert ledger.claim(bytes(16), again, Asked.REPORT, START + 1)
 
 
 # Disks and files

@@ -340,8 +340,8 @@ class DeviceCore:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
         until = now + max(float(pinned.terms.answer.window), UNASKED)
-        self.ledger.keep_option(pinned.terms.digest, option, until)
-        return Assignment(option, False, None, pinned.terms.digest)
+        self.ledger.keep_option(pinned.terms.digest, option, now, until)
+        return self._held(pinned.terms.digest)
 
     def _taken(
         self,
@@ -360,7 +360,7 @@ class DeviceCore:
             raise Refusal(f"the place is in a round about another option than {option!r}")
         if place.number >= announced.places:
             raise Refusal(f"place {place.number} is none of the {announced.places} of the round")
-        self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost)
+        self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
         seed = self._source(SEED_SIZE)
         pace = Pace.of(announced, now, seed)
         self.ledger.join(
@@ -379,9 +379,14 @@ class DeviceCore:
                 invitation,
             )
         )
-        known = self.ledger.known(pinned.terms.digest)
+        return self._held(pinned.terms.digest)
+
+    def _held(self, digest: bytes) -> Assignment:
+        """What the ledger holds now; another process may have been faster."""
+        known = self.ledger.known(digest)
         assert known is not None
-        return _kept(known, option)
+        assert known.option is not None
+        return _kept(known, known.option)
 
     # Reporting
 

@@ -360,10 +360,17 @@ class Ledger:
                 "UPDATE lineages SET nonce = NULL WHERE id = ?", (self._lineage(digest),)
             )
 
-    def keep_option(self, digest: bytes, option: str, until: float) -> None:
-        """An option that was given without being asked about, and for how long it stays."""
+    def keep_option(self, digest: bytes, option: str, now: float, until: float) -> None:
+        """An option that was given without being asked about, and for how long it stays; one that
+        another process was given meanwhile stays instead.
+        """
         with self._transaction():
-            self._keep_option(self._lineage(digest), option, until)
+            lineage = self._lineage(digest)
+            if not self._holds(lineage, now):
+                self._keep_option(lineage, option, until)
+
+    def _holds(self, lineage: int, now: float) -> bool:
+        return bool(self._all("SELECT 1 FROM lineages WHERE id = ? AND until > ?", lineage, now))
 
     def _keep_option(
         self, lineage: int, option: str, until: float, asked: bytes | None = None
@@ -373,19 +380,26 @@ class Ledger:
             (option, until, asked, lineage),
         )
 
-    def check_round(self, digest: bytes, identity: bytes, place: Place, cost: Fraction) -> None:
+    def check_round(
+        self, digest: bytes, identity: bytes, place: Place, cost: Fraction, now: float
+    ) -> None:
         """Refuses a round that `join` would refuse."""
         with self._transaction():
-            self._joined(self._lineage(digest), identity, place, cost)
+            self._joined(self._lineage(digest), identity, place, cost, now)
 
-    def _joined(self, lineage: int, identity: bytes, place: Place, cost: Fraction) -> bool:
-        """Whether this place is kept already; refused if it is new and cannot be."""
+    def _joined(
+        self, lineage: int, identity: bytes, place: Place, cost: Fraction, now: float
+    ) -> bool:
+        """Whether this place is kept already, or another process was given one meanwhile; refused
+        if it is new and cannot be kept.
+        """
         row = self._one("SELECT place FROM rounds WHERE identity = ?", identity)
-        if row is None:
-            self._check_room(lineage, cost)
-        elif row["place"] != place.encode():
+        if self._holds(lineage, now) or (row is not None and row["place"] == place.encode()):
+            return True
+        if row is not None:
             raise Refusal("this device was in this round before: it takes part once in a round")
-        return row is not None
+        self._check_room(lineage, cost)
+        return False
 
     def join(self, new: Joining) -> None:
         """Keeps a place; refused if there is no room for its cost or if the round was joined
@@ -393,8 +407,8 @@ class Ledger:
         """
         with self._transaction():
             lineage = self._lineage(new.terms)
-            if self._joined(lineage, new.identity, new.place, new.cost):
-                return  # another process asked with the same nonce and was faster
+            if self._joined(lineage, new.identity, new.place, new.cost, new.joined):
+                return
             self._db.execute(
                 "INSERT INTO rounds VALUES (?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
