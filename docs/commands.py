@@ -46,6 +46,8 @@ def default(option: Any) -> str:
 def named(commands: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Commands by their names, those of a group after the group's."""
     for name, command in commands.items():
+        if getattr(command, "invoke_without_command", False):
+            yield name, command
         if hasattr(command, "commands"):
             yield from ((f"{name} {inner}", one) for inner, one in named(command.commands))
         else:

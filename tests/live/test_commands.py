@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import Command, program, refused, result
 from tests.cli.conftest import command as command
-from tests.live.served import TOKEN, Threads, served, wait_for
+from tests.live.served import TOKEN, Joined, Threads, served, wait_for
 
+from tacit.intermediaries.two_servers import split
 from tacit.live.definition import load
 from tacit.live.founding import read_card
 from tacit.signatures import fingerprint
@@ -232,6 +233,34 @@ def test_options_change_by_successor_terms_that_both_sign(
     assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
     which = (made["digest"][:12], *config(both, 0), "--json")
     assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
+
+
+def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    text = defined.read_text().replace('# metric = "complaints"', 'metric = "complaints"')
+    defined.write_text(text.replace("epsilon = 1", "epsilon = 8"))
+    digest = published(both, command, defined, "Which is guarded?")
+    cosigned(both, command, digest)
+    name = bytes.fromhex(digest)
+    pinned, came = both.pinned(name), 0
+    joined: Joined | None = both.place(name)
+    while joined is not None:
+        bad = int(joined.option == "Hi")
+        for role, half in enumerate(split(pinned, joined.announcement, joined.place, [1, bad])):
+            both.put(role, joined.path, half).raise_for_status()
+        came, joined = came + 1, both.join(name)
+    words = ("experiment", "estimates", digest[:12], *config(both, 0))
+
+    def learned() -> bool:
+        options = result(command(*words, "--json"))["options"]
+        return bool(sum(row["participants"] for row in options) == came)
+
+    wait_for(learned)
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "Hi is paused: complaints" in out
+    assert "guardrail" in out
 
 
 def test_invitations_let_people_in_once(

@@ -83,13 +83,13 @@ def test_what_devices_answer_is_what_the_experiment_counts(both: Threads) -> Non
             for (_, liked, _), receipt in zip(came, receipts, strict=True)
             if receipt.round == identity and all(half.sent for half in receipt.halves)
         ]
-        assert (one["reports"], one["sum"]) == (len(arrived), sum(arrived))
+        assert (one["reports"], one["sums"]) == (len(arrived), [sum(arrived)])
 
 
 def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
     """The rounds that were opened, by their names."""
     rounds = both.status(digest)["rounds"]
-    return {one["round"]: one for one in rounds if one["sum"] is not None}
+    return {one["round"]: one for one in rounds if one["sums"] is not None}
 
 
 def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:

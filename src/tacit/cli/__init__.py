@@ -18,7 +18,7 @@ import typer
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.cli import accounting, doctor, experiments, live, serving, simulating
+from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating
 
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,
@@ -33,7 +33,6 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    experiments.demo,
     simulating.simulate,
     simulating.compare,
     experiments.plan,
@@ -69,6 +68,10 @@ def heard(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in COMMANDS:
     app.command()(heard(command))
+demonstrations = typer.Typer(**LOOK | {"no_args_is_help": False}, invoke_without_command=True)
+demonstrations.callback(help=demo.demo.__doc__)(heard(demo.demo))
+demonstrations.command()(heard(demo.noise))
+app.add_typer(demonstrations, name="demo")
 for name, (about, commands) in live.GROUPS.items():
     group = typer.Typer(help=about, **LOOK)
     for word, command in commands.items():

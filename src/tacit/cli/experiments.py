@@ -1,4 +1,4 @@
-"""The commands around experiments: demo, plan, reproduce, algorithms.
+"""The commands around experiments: plan, reproduce, algorithms.
 
 Plain functions with annotated options; `tacit.cli` hangs them on the command line.
 """
@@ -176,46 +176,3 @@ def algorithms(as_json: Json = False) -> None:
         ["name", "family", "paper", "who is trusted", "what is promised"],
         [list(entry.values()) for entry in entries],
     )
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
-    as_json: Json = False,
-) -> None:
-    """What the trust models cost at the same promise, in noise and in regret: two tables, two
-    pictures.
-    """
-    from tacit.studies import demo as demonstration
-
-    rows = demonstration.noise_table()
-    out.mkdir(parents=True, exist_ok=True)
-    noise, regret = out / "noise.png", out / "regret.png"
-    demonstration.draw(rows, noise)
-    results = demonstration.regret_results()
-    demonstration.draw_regret(results, regret)
-    if as_json:
-        summaries = {label: result.summary() for label, result in results.items()}
-        print_json({"noise": rows, "regret": summaries, "pictures": [str(noise), str(regret)]})
-        return
-    sizes = demonstration.SIZES
-    names = dict.fromkeys(str(row["trust"]) for row in rows)
-    body: list[list[Any]] = [
-        [name, *(row["std"] for row in rows if row["trust"] == name)] for name in names
-    ]
-    body.append(
-        ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
-    )
-    table(
-        f"noise in the mean (standard deviation), by people in the round; {demonstration.PROMISE}",
-        ["trust model", *(f"{n:,}" for n in sizes)],
-        body,
-    )
-    ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
-    lost = [
-        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.promise.split(":")[0]]
-        for label, r in ordered
-    ]
-    size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"
-    title = f"regret on one problem, {size}: what is lost while learning"
-    table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
-    print(f"pictures: {noise} {regret}")

@@ -322,21 +322,24 @@ def estimates(
         print_json(said)
         return
     sure = f"{said['level']:.0%}"
-    rows = [
-        [
-            row["option"],
-            row["participants"],
-            row["mean"],
-            _between(row["low"], row["high"]),
-            None if row["best"] is None else f"{row['best']:.0%}",
-            None if row["lift"] is None else f"{row['lift']:+.1%}",
-            _lifts(row["lift_low"], row["lift_high"]),
-            f"paused: {row['paused']}" if row["paused"] else row["decision"],
-        ]
-        for row in said["options"]
-    ]
-    heads = ["option", "people", "mean", f"{sure} sure", "chance to be best", "lift", "between"]
-    table("what was found", [*heads, "decision"], rows)
+    columns: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "option": lambda row: row["option"],
+        "people": lambda row: row["participants"],
+        "mean": lambda row: row["mean"],
+        f"{sure} sure": lambda row: _between(row["low"], row["high"]),
+        "chance to be best": lambda row: f"{row['best']:.0%}",
+        "lift": lambda row: None if row["lift"] is None else f"{row['lift']:+.1%}",
+        "between": lambda row: _lifts(row["lift_low"], row["lift_high"]),
+        "guardrail": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
+        "decision": lambda row: "paused" if row["paused"] else row["decision"],
+    }
+    rows = [[told(row) for told in columns.values()] for row in said["options"]]
+    kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
+    heads = list(columns)
+    table("what was found", [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
+    for row in said["options"]:
+        if row["paused"]:
+            sentence(f"{row['option']} is paused", row["paused"])
     sentence("which is best", verdict(said))
     if said["sample_ratio"]["mismatch"]:
         sentence(

@@ -36,6 +36,10 @@ class Operated:
         """What it says."""
         return self._asked("GET", path)
 
+    def text(self, path: str) -> str:
+        """What it says where that is no JSON."""
+        return self._answer("GET", path).text
+
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """What it answers to something that changes it; None where that is nothing."""
         return self._asked("POST", path, body)
@@ -90,9 +94,14 @@ class Operated:
         return terms.digest
 
     def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._read(self._answer(method, path, body))
+
+    def _answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            answer = httpx.request(
+            return httpx.request(
                 method,
                 self.url + path,
                 json=body,
@@ -110,7 +119,6 @@ class Operated:
                 f"{self.url} does not answer ({reason}): start it with tacit serve, or mend the "
                 "address"
             ) from None
-        return self._read(answer)
 
     def _read(self, answer: httpx.Response) -> Any:
         if answer.status_code == 401:

@@ -60,7 +60,7 @@ def _round(seen: Snapshot, row: Any) -> dict[str, Any]:
         "given": int(row.given),
         "reports": None if row.reports is None else int(row.reports),
         "closes": int(row.closes),
-        "sum": None if row.total is None else float(row.total),
+        "sums": None if row.total is None else json.loads(row.total),
     }
 
 
@@ -83,7 +83,7 @@ def in_units(terms: Terms, standing: Standing) -> dict[str, Any]:
     """
     low, high = float(terms.answer.low), float(terms.answer.high)
     data = asdict(standing)
-    for name in ("mean", "low", "high"):
+    for name in ("mean", "low", "high", "guardrail", "guardrail_low", "guardrail_high"):
         if data[name] is not None:
             data[name] = low + data[name] * (high - low)
     if low:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
+import numpy as np
 import sqlalchemy as sql
 
 from tacit.checks import Refusal, TacitError, Unavailable
@@ -330,7 +331,10 @@ def _learn(party: Coordinator, row: Any, view: SumView | None) -> float:
             protocol = experiment.open(round_)
             estimate = protocol.analyze(way.opened(view))
             experiment.observe(round_, estimate)
-            changed = {"reports": view.reports, "total": str(estimate.total)}
+            changed = {
+                "reports": view.reports,
+                "total": json.dumps(np.ravel(estimate.total).tolist()),
+            }
         mine = store.rounds.c.identity == identity
         connection.execute(sql.update(store.rounds).where(mine).values(**changed))
         history = json.loads(stored.history)

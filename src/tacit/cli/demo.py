@@ -1,0 +1,159 @@
+"""The first thing to run: a live experiment on this machine; and the tables of what noise costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.live import needs_live
+from tacit.cli.options import Json
+from tacit.cli.printing import print_json, sentence, table
+
+if TYPE_CHECKING:
+    from tacit.live.demo.play import Shown
+
+
+def demo(
+    context: typer.Context,
+    people: Annotated[int, typer.Option(help="About how many people are asked.", min=300)] = 3000,
+    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Seed of the simulated people.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """A live private experiment on this machine: two servers, simulated people over HTTP with the
+    cryptography and the device that ship, a winner, and a report. Ends by itself.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with needs_live():
+        from tacit.live.demo import report
+        from tacit.live.demo.play import play
+    out.mkdir(parents=True, exist_ok=True)
+    with _progress(as_json) as watch:
+        shown = play(people, seed, watch)
+    page = out / "report.html"
+    page.write_text(report.html(shown), encoding="utf-8")
+    if as_json:
+        print_json(shown.to_dict() | {"report": str(page)})
+        return
+    _say(shown)
+    sentence("report", str(page))
+
+
+def _say(shown: Shown) -> None:
+    from tacit.live.demo import report
+
+    best, sure, promise = report.answer(shown)
+    sentence("which is best", best)
+    sentence("how sure", sure)
+    sentence("promised", promise)
+    rows: list[list[Any]] = [
+        [
+            one["option"],
+            one["participants"],
+            one["mean"],
+            f"{one['low']:.1%} to {one['high']:.1%}",
+            f"{one['best']:.0%}",
+            one["decision"],
+        ]
+        for one in shown.estimates["options"]
+    ]
+    heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
+    table(shown.status["question"], heads, rows)
+    for line in (*report.sent(shown), *report.refused(shown)):
+        print(f"  {line}")
+    print("  Both servers ran on this machine: it shows the protocol, not the separation of trust.")
+
+
+class _Quiet:
+    """Nobody watches."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def _progress(as_json: bool) -> Any:
+    if as_json:
+        return _Quiet()
+    from rich.console import Console
+
+    return _Watch(Console(stderr=True))
+
+
+class _Watch:
+    """One line that says how far it is, on standard error."""
+
+    def __init__(self, console: Any) -> None:
+        self._status = console.status("setting up")
+        self._console = console
+        self._stage = ""
+
+    def __enter__(self) -> Any:
+        self._status.__enter__()
+        return self.show
+
+    def __exit__(self, *problem: object) -> None:
+        self._status.__exit__(*problem)
+
+    def show(self, stage: str, shown: Shown | None) -> None:
+        """How it stands."""
+        if stage != self._stage:
+            self._stage = stage
+            self._console.print(f"  {stage}")
+        if shown is None:
+            return
+        status, people = shown.status, shown.status["people"]
+        ended = sum(one["stage"] in ("opened", "refused") for one in status["rounds"])
+        leader = status["decided"] or f"{status['best']} leads"
+        self._status.update(
+            f"{shown.seconds:.0f} s, {people['asked']:,} asked, {people['reported']:,} answers, "
+            f"{ended} rounds over: {leader}"
+        )
+
+
+def noise(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo-output"),
+    as_json: Json = False,
+) -> None:
+    """What the trust models cost at the same promise, in noise and in regret: two tables, two
+    pictures.
+    """
+    from tacit.studies import demo as demonstration
+
+    rows = demonstration.noise_table()
+    out.mkdir(parents=True, exist_ok=True)
+    noise, regret = out / "noise.png", out / "regret.png"
+    demonstration.draw(rows, noise)
+    results = demonstration.regret_results()
+    demonstration.draw_regret(results, regret)
+    if as_json:
+        summaries = {label: result.summary() for label, result in results.items()}
+        print_json({"noise": rows, "regret": summaries, "pictures": [str(noise), str(regret)]})
+        return
+    sizes = demonstration.SIZES
+    names = dict.fromkeys(str(row["trust"]) for row in rows)
+    body: list[list[Any]] = [
+        [name, *(row["std"] for row in rows if row["trust"] == name)] for name in names
+    ]
+    body.append(
+        ["(sampling error of a coin)", *(row["sampling_std"] for row in rows[: len(sizes)])]
+    )
+    table(
+        f"noise in the mean (standard deviation), by people in the round; {demonstration.PROMISE}",
+        ["trust model", *(f"{n:,}" for n in sizes)],
+        body,
+    )
+    ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
+    lost = [
+        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.promise.split(":")[0]]
+        for label, r in ordered
+    ]
+    size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"
+    title = f"regret on one problem, {size}: what is lost while learning"
+    table(title, ["trust model", "regret", "± s.e.", "bits per user", "guarantee"], lost)
+    print(f"pictures: {noise} {regret}")
