@@ -371,8 +371,10 @@ def test_what_was_never_taken_is_forgotten_at_the_deadline(ledger: Ledger) -> No
     parties.fail = lambda request: down() if request.method == "PUT" else None
     device.wait_and_report()
     assert puts(parties)[0] in everything(ledger)
-    parties.clock.now = float(opened.round.binding.closes)
+    attempts = len(puts(parties))
+    parties.clock.now = opened.round.binding.closes + 3600.0
     device.run_due()
+    assert len(puts(parties)) == attempts
     assert puts(parties)[0] not in everything(ledger)
     assert device.ledger.spent == Fraction(1, 2)
 
