@@ -148,8 +148,9 @@ class HalfServer:
 
     def same(self, waiting: Waiting, there: bytes) -> bool:
         """Whether what is on the table under this name is this half."""
-        working = self._working(self._record())
-        return there == waiting.wrapped or working.unwrap(waiting.name, there) == waiting.half
+        if there == waiting.wrapped:
+            return True
+        return self._working(self._record()).unwrap(waiting.name, there) == waiting.half
 
     def names(self, things: Iterable[bytes]) -> list[bytes]:
         """What things of this round are called where they are kept: as long as the round is not

@@ -274,6 +274,10 @@ class Party:
 
     # Rounds
 
+    def at_hand(self, identity: bytes) -> bool:
+        """Whether a report of this round can be checked without asking the database."""
+        return identity in self._servers
+
     def server(self, identity: bytes) -> HalfServer:
         """This party's server of a round that was announced."""
         with self._lock:

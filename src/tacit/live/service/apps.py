@@ -147,7 +147,8 @@ def _application(role: str, service: Service) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _nonsense)
     app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
-    put = reports.Reports(service.party, service.writer, service.driver.poke)
+    put = reports.Reports(service.party, service.writer, service.driver.poke, app)
+    app.state.reports = put
     app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
     _add_health(app, service)
     _add_reading(app, service.party)
@@ -163,7 +164,7 @@ def _fronted(app: FastAPI, service: Service) -> Front:
         return JSONResponse(document)
 
     config = service.config
-    return Front(app, config.limits, config.cors_origins, service.metrics)
+    return Front(app, config.limits, config.cors_origins, service.metrics, app.state.reports)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

