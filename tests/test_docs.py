@@ -159,7 +159,9 @@ def test_a_documented_command_exists_with_its_options(line: Line) -> None:
 
 def found(command: Any, words: list[str]) -> tuple[Any, list[str]]:
     """The command of a group, and its words."""
-    if hasattr(command, "commands") and words[1:2] != ["--help"]:
+    inner = words[1:2] and words[1] in getattr(command, "commands", {})
+    alone = getattr(command, "invoke_without_command", False) and not inner
+    if hasattr(command, "commands") and words[1:2] != ["--help"] and not alone:
         return found(command.commands[words[1]], words[1:])
     return command, words
 

@@ -56,13 +56,12 @@ def promised(
     '(1, 0)-DP'
     """
     found = earned(law, sensitivity, target, view, *conditions, apart=apart, order=order)
-    pure = isinstance(target, PureDP) and not apart
-    enough = (
-        law.loses_at_most(target.epsilon, sensitivity, target.participations)
-        if pure
-        else found.epsilon <= target.epsilon
+    exactly = (
+        isinstance(target, PureDP)
+        and not apart
+        and law.loses_at_most(target.epsilon, sensitivity, target.participations)
     )
-    if not enough:
+    if not (exactly or found.epsilon <= target.epsilon):  # a float may be an ulp off either way
         raise TacitError(
             f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
             f"{target.short}: calibrate the noise to the target"
