@@ -173,9 +173,14 @@ class Deployment:
             json={"signature": signatures[1].hex()},
         )
         said.raise_for_status()
-        while self.coordinator.stages().get("open", 0) < len(OPTIONS):
+        while not self._open(digest):
             time.sleep(0.1)
         return Pinned(terms, signatures, terms.keys)
+
+    def _open(self, digest: bytes) -> bool:
+        """Whether every option has a round that takes people."""
+        rounds = self.coordinator.status(digest)["rounds"]
+        return len(rounds) == len(OPTIONS) and all(one["stage"] == "open" for one in rounds)
 
     def stop(self, pinned: Pinned) -> None:
         """No more rounds of an experiment."""
@@ -508,7 +513,10 @@ def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) 
         add("people who came between rounds and were not asked", 100 * found["unasked"], "%")
         there.stop(pinned)
         pinned = there.begin("Shipped?", window=0, margin=4)
+        before, cost = time.process_time(), time.perf_counter()
         per_second = asyncio.run(shipped(there, pinned, min(said.seconds, said.device_seconds)))
+        cost = (time.process_time() - before) / (per_second * (time.perf_counter() - cost))
+        add("computing per person with the shipped device", 1e3 * cost, "ms")
         add("people with the shipped device", per_second, "per second")
         there.stop(pinned)
     return rows
