@@ -22,11 +22,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from importlib import import_module
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ OPTIONS = ("plain", "friendly", "short")
 EPSILON = Fraction(1, 64)  # rounds of a few thousand
 ROLES = ("coordinator", "helper")
 LINES = 48  # connections of the raw generator to each party
-DEVICES = 400  # shipped devices at once
+DEVICES = 300  # shipped devices at once
+POOLS = 50  # connection pools that they share: a pool's work grows with the square of its users
 SEALED = 20_000  # reports that are sealed before
 TOKEN = secrets.token_hex(16)
 
@@ -388,12 +390,14 @@ async def shipped(there: Deployment, pinned: Pinned, seconds: float) -> float:
         finally:
             room.release()
 
-    limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
-    async with httpx.AsyncClient(timeout=60.0, limits=limits) as http:
+    async with AsyncExitStack() as stack:
+        clients = cycle(
+            [await stack.enter_async_context(httpx.AsyncClient(timeout=60.0)) for _ in range(POOLS)]
+        )
         running: set[asyncio.Task[None]] = set()
         while time.perf_counter() - started < seconds:
             await room.acquire()
-            task = asyncio.ensure_future(person(http))
+            task = asyncio.ensure_future(person(next(clients)))
             running.add(task)
             task.add_done_callback(running.discard)
         await asyncio.gather(*running)
