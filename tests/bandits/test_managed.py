@@ -178,3 +178,22 @@ def test_the_sample_ratio_of_an_experiment_counts_reports() -> None:
     step(experiment)
     assert experiment.sample_ratio().p == 1
     assert not experiment.sample_ratio().mismatch
+
+
+def test_a_round_that_the_horizon_cuts_short_may_be_skipped_before_the_others() -> None:
+    """A live experiment knows at once that nobody is asked in it; others still take part."""
+    experiment = experiment_of(horizon=2_500)
+    experiment.keep_control("option 1", 0.25, explore=True)
+    while not experiment.finished:
+        rounds = experiment.propose()
+        for round_ in sorted(rounds, key=lambda one: one.opened):
+            if not round_.opened:
+                experiment.skip(round_)
+                continue
+            protocol: Any = experiment.open(round_)
+            rng = np.random.default_rng([round_.number, 5])
+            levels = Bernoulli(RATES).levels(
+                round_.arm, round_.participants, protocol.precision, rng
+            )
+            experiment.observe(round_, protocol.simulate(levels, rng))
+    assert experiment.learner.played == 2_500

@@ -286,8 +286,8 @@ class Managed(Learner):
             return
         if number is None:
             self._inner.served(self._live.index(round_.arm), round_.participants)
-        else:
-            self._inner.skip(self._within(round_, number))
+        else:  # within it is whole, also where the horizon cut it short here
+            self._inner.skip(next(r for r in self._inner.propose() if r.number == number))
 
     def served(self, option: int, count: int) -> None:
         """Count people who got an option without being asked, here and within."""
