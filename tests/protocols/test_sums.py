@@ -168,13 +168,13 @@ LOOSE = ApproximateDP(3.0, 0.1)
 
 def small_modulus(kind: str, room: int) -> SumProtocol:
     if kind == "central":
-        return Central(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
+        return Central(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=60 + room)
     if kind == "polya":
-        return SecureSum(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
+        return SecureSum(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=60 + room)
     if kind == "skellam":
         return SecureSum(30, 2, Skellam(20), LOOSE, modulus=60 + room)
     if kind == "split":
-        return SplitAndMix(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=60 + room)
+        return SplitAndMix(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=60 + room)
     return SecureSum(
         30,
         2,
@@ -210,7 +210,7 @@ def test_the_default_modulus_is_misread_less_than_once_in_a_billion_batches() ->
 
 
 def test_a_local_batch_bounds_its_wrap_around() -> None:
-    protocol = Local(30, 2, DiscreteLaplace(3), PureDP(2 / 3), modulus=paper_modulus(30, 2, 60))
+    protocol = Local(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=paper_modulus(30, 2, 60))
     rng = np.random.default_rng(3)
     wrapped = sum(fast(protocol, np.full(30, 2), rng).wrapped for _ in range(BATCHES))
     assert 0 < wrapped < BATCHES * protocol.error(30).misread

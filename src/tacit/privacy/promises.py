@@ -56,15 +56,18 @@ def promised(
     '(1, 0)-DP'
     """
     found = earned(law, sensitivity, target, view, *conditions, apart=apart, order=order)
-    exactly = (
-        isinstance(target, PureDP)
-        and not apart
-        and law.loses_at_most(target.epsilon, sensitivity, target.participations)
+    pure = isinstance(target, PureDP) and not apart
+    enough = (
+        law.loses_at_most(target.epsilon, sensitivity, target.participations)
+        if pure
+        else found.epsilon <= target.epsilon
     )
-    if not (exactly or found.epsilon <= target.epsilon):  # a float may be an ulp off either way
+    if not enough:
+        nearly = " (a float is a little less: write the epsilon as a Fraction)"
         raise TacitError(
             f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
-            f"{target.short}: calibrate the noise to the target"
+            f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
+            "to the target"
         )
     asked: Asked = replace(found, epsilon=target.epsilon)
     return asked
