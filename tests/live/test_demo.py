@@ -99,7 +99,11 @@ def test_whatever_ends_the_demonstration_no_process_stays(
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     words = [sys.executable, "-m", "tacit", "demo", "--out", str(tmp_path / "out")]
     with subprocess.Popen(
-        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        words,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=hearing,
     ) as demo:
         wait_until(lambda: len(alive(f"{tmp_path}/tacit-demo-")) >= 2)
         demo.send_signal(how)
@@ -108,6 +112,11 @@ def test_whatever_ends_the_demonstration_no_process_stays(
     if how is not signal.SIGKILL:
         assert demo.returncode == 130
         assert not list(tmp_path.glob("tacit-demo-*"))
+
+
+def hearing() -> None:
+    """^C is heard, also where the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_until(true: object, seconds: float = 90.0) -> None:

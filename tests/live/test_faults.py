@@ -69,6 +69,11 @@ class MortalStore(Store):
         with self.fate.step(), super().begin() as connection:
             yield connection
 
+    @contextmanager
+    def read(self) -> Iterator[Any]:
+        with self.fate.step(), super().read() as connection:
+            yield connection
+
 
 class MortalRecords(RecordDirectory):
     """Key files whose user may be killed just before or just after one is replaced."""

@@ -330,7 +330,7 @@ def estimates(
         "chance to be best": lambda row: f"{row['best']:.0%}",
         "lift": lambda row: None if row["lift"] is None else f"{row['lift']:+.1%}",
         "between": lambda row: _lifts(row["lift_low"], row["lift_high"]),
-        "guardrail": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
+        "guard": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
         "decision": lambda row: "paused" if row["paused"] else row["decision"],
     }
     rows = [[told(row) for told in columns.values()] for row in said["options"]]

@@ -130,8 +130,8 @@ class Coordinator(Party):
 
     def state(self, known: Registered) -> str:
         """How far the experiment is."""
-        with self.store.begin() as connection:
-            return str(self._experiment(connection, known.lineage).state)
+        with self.store.read() as connection:
+            return str(self._experiment(connection, known.lineage, looking=True).state)
 
     def status(self, digest: bytes) -> dict[str, Any]:
         """How an experiment stands: plain data."""
@@ -146,9 +146,9 @@ class Coordinator(Party):
         return answers.export(self._snapshot(digest))
 
     def _snapshot(self, digest: bytes) -> answers.Snapshot:
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             known = self._terms(connection, digest)
-            row = self._experiment(connection, known.lineage)
+            row = self._experiment(connection, known.lineage, looking=True)
             rounds = connection.execute(
                 sql.select(store.rounds)
                 .where(self._of(known.lineage), store.rounds.c.number >= 0)
@@ -192,10 +192,14 @@ class Coordinator(Party):
         mine = sql.select(store.terms.c.digest).where(store.terms.c.lineage == lineage)
         return store.rounds.c.terms.in_(mine)
 
-    def _experiment(self, connection: sql.Connection, lineage: bytes) -> Any:
-        """The row of an experiment, which nobody else changes until the transaction has ended."""
+    def _experiment(
+        self, connection: sql.Connection, lineage: bytes, *, looking: bool = False
+    ) -> Any:
+        """The row of an experiment, which, but for one who only looks, nobody else changes until
+        the transaction has ended.
+        """
         query = sql.select(store.experiments).where(store.experiments.c.lineage == lineage)
-        row = connection.execute(query.with_for_update()).one_or_none()
+        row = connection.execute(query if looking else query.with_for_update()).one_or_none()
         if row is None:
             raise Unknown(f"there is no experiment {lineage.hex()} here")
         return row

@@ -83,7 +83,7 @@ def _advance(party: Coordinator, link: HelperLink, row: Any) -> float:
 
 def _running(party: Coordinator) -> list[bytes]:
     experiments = store.experiments
-    with party.store.begin() as connection:
+    with party.store.read() as connection:
         query = sql.select(experiments.c.lineage).where(experiments.c.state == "running")
         return [bytes(lineage) for lineage in connection.execute(query).scalars()]
 
@@ -217,8 +217,8 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
     """Writes the description of a planned round down, before anybody signs it; the first stays."""
     identity, digest = bytes(row.identity), bytes(row.terms)
     lineage = party.terms(digest).lineage
-    with party.store.begin() as connection:
-        stored = party._experiment(connection, lineage)
+    with party.store.read() as connection:
+        stored = party._experiment(connection, lineage, looking=True)
     experiment = Experiment.from_dict(json.loads(stored.learner))
     timing = Timing(**json.loads(stored.timing))
     pinned = party.pinned(digest)

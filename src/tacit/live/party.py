@@ -111,20 +111,20 @@ class Party:
     def ready(self) -> None:
         """Says `Unavailable` if the database or the key files cannot be used."""
         self.records.read(b"ready")
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             connection.execute(sql.select(sql.func.count()).select_from(store.terms))
 
     # Terms
 
     def experiments(self) -> list[Registered]:
         """All terms that this party knows."""
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             rows = connection.execute(sql.select(store.terms).order_by(store.terms.c.digest)).all()
         return [_registered(row) for row in rows]
 
     def terms(self, digest: bytes) -> Registered:
         """The terms of this digest."""
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             return self._terms(connection, digest)
 
     def _terms(self, connection: sql.Connection, digest: bytes) -> Registered:
@@ -140,7 +140,7 @@ class Party:
 
     def successor(self, digest: bytes) -> Registered | None:
         """The terms that took the place of these."""
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             lineage = self._terms(connection, digest).lineage
             mine = store.terms.c.lineage == lineage
             rows = connection.execute(sql.select(store.terms).where(mine)).all()
@@ -304,13 +304,13 @@ class Party:
             return self._servers.setdefault(identity, made)
 
     def _round(self, identity: bytes) -> Any:
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             query = sql.select(store.rounds).where(store.rounds.c.identity == identity)
             return connection.execute(query).one_or_none()
 
     def _rounds(self, *stages: str) -> list[Any]:
         """All rounds in one of these stages."""
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             query = sql.select(store.rounds).where(store.rounds.c.stage.in_(stages))
             return list(connection.execute(query.order_by(store.rounds.c.number)).all())
 
@@ -332,7 +332,7 @@ class Party:
     def stages(self) -> dict[str, int]:
         """How many rounds are in which stage."""
         stage = store.rounds.c.stage
-        with self.store.begin() as connection:
+        with self.store.read() as connection:
             query = sql.select(stage, sql.func.count()).group_by(stage)
             return {name: int(count) for name, count in connection.execute(query)}
 
@@ -361,14 +361,12 @@ class Party:
         has reported.
         """
         identity = bytes(row.identity)
+        with self.store.read() as connection:
+            full = store.count_halves(connection, identity) >= int(row.places)
+        if self.now < row.closes and not full:
+            return False
         with self.store.begin() as connection:
-            full = self._all_reported(connection, row)
-            return (self.now >= row.closes or full) and self._move(
-                connection, identity, "open", "closing"
-            )
-
-    def _all_reported(self, connection: sql.Connection, row: Any) -> bool:
-        return store.count_halves(connection, bytes(row.identity)) >= int(row.places)
+            return self._move(connection, identity, "open", "closing")
 
     def _finish(self, connection: sql.Connection, identity: bytes, stage: str) -> bool:
         """Ends a round and deletes what waited for it; whether this call did it."""

@@ -150,6 +150,20 @@ class Store:
         except SQLAlchemyError as problem:
             raise _unavailable(problem) from None
 
+    @contextmanager
+    def read(self) -> Iterator[sql.Connection]:
+        """Looks, at one moment, and changes nothing; nobody waits for whoever only looks."""
+        try:
+            with self.engine.connect() as connection, self._looking(connection).begin():
+                yield connection
+        except SQLAlchemyError as problem:
+            raise _unavailable(problem) from None
+
+    def _looking(self, connection: sql.Connection) -> sql.Connection:
+        if self.dialect == "sqlite":
+            return connection.execution_options(reading=True)
+        return connection.execution_options(isolation_level="REPEATABLE READ")
+
     def migrate(self) -> None:
         """Brings the tables to what this version needs; nothing to do if they are."""
         config = Config()
@@ -188,7 +202,7 @@ class Waiting(MutableMapping[bytes, bytes]):
         self._mine = halves.c.round == identity
 
     def __getitem__(self, name: bytes) -> bytes:
-        with self._store.begin() as connection:
+        with self._store.read() as connection:
             query = sql.select(halves.c.content).where(self._mine, halves.c.name == name)
             found = connection.execute(query).scalar()
         if found is None:
@@ -203,17 +217,17 @@ class Waiting(MutableMapping[bytes, bytes]):
             connection.execute(sql.delete(halves).where(self._mine, halves.c.name == name))
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._store.begin() as connection:
+        with self._store.read() as connection:
             names = connection.execute(sql.select(halves.c.name).where(self._mine)).scalars().all()
         return iter([bytes(name) for name in names])
 
     def __len__(self) -> int:
-        with self._store.begin() as connection:
+        with self._store.read() as connection:
             return count_halves(connection, self._identity)
 
     def items(self) -> Any:
         """All names and contents, at once."""
-        with self._store.begin() as connection:
+        with self._store.read() as connection:
             query = sql.select(halves.c.name, halves.c.content).where(self._mine)
             return [(bytes(name), bytes(content)) for name, content in connection.execute(query)]
 
@@ -255,8 +269,9 @@ def _configure(connection: Any, _record: object) -> None:
 
 
 def _begin_writing(connection: sql.Connection) -> None:
-    """Who may write waits at the beginning, not in the middle."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    """Who may write waits at the beginning, not in the middle; who reads waits for nobody."""
+    looks = connection.get_execution_options().get("reading")
+    connection.exec_driver_sql("BEGIN" if looks else "BEGIN IMMEDIATE")
 
 
 def _unavailable(problem: SQLAlchemyError) -> Unavailable:
