@@ -102,8 +102,10 @@ class Crowd:
 
     def come(self) -> None:
         """As many as there are places, from the first round to the last."""
+        end = time.monotonic() + 2 * STARTING
         with ThreadPoolExecutor(8) as several:
             while self.look() == "running":
+                assert time.monotonic() < end, "the experiment does not end"
                 list(several.map(lambda _: self.take_part(), range(self.wanted())))
                 time.sleep(5 * AGAIN)
 
@@ -329,13 +331,17 @@ def calm(directory: Path, storm: Crowd, rounds: Mapping[int, Mapping[str, Any]])
 
 
 def report(pair: Pair, digest: bytes, in_sum: Mapping[bytes, set[int]]) -> None:
-    """Everybody who is wanted comes, and these places report."""
+    """Everybody who is wanted comes, and these places report; where there are none, some report to
+    the coordinator only, so that the helper refuses the round in its turn.
+    """
     rounds = pair.coordinator.status(digest)["rounds"]
     wanted = sum(one["places"] - one["given"] for one in rounds)
     for one in pair.crowd(digest, wanted):
         assert one.place is not None
-        if one.place.number in in_sum[described(one).identity]:
-            pair.send(one, pair.halves(digest, one, 1 << one.place.number))
+        number, known = one.place.number, in_sum[described(one).identity]
+        if number in (known or range(CROWD)):
+            to = (0, 1) if known else (0,)
+            pair.send(one, pair.halves(digest, one, 1 << number), to)
 
 
 # Claims
