@@ -42,7 +42,8 @@ class Told:
     experiment: str
     liking: dict[str, float]
     counts: str
-    per_second: float = 60.0
+    per_second: float = 80.0
+    per_second_unasked: float = 30.0
     most: int = 20_000
     vanish: float = 0.08
     break_off: float = 0.03
@@ -108,15 +109,17 @@ class Crowd:
         )
         self._pins = Pins(told.address, *told.keys)
         self._asking = asyncio.Semaphore(ASKING)
-        self._over = False
+        self._over, self._wanted = False, True
 
     async def run(self) -> None:
-        """People come at random until the experiment is over, or nobody is left to come."""
+        """People come at random, fewer while nobody is asked, until the experiment is over."""
         watching = asyncio.create_task(self._watch())
         people: set[asyncio.Task[None]] = set()
         try:
             while not self._over and self.counts.came < self._told.most:
-                await asyncio.sleep(self._random.expovariate(self._told.per_second))
+                told = self._told
+                rate = told.per_second if self._wanted else told.per_second_unasked
+                await asyncio.sleep(self._random.expovariate(rate))
                 if len(people) < AT_ONCE:
                     people.add(asyncio.create_task(self._person(self._random.random())))
                     people = {one for one in people if not one.done()}
@@ -151,6 +154,7 @@ class Crowd:
                 await device.terms(self._told.experiment)
                 device.agree(self._told.experiment)
                 given = await device.join(self._told.experiment)
+            self._wanted = given.asked
             if not given.asked:
                 self.counts.unasked += 1
                 return

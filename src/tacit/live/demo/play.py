@@ -26,11 +26,11 @@ from tacit.live.founding import Card, found
 from tacit.terms import cosign
 
 QUESTION = "Which reminder gets people to take a break?"
-LIKING = {"No reminder": 0.25, "A quiet line": 0.35, "A friendly question": 0.5}
+LIKING = {"No reminder": 0.2, "A quiet line": 0.35, "A friendly question": 0.6}
 ROLES = ("coordinator", "helper")
-LONGEST = 120.0  # seconds until it is stopped, decided or not
-JOINING = (6, 25)  # seconds that a round takes in people, on a quick machine and on a slow one
-PLANNED = 2  # times as many as are asked: who comes when no place is left counts too
+ENOUGH = 90.0  # seconds until it is stopped if it is decided
+LONGEST = 120.0  # and if it is not
+JOINING = (9, 25)  # seconds that a round takes in people, on a quick machine and on a slow one
 
 
 @dataclass
@@ -92,7 +92,7 @@ def play(
             digest,
             LIKING,
             str(counts),
-            most=2 * PLANNED * people,
+            most=4 * people,
             seed=seed,
         )
         crowd = Child(
@@ -114,7 +114,7 @@ def definition_of(helper: Card, people: int, joining: int) -> str:
             "metric": "break",
             "levels": 1,
             "window": 1,
-            "participants": PLANNED * people,
+            "participants": people,
             "first_day": today - timedelta(days=1),
             "last_day": today + timedelta(days=1),
             "epsilon": 1,
@@ -122,7 +122,7 @@ def definition_of(helper: Card, people: int, joining: int) -> str:
             "joining": joining,
             "margin": 4,
             "grace": 30,
-            "most": 8,
+            "most": 14,
             "helper_address": helper.address,
             "helper_key": helper.key,
         }
@@ -182,14 +182,14 @@ def _watched(
     crowd: Child,
     said: Callable[[str, Shown | None], None],
 ) -> Shown:
-    """Looks every second until it is decided or over; then stops it and reads everything."""
+    """Looks every second until it is over or time is up; then stops it and reads everything."""
     started = time.monotonic()
     coordinator = parties.operated[0]
     while True:
         shown = _look(parties, digest, counts, time.monotonic() - started)
         said("people take part", shown)
-        over = shown.status["state"] == "finished" or shown.seconds > LONGEST
-        if over or shown.status["decided"]:
+        decided = shown.status["decided"] is not None
+        if shown.status["state"] == "finished" or shown.seconds > (ENOUGH if decided else LONGEST):
             break
         if crowd.ended:
             last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
