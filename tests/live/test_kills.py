@@ -52,6 +52,7 @@ TIMING = Timing(joining=3, margin=2, grace=600)
 LIFE = 2.0  # seconds that a party lives at most before it is killed
 REST = 0.2  # and that it is dead
 AGAIN = 0.03  # seconds until a device sends again, at first
+PACE = 0.2  # seconds at most before each half is sent, so that people are about when parties die
 OVER = (404, 410)  # a round takes no more
 END = 1 << 30  # after the last round
 
@@ -102,7 +103,7 @@ class Crowd:
 
     def come(self) -> None:
         """As many as there are places, from the first round to the last."""
-        end = time.monotonic() + 2 * STARTING
+        end = time.monotonic() + 5 * STARTING
         with ThreadPoolExecutor(8) as several:
             while self.look() == "running":
                 assert time.monotonic() < end, "the experiment does not end"
@@ -132,7 +133,10 @@ class Crowd:
         lost = place % 8 == 1 and len(self.told) == 2
         if not lost:
             self.sent[identity].add(place)
-        answers = [self._send(role, joined, halves[role]) for role in ((0,) if lost else (0, 1))]
+        answers = []
+        for role in (0,) if lost else (0, 1):
+            time.sleep(random.uniform(0, PACE))
+            answers.append(self._send(role, joined, halves[role]))
         if answers == [204, 204]:
             self.acknowledged[identity].add(place)
 
@@ -223,6 +227,8 @@ def kill(process: Process, times: int, seed: int) -> None:
     """Ends a party again and again, also while it starts."""
     chance = random.Random(seed)
     for _ in range(times):
+        if chance.random() < 0.8:
+            process.ready()
         time.sleep(chance.uniform(0, LIFE))
         process.kill()
         time.sleep(chance.uniform(0, REST))
@@ -264,6 +270,7 @@ def survive(directory: Path, database: Callable[[str], str], times: int) -> None
     """Experiments, one after the other, until each party was killed so often."""
     with parties(directory, database) as both:
         crowds = [crowd(both)]
+        wait_for(crowds[0].wanted)
         with killing(both, times) as more:
             crowds[0].come()
             while more():
