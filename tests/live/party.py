@@ -41,8 +41,13 @@ def main() -> None:
     words.add_argument("--config", type=Path, required=True)
     words.add_argument("--seed", type=int)
     said = words.parse_args()
-    config = load(said.config)
-    serve(config, **({} if said.seed is None else sources(config.role, said.seed)))
+    run(said.config, said.seed)
+
+
+def run(path: Path, seed: int | None) -> None:
+    """Serves the party of this configuration."""
+    config = load(path)
+    serve(config, **({} if seed is None else sources(config.role, seed)))
 
 
 if __name__ == "__main__":

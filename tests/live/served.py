@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import sqlalchemy as sql
@@ -135,6 +135,14 @@ class Joined:
     announcement: bytes
     place: Place
 
+    @classmethod
+    def read(cls, said: Any) -> Joined | None:
+        """What the coordinator answered; None for who is not asked."""
+        if not said["asked"]:
+            return None
+        place = Place(said["place"], bytes.fromhex(said["token"]))
+        return cls(said["option"], bytes.fromhex(said["announcement"]), place)
+
     @property
     def round(self) -> TwoServerRound:
         return TwoServerRound.decode(self.announcement[: -2 * SIGNATURE_SIZE])
@@ -199,11 +207,7 @@ class Served:
 
     def join(self, digest: bytes, nonce: bytes | None = None) -> Joined | None:
         """A place in a round; None for who is not asked."""
-        said = self.ask(digest, nonce).raise_for_status().json()
-        if not said["asked"]:
-            return None
-        place = Place(said["place"], bytes.fromhex(said["token"]))
-        return Joined(said["option"], bytes.fromhex(said["announcement"]), place)
+        return Joined.read(self.ask(digest, nonce).raise_for_status().json())
 
     def place(self, digest: bytes) -> Joined:
         """A place, as soon as there is one."""
@@ -309,6 +313,19 @@ def served(
         yield both
 
 
+class Running(Protocol):
+    """A process that was started."""
+
+    def poll(self) -> int | None:
+        """How it ended; None as long as it runs."""
+
+    def send_signal(self, sig: int) -> None:
+        """Tells it something."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended, as soon as it has."""
+
+
 class Process:
     """A party in a process of its own, which can be killed and started again."""
 
@@ -321,18 +338,27 @@ class Process:
         self._command += words
         self._environment = os.environ | environment
         self.log = told.path.with_name("log")
-        self._running: subprocess.Popen[bytes] | None = None
+        self._running: Running | None = None
 
     def start(self) -> None:
         """Starts it; ready when it answers."""
+        self.launch()
+        self.ready()
+
+    def launch(self) -> None:
+        """Starts it, and does not wait."""
         if self.told.bound is not None:
             self.told.bound.close()
             self.told.bound = None
-        with self.log.open("ab") as log:
-            self._running = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=self._environment
-            )
+        self._running = self._begun()
+
+    def ready(self) -> None:
+        """Waits until it answers."""
         wait_for(self._answers)
+
+    def _begun(self) -> Running:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     def _answers(self) -> bool:
         assert self._running is not None
@@ -369,6 +395,7 @@ def processes(
     databases: tuple[str | None, str | None] = (None, None),
     seed: int | None = None,
     environment: Mapping[str, str] = NONE,
+    make: Callable[..., Process] = Process,
     **limits: object,
 ) -> Iterator[Processes]:
     """Both parties over HTTP, in processes of their own."""
@@ -376,7 +403,7 @@ def processes(
         member(directory / role, role, database, **limits)
         for role, database in zip(ROLES, databases, strict=True)
     ]
-    started = tuple(Process(one, seed, environment) for one in members)
+    started = tuple(make(one, seed, environment) for one in members)
     parties = parties_of([application(one.config) for one in members])
     both = Processes((members[0], members[1]), parties, processes=started)
     try:

@@ -12,7 +12,13 @@ import sqlalchemy as sql
 from tests.live.pairs import OPTIONS, START, TIMING, Pair, described, experiment_of, terms_of
 
 from tacit.checks import Refusal, TacitError
-from tacit.intermediaries.two_servers import Outcome, Place, read_outcome, refused_by_both
+from tacit.intermediaries.two_servers import (
+    Outcome,
+    Place,
+    TwoServerRound,
+    read_outcome,
+    refused_by_both,
+)
 from tacit.live import driving, invitations, store
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
@@ -200,6 +206,24 @@ def test_a_round_below_its_minimum_is_refused_and_skipped(pair: Pair) -> None:
     assert refused_by_both(pinned, announcement, said)
     assert {one["reports"] for one in rounds_of(pair, digest, "refused")} == {0}
     assert pair.coordinator.status(digest)["state"] == "running"
+
+
+def test_a_round_that_only_the_helper_refuses_is_over_for_both_at_once(pair: Pair) -> None:
+    """Enough halves at the coordinator, too few at the helper: nobody waits for the grace."""
+    digest = pair.begin()
+    pair.step(2)
+    asked = pair.crowd(digest, 100)
+    for number, one in enumerate(asked):
+        pair.send(one, pair.halves(digest, one, 1), to=(0, 1) if number < 5 else (0,))
+    pair.clock.now += 200
+    pair.step(2)
+    pinned = pair.coordinator.pinned(digest)
+    for announcement in {one.announcement for one in asked}:
+        identity = TwoServerRound.decode(announcement[: -2 * 64]).identity
+        said = [party.outcome(identity) for party in (pair.coordinator, pair.helper)]
+        assert refused_by_both(pinned, announcement, said)
+    assert {one["number"] for one in rounds_of(pair, digest, "refused")} == {0, 1, 2}
+    assert rounds_of(pair, digest, "open")
 
 
 def test_dropouts_leave_a_round_to_those_who_reported(quiet: Pair) -> None:

@@ -139,8 +139,8 @@ class Seat:
         return endorse(description, self.key)
 
     def abandon(self, identity: bytes) -> None:
-        """Destroys the keys of a round that nobody was asked in, if it is not over; what it was
-        described as is refused.
+        """Destroys the keys of a round that nobody was asked in, or that the other server refused,
+        if it is not over; what it was described as is refused.
         """
         record = self.record(identity)
         while record is not None and record.stage is not Stage.CLOSED:

@@ -284,17 +284,26 @@ def _close(party: Coordinator, link: HelperLink, row: Any) -> float:
         return _learn(party, row, None)
     if mine:
         collector.take(mine)
-    if mine[3:4] != bytes((Kind.OUTCOME,)) and not collector.over:
-        theirs, answer = link.exchange(server.round.identity, listing)
+    if not _refuses(mine) and not collector.over:
+        identity = server.round.identity
+        theirs, answer = link.exchange(identity, listing)
+        if answer:
+            collector.take(answer)
         if theirs and not mine:
             server.take(theirs, party.now)
-            mine, _ = _own(party, server)
-        for message in filter(None, (mine, answer)):
-            collector.take(message)
+        elif _refuses(answer):  # so that nothing will come of it here
+            party.seat(bytes(row.terms), identity).abandon(identity)
+        mine, _ = _own(party, server)
+        if mine:
+            collector.take(mine)
     if not mine:
         return AGAIN
     collector.close()
     return _learn(party, row, _view(collector))
+
+
+def _refuses(answer: bytes) -> bool:
+    return answer[3:4] == bytes((Kind.OUTCOME,))
 
 
 def _own(party: Coordinator, server: HalfServer) -> tuple[bytes, bytes]:
