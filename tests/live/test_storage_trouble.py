@@ -60,6 +60,20 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
         assert kept(both.helper) == len(everybody)
 
 
+def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Path) -> None:
+    with served(tmp_path) as both:
+        ((joined, halves),) = both.people(both.begin(), 1)
+        records = both.members[1].config.records
+        away = records.rename(records.with_name("away"))
+        records.write_text("not a directory")
+        refused = both.put(1, joined.path, halves[1])
+        records.unlink()
+        away.rename(records)
+        assert refused.status_code == 503
+        assert str(tmp_path) not in refused.text
+        assert both.put(1, joined.path, halves[1]).status_code == 204
+
+
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_database_that_is_gone_is_a_503_until_it_is_back(
     tmp_path: Path, database: Callable[[str], str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,24 +63,14 @@ def _say(shown: Shown) -> None:
     ]
     heads = ["option", "answers", "mean", "95% interval", "best (about)", "verdict"]
     table(shown.status["question"], heads, rows)
-    for line in (*report.sent(shown), *report.refused(shown)):
-        print(f"  {line}")
-    print("  Both servers ran on this machine: it shows the protocol, not the separation of trust.")
-
-
-class _Quiet:
-    """Nobody watches."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    sentence("sent", " ".join(report.sent(shown)))
+    sentence("refused", " ".join(report.refused(shown)))
+    sentence("mind", "both servers ran here: it shows the protocol, not the separation of trust")
 
 
 def _progress(as_json: bool) -> Any:
     if as_json:
-        return _Quiet()
+        return nullcontext()
     from rich.console import Console
 
     return _Watch(Console(stderr=True))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from tacit.checks import Refusal, TacitError, Unavailable
 
+LOG = logging.getLogger("tacit.live")
 UNPROCESSABLE = 422
 
 
@@ -44,3 +47,15 @@ def status(error: TacitError) -> int:
     (410, 422)
     """
     return STATUS.get(type(error), UNPROCESSABLE)
+
+
+def told(error: TacitError) -> str:
+    """What whoever asked is told. Which disk or database is in trouble is for the log alone.
+
+    >>> told(Unavailable("the key files in /srv/keys cannot be used"))
+    'this party cannot do it now; nothing was changed: try again later'
+    """
+    if isinstance(error, Unavailable):
+        LOG.warning("unavailable: %s", error)
+        return "this party cannot do it now; nothing was changed: try again later"
+    return str(error)

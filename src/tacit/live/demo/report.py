@@ -132,7 +132,9 @@ def refused(shown: Shown) -> list[str]:
         what, _, status = name.partition(": ")
         lines.append(f"{count:,} times {said.get(what, what)}: answered {status}.")
     small = sum(one["stage"] == "refused" for one in shown.status["rounds"])
-    lines.append(f"{small:,} rounds had too few reports and were destroyed unopened.")
+    lines.append(
+        f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: destroyed unopened."
+    )
     return lines
 
 

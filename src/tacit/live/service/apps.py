@@ -30,7 +30,7 @@ from tacit.live.config import PartyConfig
 from tacit.live.coordinator import Coordinator
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.driving import HelperLink
-from tacit.live.errors import status
+from tacit.live.errors import status, told
 from tacit.live.helper import Helper
 from tacit.live.party import Party, Registered
 from tacit.live.service import models, reports
@@ -184,7 +184,7 @@ def _refused(_request: Request, reason: Exception) -> JSONResponse:
     number = status(reason)
     later = reports.RETRY_AFTER.get(number)
     headers = {} if later is None else {"retry-after": later.decode()}
-    return JSONResponse({"error": str(reason)}, number, headers)
+    return JSONResponse({"error": told(reason)}, number, headers)
 
 
 def _nonsense(_request: Request, problem: Exception) -> JSONResponse:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.checks import TacitError
-from tacit.live.errors import status
+from tacit.live.errors import status, told
 from tacit.live.party import Party
 from tacit.live.service.writer import GroupWriter
 
@@ -77,7 +77,7 @@ class Reports:
 async def refuse(send: Send, reason: TacitError) -> None:
     """Says why not."""
     number = status(reason)
-    body = json.dumps({"error": str(reason)}).encode()
+    body = json.dumps({"error": told(reason)}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
