@@ -38,7 +38,7 @@ def test_every_protocol_keeps_its_contract(name: str) -> None:
     if isinstance(protocol, SumProtocol):
         check_protocol(protocol, rounds=500, exact_rounds=50)
     elif "prefix-sums" not in name:  # whose steps build on one another: see test_continual
-        check_protocol(protocol, case.reports, case.load, rounds=300, exact_rounds=40)
+        check_protocol(protocol, case.reports, case.load, rounds=1000, exact_rounds=300)
     assert protocol.coordinates >= 1
 
 
@@ -50,3 +50,12 @@ def test_every_learner_keeps_its_contract(name: str, example: Any) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_algorithm_keeps_its_contract(name: str) -> None:
     check_algorithm(name, **TINY.get(name, {}))
+
+
+def test_the_suite_notices_devices_with_half_the_noise_of_the_simulation() -> None:
+    case = CASES["vector-secagg"]
+    protocol: Any = case.build()
+    fitting = protocol.sample_noise
+    protocol.sample_noise = lambda rng: 2 * fitting(rng)
+    with pytest.raises(AssertionError, match="another amount of noise"):
+        check_protocol(protocol, case.reports, case.load, rounds=1000, exact_rounds=300)

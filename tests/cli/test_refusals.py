@@ -312,3 +312,16 @@ def test_an_interrupted_figure_is_not_drawn(tmp_path: Path) -> None:
     assert out == ""
     assert "interrupted" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_in_code_made_from_text_ends_with_130_too(tmp_path: Path) -> None:
+    """CPython notes an interrupt that passes through `exec` of text, and dies by it at exit."""
+    lines = (
+        "import tacit.cli as cli",
+        "def interrupted(**_): exec('raise KeyboardInterrupt')",
+        "cli.app = interrupted",
+        "cli.main()",
+    )
+    (tmp_path / "asked.py").write_text("\n".join(lines))
+    ended = subprocess.run([sys.executable, "-m", "asked"], cwd=tmp_path, check=False)
+    assert ended.returncode == 130

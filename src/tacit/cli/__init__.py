@@ -131,6 +131,7 @@ def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoRetu
     print(f"tacit: {spoken}", file=sys.stderr)
     for problem in problems if len(problems) > 1 else ():
         print(f"  {problem}", file=sys.stderr)
+    exec("")  # CPython remembers an interrupt that met code made from text, and would die of it
     raise SystemExit(code)
 
 
