@@ -241,7 +241,8 @@ def postgresql(directory: Path) -> Iterator[tuple[str, str]]:
 class Line(asyncio.Protocol):
     """One connection that asks one thing after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._received = b""
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._transport: Any = None
@@ -249,8 +250,13 @@ class Line(asyncio.Protocol):
     @classmethod
     async def to(cls, one: Member) -> Line:
         """A connection to a party."""
-        _, line = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", one.port)
+        line = cls(one.port)
+        await line._connect()
         return line
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: self, "127.0.0.1", self._port)
 
     def connection_made(self, transport: Any) -> None:
         """It is there."""
@@ -262,7 +268,9 @@ class Line(asyncio.Protocol):
             self._answer.set_exception(ConnectionError("the server hung up"))
 
     async def ask(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer."""
+        """Status and body of the answer; on a new connection if the server hung up meanwhile."""
+        if self._transport.is_closing():
+            await self._connect()
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(
             f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/{kind}\r\n"
