@@ -49,6 +49,7 @@ class Stage:
     both: Threads
     clock: Clock
     digest: bytes = b""
+    begun: int = 0
     liked: Callable[[str, int], int] = field(default=lambda option, n: _liked(option, n))
 
     @property
@@ -64,12 +65,13 @@ class Stage:
         **changed: Any,
     ) -> None:
         """An experiment that both have signed, with its first rounds open."""
+        self.begun += 1  # one day more makes the terms others
         about: dict[str, Any] = {
             "question": QUESTION,
             "answer": Answer("1 if you took a break, 0 if not", window=window),
             "middle": Middle(crowd=20),
             "first_day": datetime.now(UTC).date() - timedelta(days=2),
-            "last_day": datetime.now(UTC).date() + timedelta(days=60),
+            "last_day": datetime.now(UTC).date() + timedelta(days=60 + self.begun),
         }
         made = experiment_of(horizon, options)
         made.control = options[0]
@@ -145,11 +147,11 @@ def _liked(option: str, n: int) -> int:
 
 
 @contextmanager
-def staged(directory: Path, **limits: object) -> Iterator[Stage]:
+def staged(directory: Path) -> Iterator[Stage]:
     """Two parties with a clock of their own."""
     clock = Clock()
     sources = ({"clock": clock}, {"clock": clock})
-    with served(directory, sources=sources, **limits) as both:
+    with served(directory, sources=sources) as both:
         yield Stage(both, clock)
 
 
@@ -214,7 +216,7 @@ def _apart(page: Page, stage: Stage) -> Iterator[str]:
     stage.both.coordinator.resume(stage.digest)
     stage.begin(question="Which greeting do people like?")
     yield from _anew(page, stage, "withdrawn", "text=Keep my answer", "text=Withdraw")
-    page.route("**/terms", lambda route: _lowered(route))
+    page.route("**/terms", lowered)
     yield from _anew(page, stage, "refused", None)
     page.unroute("**/terms")
     page.route("**/terms", lambda route: route.abort())
@@ -241,7 +243,7 @@ def _anew(
     yield name
 
 
-def _lowered(route: Route) -> None:
+def lowered(route: Route) -> None:
     """Terms that promise less than those that were asked for."""
     answer = route.fetch()
     said = answer.json()

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import Request
 from tests.live.pairs import Pair, experiment_of, sqlite_pair
 from tests.live.served import ADMIN, TIMING, TOKEN, Threads, served, wait_for
 
@@ -308,7 +309,7 @@ def test_results_may_be_for_the_holder_of_the_token_alone(tmp_path: Path) -> Non
 
     def asked(scheme: str, secret: str) -> bool:
         headers = [(b"authorization", f"{scheme} {secret}".encode())] if scheme else []
-        return may(pages.Request({"type": "http", "headers": headers}))
+        return may(Request({"type": "http", "headers": headers}))
 
     def packed(secret: str) -> str:
         return base64.b64encode(secret.encode()).decode()

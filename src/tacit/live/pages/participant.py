@@ -372,7 +372,7 @@ def _nothing(answer: Answer) -> str:
 
 def _form(terms: Terms) -> Safe:
     answer = terms.answer
-    yes_or_no = answer.levels == 1 and (answer.low, answer.high) == (0, 1)
+    yes_or_no = answer.levels == 1 and answer.low == 0 and answer.high == 1
     kind = _choice if yes_or_no else _number
     fields = [kind(answer, place, metric) for place, metric in enumerate(answer.metrics)]
     kept = tag("p", _say("recorded"), class_="note kept")

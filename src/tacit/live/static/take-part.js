@@ -9,6 +9,7 @@ const about = at("about").dataset;
 const now = at("now"), title = at("step"), told = at("told");
 const PAUSES = [2, 5, 15, 30, 60];
 const STEPS = ["fresh", "unasked", "waiting", "sealed", "sent", "opened", "refused", "unknown", "missed", "withdrawn"];
+const BEGINNINGS = ["fresh", "turned-down", "offline"];
 let device = null, stop = null, step = "", state = null, failures = 0, timer = 0;
 
 /** Shows a step; what was typed stays as long as the step does. */
@@ -20,6 +21,7 @@ function show(name, words = {}) {
     title.textContent = template.dataset.title;
     if (step) told.textContent = `${template.dataset.title} ${words.option ?? words.why ?? ""}`;
     if (held) title.focus({ preventScroll: true });
+    if (!BEGINNINGS.includes(name) && (!step || BEGINNINGS.includes(step))) title.scrollIntoView();
     step = name;
   }
   for (const one of now.querySelectorAll("[data-say]")) {
