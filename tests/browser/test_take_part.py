@@ -293,7 +293,7 @@ def test_no_step_of_taking_part_has_an_obstacle(
     with opened(browser, "desktop", "light") as page:
         for name in steps(page, stage):
             for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                page.emulate_media(color_scheme=scheme)
                 for wide in (1280, 390):
                     page.set_viewport_size({"width": wide, "height": 844})
                     assert violations(page) == [], (name, scheme, wide)
