@@ -249,6 +249,10 @@ class Terms:
 
     def encode(self) -> bytes:
         """The one spelling of these terms."""
+        return self._spelled
+
+    @cached_property
+    def _spelled(self) -> bytes:
         return canonical(self.document())
 
     @cached_property
