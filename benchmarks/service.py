@@ -269,8 +269,15 @@ class Line(asyncio.Protocol):
 
     async def ask(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer; on a new connection if the server hung up meanwhile."""
-        if self._transport.is_closing():
-            await self._connect()
+        try:
+            if not self._transport.is_closing():
+                return await self._asked(method, path, kind, body)
+        except ConnectionError:
+            pass
+        await self._connect()
+        return await self._asked(method, path, kind, body)
+
+    async def _asked(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(
             f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/{kind}\r\n"

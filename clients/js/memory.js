@@ -1,14 +1,13 @@
 // Storage for `Device.open(…, { storage: memoryStorage() })` that forgets: for tests, and where there is no IndexedDB.
 export function memoryStorage() {
   let kept = { own: null, entries: [] };
-  const [busy, watching] = [new Map(), new Set()];
+  const busy = new Map();
   return {
     read: async () => structuredClone(kept),
     async update(change) {
       const ledger = structuredClone(kept);
       const result = change(ledger);
       kept = structuredClone(ledger);
-      for (const changed of watching) changed();
       return result;
     },
     async alone(what, wait, work) {
@@ -21,10 +20,6 @@ export function memoryStorage() {
       } finally {
         if (busy.get(what) === mine) busy.delete(what);
       }
-    },
-    watch(changed) {
-      watching.add(changed);
-      return () => watching.delete(changed);
     },
   };
 }

@@ -43,8 +43,8 @@ export interface Party {
   readonly role: "coordinator" | "helper";
 }
 
-/** What can be recorded: a number stands for the dyadic number that it is; "1/3" and "0.25" are exact. */
-export type Value = number | bigint | boolean | string;
+/** What can be recorded: a number, or its decimal digits, stands for the dyadic number that it is; "1/3" is exact. */
+export type Value = number | boolean | string;
 
 /**
  * fresh: no option yet. unasked: an option, nothing is reported. waiting: until the time of sending; the answer is on this
@@ -94,13 +94,8 @@ export interface Spending {
 
 /** Terms, a round or an answer that is not accepted. Nothing was charged or sent because of it. */
 export class Refused extends Error {
-  /** What is wrong: "keys", "digest", "signatures", "noise", "window", "epsilon", "limit", "refused", "answer", … */
+  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question or options changed or the person left), "keys", "digest", "signatures", "noise", "window", "epsilon", "limit", "refused", "answer", … */
   field: string;
-}
-
-/** Terms whose question or options changed, or of an experiment that the person left: show `terms`, then call `agree()`. */
-export class Unagreed extends Refused {
-  terms: Terms;
 }
 
 /** A server cannot be asked at the moment: nothing is lost, try again later. */
@@ -121,7 +116,7 @@ export class Device {
    * checked against the terms before anything is drawn. To join is to agree to `terms`, the first time. */
   join(invitation?: string): Promise<State>;
 
-  /** The person was shown these terms and takes part; needed after `Unagreed`, and again after a withdrawal. */
+  /** The person was shown `terms` and takes part; needed where `join` refused with the field "agreement", so also after a withdrawal. */
   agree(): Promise<State>;
 
   /** Keeps what happened on this device, in the place of what was recorded before; sends nothing. It is rounded at random to a
@@ -132,7 +127,7 @@ export class Device {
    * another tab is at it. */
   tick(): Promise<State>;
 
-  /** Ticks by itself at the right times, and tells of every change, also by other tabs; returns a function that stops it. */
+  /** Ticks by itself at the right times, and tells the state at least every two seconds (another tab may change it); returns a function that stops it. */
   run(onState: (state: State) => void, onError?: (problem: unknown) => void): () => void;
 
   /** Deletes what is unsent; nothing is refunded, and nothing is joined again before `agree()`. */
@@ -159,8 +154,6 @@ export interface Storage {
   update<T>(change: (ledger: any) => T): Promise<T>;
   /** Runs `work` while nobody else runs work of that name; if somebody does, waits, or gives null. */
   alone<T>(name: string, wait: boolean, work: () => Promise<T>): Promise<T | null>;
-  /** Calls `changed` when another tab changed something; returns a function that ends it. */
-  watch(changed: () => void): () => void;
 }
 
 /** IndexedDB with Web Locks. */

@@ -1,19 +1,15 @@
 // A device that takes part in live experiments of tacit. What each part does is in tacit.d.ts, the bytes in docs/wire-formats.md.
 
 export class Refused extends Error {
+  name = "Refused";
   constructor(field, sentence) {
     super(sentence);
-    this.name = new.target.name;
     this.field = field;
   }
 }
-export class Unagreed extends Refused {
-  constructor(terms) {
-    super("terms", "these terms were not agreed to on this device");
-    this.terms = terms;
-  }
+export class Offline extends Error {
+  name = "Offline";
 }
-export class Offline extends Error {}
 
 const must = (holds, field, sentence) => {
   if (!holds) throw new Refused(field, sentence);
@@ -22,6 +18,11 @@ const must = (holds, field, sentence) => {
 
 // Bytes and numbers
 
+const json = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {}
+};
 const utf8 = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const unhex = (text, field) => {
@@ -60,7 +61,7 @@ const parse = (text) => ratio(...text.split("/").map(BigInt));
 const isFraction = (text) => typeof text === "string" && /^-?(0|[1-9]\d{0,39})(\/[1-9]\d{0,39})?$/.test(text) && spell(parse(text)) === text;
 const ZERO = [0n, 1n];
 
-const amount = (value) => must(/^\d{1,80}(\/[1-9]\d{0,79})?$/.test(value), "limit", `${value} is no fraction from 0 on, such as 3/2`) && spell(parse(value));
+const amount = (value) => must(/^\d{1,80}(\/[1-9]\d{0,79})?$/.test(value), "limit", `${value} is no fraction such as 3/2`) && spell(parse(value));
 
 function exact(value) {
   if (isFraction(value)) return parse(value);
@@ -77,10 +78,6 @@ const plain = (value) => {
   if (Number.isSafeInteger(value)) return `${value}`;
   if (Array.isArray(value)) return `[${value.map(plain)}]`;
   return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${plain(value[key])}`)}}`;
-};
-const frozen = (value) => {
-  if (typeof value === "object") Object.values(value).forEach(frozen);
-  return Object.freeze(value);
 };
 const seconds = (day) => Date.parse(`${day}T00:00:00Z`) / 1000;
 const day = (value) => value >= "0001" && new Date(seconds(value) * 1000).toJSON() === `${value}T00:00:00.000Z`;
@@ -112,17 +109,17 @@ export async function readTerms(spelling) {
     canonical = bytes.length <= 65536 && plain(terms) === spelling;
   } catch {}
   must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "these are no terms in canonical form");
-  for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not understand ${key} in the terms: ${JSON.stringify(terms[key])}`);
+  for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not take part where ${key} is ${JSON.stringify(terms[key])}`);
   const { answer, guarantee, noise, parties } = terms;
-  must(`${parties.map((party) => party.role)}` === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the terms name no coordinator and helper with keys of their own");
-  must(answer.range.length === 2 && above(...answer.range.map(parse).reverse()), "answer", "an answer's range must rise");
-  must(terms.first_day <= terms.last_day, "last_day", "the first day comes after the last");
-  const [epsilon, scale] = [guarantee.epsilon, noise.scale].map(parse);
-  must(above(epsilon, ZERO) && above(scale, ZERO), "noise", "there is no noise");
+  must(`${parties.map((party) => party.role)}` === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are no coordinator and helper");
+  const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
+  const sound = above(epsilon, ZERO) && above(scale, ZERO) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
+  must(sound, "terms", "these terms contradict themselves");
   cost(terms, scale);
-  return frozen({ ...terms, digest: hex(await sha256(bytes)), spelling });
+  return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
 }
 
+// What a round with such noise costs, if that is what the terms promise.
 function cost({ answer, guarantee }, scale) {
   const sum = BigInt(answer.levels) * BigInt(answer.metrics.length);
   const [e, f] = parse(guarantee.epsilon);
@@ -142,7 +139,7 @@ export async function checkSigned(terms, label, message, signatures) {
 export function checkSuccessor(old, next) {
   const promised = ({ guarantee, middle, noise }) => [guarantee.epsilon, `${guarantee.participations}`, `${-middle.crowd}`, `-${noise.scale}`].map(parse);
   const weaker = promised(next).some((value, place) => above(value, promised(old)[place]));
-  must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && !weaker, "successor", "these terms do not succeed the others, or promise less");
+  must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && !weaker, "successor", "these terms promise less than those before");
 }
 
 // Rounds
@@ -150,7 +147,7 @@ export function checkSuccessor(old, next) {
 const FIELD = 2n ** 255n - 19n;
 const isKey = (key) => {
   const u = big(unhex(key).reverse());
-  const w = u * u - 1n; // no point of order 8 or less: 0, 1, −1, and what doubles to 1 or −1
+  const w = u * u - 1n; // 0 where the order is 8 or less
   return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
 };
 const ROUND = { kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, assignedUntil: 8, grace: 4, places: 4, minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32 };
@@ -197,12 +194,12 @@ export async function readOutcome(terms, round, message) {
   return [role, said];
 }
 
-// An answer and its two halves; HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM
+// An answer and its two halves, sealed with HPKE (RFC 9180)
 
 export function level({ range, levels }, value, draw = random) {
   const [low, high] = range.map(parse);
   const number = exact(value);
-  must(!above(low, number) && !above(number, high), "answer", `the answer is ${value}; the terms say that it lies from ${range.join(" to ")}`);
+  must(!above(low, number) && !above(number, high), "answer", `the answer ${value} does not lie from ${range.join(" to ")}`);
   const [[a, b], [c, d]] = [minus(number, low), minus(high, low)];
   const [top, bottom] = ratio(a * d * BigInt(levels), b * c);
   return Number(top / bottom) + (uniform(bottom, draw) < top % bottom ? 1 : 0);
@@ -214,6 +211,7 @@ function nothingHappened(answer) {
   return answer.metrics.map(() => level(answer, zero));
 }
 
+// ChaCha20 (RFC 8439)
 export function mask(seed, modulus, count) {
   const size = 8 * Math.ceil(bits(modulus - 1n) / 64);
   const [numbers, stream] = [[], []];
@@ -279,7 +277,7 @@ export async function split(round, place, values, draw = random) {
   }));
 }
 
-// The ledger: one document, { own, entries }; terms and their successors share an entry, own is the limit over all of them
+// The ledger: terms and their successors share an entry
 
 const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
 const holder = ({ entries }, identity) => entries.find((entry) => identity in entry.rounds);
@@ -304,7 +302,7 @@ function united(ledger, digests, epsilon) {
 }
 
 function lastOf(entry, digest) {
-  const after = Object.entries(entry.terms).find(([, row]) => row && JSON.parse(row.text).predecessor === digest);
+  const after = Object.entries(entry.terms).find(([, row]) => row?.approved && JSON.parse(row.text).predecessor === digest);
   return after ? lastOf(entry, after[0]) : digest;
 }
 
@@ -314,6 +312,7 @@ function checkRoom({ own, entries }, entry, cost, besides) {
   must(own === null || !beyond(roundsOf(...entries), own), "limit", "one more round is beyond your own limit");
 }
 
+// Nothing is kept of a participation that is over but the account and the receipt.
 function end(round, outcome) {
   if (round.outcome) return;
   Object.assign(round, { outcome, announcement: null, place: null, invitation: null, levels: null, recorded: null });
@@ -321,23 +320,24 @@ function end(round, outcome) {
 }
 
 export function browserStorage(name = "tacit") {
-  const channel = new BroadcastChannel(name);
   const database = new Promise((done, fail) => {
     const asked = indexedDB.open(name, 1);
     asked.onupgradeneeded = () => asked.result.createObjectStore("ledger");
     asked.onsuccess = () => done(asked.result);
     asked.onerror = () => fail(asked.error);
   });
-  const transact = async (mode, work) => {
-    const transaction = (await database).transaction("ledger", mode, { durability: "strict" });
+  const transact = async (change) => {
+    const transaction = (await database).transaction("ledger", change ? "readwrite" : "readonly", { durability: "strict" });
     const store = transaction.objectStore("ledger");
     return new Promise((done, fail) => {
       let result, problem;
       transaction.oncomplete = () => done(result);
       transaction.onabort = () => fail(problem ?? transaction.error);
-      store.get(0).onsuccess = (event) => {
+      store.get(0).onsuccess = ({ target }) => {
+        const ledger = target.result ?? { own: null, entries: [] };
         try {
-          result = work(event.target.result ?? { own: null, entries: [] }, store);
+          result = change ? change(ledger) : ledger;
+          if (change) store.put(ledger, 0);
         } catch (error) {
           problem = error;
           transaction.abort();
@@ -346,27 +346,14 @@ export function browserStorage(name = "tacit") {
     });
   };
   return {
-    read: () => transact("readonly", (ledger) => ledger),
-    async update(change) {
-      const result = await transact("readwrite", (ledger, store) => {
-        const made = change(ledger);
-        store.put(ledger, 0);
-        return made;
-      });
-      channel.postMessage(0);
-      return result;
-    },
+    read: () => transact(),
+    update: transact,
     alone: (what, wait, work) => navigator.locks.request(`${name} ${what}`, { ifAvailable: !wait }, (lock) => lock && work()),
-    watch(changed) {
-      channel.addEventListener("message", changed);
-      return () => channel.removeEventListener("message", changed);
-    },
   };
 }
 
 const MOST_REFUSED = 3;
 const MOST_QUESTIONS = 20;
-const JSON_BODY = { "Content-Type": "application/json" };
 const asking = (post) => !post.said && post.outcome[0] < MOST_QUESTIONS;
 const under = (address, path) => address.replace(/\/*$/, path);
 
@@ -374,12 +361,12 @@ export class Device {
   #address; #digest; #pins; #fetch; #now; #storage;
 
   static async open(address, digest, { pinned, limit, database, storage, fetch = globalThis.fetch, now = Date.now }) {
-    must(globalThis.crypto?.subtle, "context", "a device needs a page from https or localhost");
+    must(globalThis.crypto?.subtle, "context", "this page is not from https or localhost");
     const device = new Device();
     device.#address = address;
     device.#digest = hex(unhex(digest, "digest"));
     device.#pins = [pinned.coordinator, pinned.helper].map((key) => hex(unhex(key, "pinned key")));
-    device.#fetch = (...request) => fetch(...request);
+    device.#fetch = fetch;
     device.#now = () => now() / 1000;
     device.#storage = storage ?? browserStorage(database);
     if (limit) await device.#storage.update((ledger) => (ledger.own = least(amount(limit), ledger.own ?? limit)));
@@ -394,7 +381,7 @@ export class Device {
   async #ask(url, method, body, headers) {
     try {
       if (!/^https?:/.test(url)) return [0];
-      const reply = await this.#fetch(url, { method, body, headers, signal: AbortSignal.timeout(10000), credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store" });
+      const reply = await (0, this.#fetch)(url, { method, body, headers, signal: AbortSignal.timeout(10000), credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store" });
       return [reply.status, await settled(reply.arrayBuffer())];
     } catch {
       return [0];
@@ -403,10 +390,7 @@ export class Device {
 
   async #document(who, ...request) {
     const [status, bytes] = await this.#ask(...request);
-    let found;
-    try {
-      found = JSON.parse(new TextDecoder().decode(bytes));
-    } catch {}
+    const found = json(new TextDecoder().decode(bytes));
     const said = `${who} says: ${`${found?.error ?? status}`.replace(/\p{C}/gu, "").slice(0, 300)}`;
     if (!status || status === 429 || status >= 500) throw new Offline(`${said}; try again later`);
     must(status < 300 && found instanceof Object, status === 409 ? "succeeded" : "server", said);
@@ -434,7 +418,7 @@ export class Device {
       const { terms } = one;
       const other = await this.#copy("the helper", terms.parties[1].address, terms.digest);
       next = one.successor ?? other.successor;
-      must(line.push(one) <= 16 && (!other.successor || other.successor.terms.digest === next.terms.digest), "successor", "the servers disagree about what succeeds these terms");
+      must(line.push(one) <= 16 && (!other.successor || other.successor.terms.digest === next.terms.digest), "successor", "the servers name different successors");
       if (!next) break;
       checkSuccessor(terms, next.terms);
       await checkSigned(terms, "successor terms", utf8(next.terms.spelling), next.approvals);
@@ -444,6 +428,7 @@ export class Device {
       for (const { terms, state } of line) {
         const entry = united(ledger, [terms.digest, terms.predecessor].filter(Boolean), terms.guarantee.epsilon);
         entry.terms[terms.digest] = { ...entry.terms[terms.digest], text: terms.spelling, state, checked: this.#now() };
+        if (terms !== line[0].terms) entry.terms[terms.digest].approved = true;
       }
     });
   }
@@ -471,6 +456,7 @@ export class Device {
   async agree(digest = this.terms.digest) {
     await this.#storage.update((ledger) => {
       const entry = entryOf(ledger, digest);
+      if (entry.withdrawn) entry.asked = null;
       entry.withdrawn = false;
       entry.terms[digest].agreed = true;
     });
@@ -492,10 +478,9 @@ export class Device {
       await this.agree(shown.digest);
       agreed.push(shown);
     }
-    if (entry.withdrawn || !agreed.some((old) => plain([old.question, old.options]) === plain([terms.question, terms.options]))) throw new Unagreed(terms);
-    must(roundsOf(entry).filter((round) => round.outcome === "refused").length < MOST_REFUSED, "refused", "three rounds that this device had joined were refused: it joins no more");
-    must(terms.admission === "open" || invitation, "invitation", "who takes part here was invited");
-    must(!invitation || /^[ -~]+$/.test(invitation), "invitation", "an invitation is printable ASCII");
+    must(!entry.withdrawn && agreed.some((old) => plain([old.question, old.options]) === plain([terms.question, terms.options])), "agreement", "these terms were not agreed to on this device");
+    must(roundsOf(entry).filter((round) => round.outcome === "refused").length < MOST_REFUSED, "refused", "three rounds were refused: this device joins no more");
+    must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "who takes part here needs an invitation");
     try {
       checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));
     } catch (problem) {
@@ -509,7 +494,7 @@ export class Device {
     const nonce = await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce ??= fresh));
     try {
       const body = JSON.stringify(invitation ? { nonce, invitation } : { nonce });
-      const place = await this.#document("the coordinator", under(terms.parties[0].address, `/experiments/${terms.digest}/places`), "POST", body, JSON_BODY);
+      const place = await this.#document("the coordinator", under(terms.parties[0].address, `/experiments/${terms.digest}/places`), "POST", body, { "Content-Type": "application/json" });
       await this.#placed(terms, place, now, invitation);
     } catch (problem) {
       if (problem instanceof Refused) {
@@ -521,26 +506,27 @@ export class Device {
     return this.state();
   }
 
+  // A round is checked against terms, clock and ledger; only then is anything drawn.
   async #placed(terms, { option, asked, announcement, place, token }, joined, invitation) {
-    must(typeof asked === "boolean" && terms.options.includes(option), "option", "the terms do not have this option");
+    must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an option that is none");
     let round;
     if (asked) {
       announcement = unhex(announcement, "announcement");
       round = await accept(terms, announcement);
       token = unhex(token, "token");
-      must(Math.floor(joined) <= round.assignedUntil && round.margin >= 1, "time", "this round leaves no time to report, or a clock is wrong");
-      must(terms.options[round.option] === option, "option", "the place is in a round about another option");
+      must(Math.floor(joined) <= round.assignedUntil && round.margin >= 1, "time", "this round leaves no time to report");
+      must(terms.options[round.option] === option, "option", "the coordinator gave an option that is none");
       must(Number.isInteger(place) && place >= 0 && place < round.places && token.length === 16, "place", "the place is none of the round's");
     }
     await this.#storage.update((ledger) => {
       const entry = entryOf(ledger, terms.digest);
-      if (joined < entry.until) return; // another tab was given an option meanwhile
+      if (joined < entry.until || entry.withdrawn) return; // another tab was faster
       if (asked) {
         must(!holder(ledger, round.identity), "round", "this device was in this round before");
         checkRoom(ledger, entry, round.cost);
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
         entry.rounds[round.identity] = {
-          sends, asks, joined, option, invitation, announcement, closes: round.closes, terms: terms.digest, cost: spell(round.cost), place: { number: place, token },
+          identity: round.identity, sends, asks, option, invitation, announcement, closes: round.closes, terms: terms.digest, cost: spell(round.cost), place: { number: place, token },
           levels: nothingHappened(terms.answer), recorded: null, charged: false, outcome: null, posts: [],
         };
       }
@@ -550,12 +536,10 @@ export class Device {
 
   async record(value) {
     const { answer } = this.terms;
-    const several = value instanceof Object;
-    must(several || answer.metrics.length === 1, "answer", `record a number for each of ${answer.metrics} by its name`);
-    const levels = Object.entries(several ? value : { [answer.metrics[0]]: value }).map(([name, one]) => {
-      must(answer.metrics.includes(name), "answer", `${name} is none of the metrics ${answer.metrics}`);
-      return [answer.metrics.indexOf(name), level(answer, one)];
-    });
+    const several = value instanceof Object || answer.metrics.length > 1;
+    const given = several ? Object.entries(value ?? {}) : [[answer.metrics[0], value]];
+    must(given.length && given.every(([name]) => answer.metrics.includes(name)), "answer", `record numbers for ${answer.metrics} by name`);
+    const levels = given.map(([name, one]) => [answer.metrics.indexOf(name), level(answer, one)]);
     await this.#storage.update((ledger) => {
       const waiting = roundsOf(entryOf(ledger, this.#digest)).find((round) => round.levels);
       if (!waiting) return;
@@ -572,41 +556,22 @@ export class Device {
 
   run(onState, onError = () => {}) {
     let timer;
-    let stopped = false;
-    const show = () => this.state().then((state) => stopped || onState(state)).catch(onError);
     const go = async () => {
-      clearTimeout(timer);
       const due = await this.#work().catch(onError);
-      await show();
-      clearTimeout(timer);
-      if (!stopped) timer = setTimeout(go, Math.min(Math.max(((due ?? this.#now() + 1) - this.#now()) * 1000, 20), 30000));
+      const state = await this.state().catch(onError);
+      if (!timer) return;
+      timer = setTimeout(go, due ? Math.min(Math.max((due - this.#now()) * 1000, 20), 2000) : 2000);
+      if (state) onState(state);
     };
-    const unwatch = this.#storage.watch(show);
-    globalThis.addEventListener?.("online", go);
-    go();
-    return () => {
-      stopped = true;
-      clearTimeout(timer);
-      unwatch();
-      globalThis.removeEventListener?.("online", go);
-    };
+    timer = setTimeout(go);
+    return () => (timer = clearTimeout(timer));
   }
 
   #work() {
     return this.#storage.alone("report", false, async () => {
-      const dues = [];
-      for (const entry of (await this.#storage.read()).entries) {
-        for (const [identity, round] of Object.entries(entry.rounds)) {
-          if (round.outcome) continue;
-          try {
-            dues.push(await this.#advance(entry, identity, round));
-          } catch (problem) {
-            if (!(problem instanceof Refused)) throw problem;
-            await this.#change(identity, (one) => end(one, "broken"));
-          }
-        }
-      }
-      return Math.min(...dues);
+      const { entries } = await this.#storage.read();
+      const running = roundsOf(...entries).filter((round) => !round.outcome);
+      return Math.min(...(await Promise.all(running.map((round) => this.#advance(round, entryOf({ entries }, round.terms))))));
     });
   }
 
@@ -617,12 +582,22 @@ export class Device {
     });
   }
 
-  async #advance(entry, identity, row) {
+  async #advance(row, entry) {
+    try {
+      return await this.#step(row, entry);
+    } catch (problem) {
+      if (!(problem instanceof Refused)) throw problem;
+      return this.#change(row.identity, (one) => end(one, "broken") ?? Infinity);
+    }
+  }
+
+  async #step(row, entry) {
+    const { identity } = row;
     const terms = await readTerms(entry.terms[row.terms].text);
     const round = await accept(terms, row.announcement);
     if (row.levels) {
       if (this.#now() < row.sends) return row.sends;
-      if (this.#now() < row.closes) row = await this.#sealed(terms, identity, round, row);
+      if (this.#now() < row.closes) row = await this.#sealed(terms, round, row);
       else await this.#change(identity, (one) => end(one, "missed"));
     }
     const open = this.#now() < row.closes;
@@ -634,7 +609,7 @@ export class Device {
       if (due > now) return Math.min(due, open ? row.asks : due);
       const pause = Math.min(Math.min(Math.max(round.margin / 64, 0.05), 30) * 2 ** count, 86400);
       const mine = await this.#change(identity, (one) => !one.outcome && one.posts[role][what][0] === count && (one.posts[role][what] = [count + 1, now + pause * (0.5 + part())]));
-      const news = mine && (await (open ? this.#send(post, identity, row) : this.#question(terms, round, post, role)));
+      const news = mine && (await (open ? this.#send(post, row) : this.#question(terms, round, post, role)));
       if (news) await this.#change(identity, (one) => Object.assign(one.posts[role], news));
       return now;
     }));
@@ -642,23 +617,24 @@ export class Device {
     return Math.min(...dues, open && row.levels ? 0 : Infinity);
   }
 
-  async #sealed(terms, identity, round, row) {
+  // Charged when the sealed halves are stored, in one transaction, before anything is sent.
+  async #sealed(terms, round, row) {
     const halves = await split(round, row.place, row.levels);
     const posts = await Promise.all(halves.map(async (sealed, role) => {
       const { role: party, address } = terms.parties[role];
-      return { party, address, bytes: sealed.length, digest: hex(await sha256(sealed)), sealed, sent: null, refused: null, said: null, report: [0, row.sends], outcome: [0, row.asks] };
+      return { party, address, bytes: sealed.length, digest: hex(await sha256(sealed)), sealed, acknowledged: false, refused: null, said: null, report: [0, row.sends], outcome: [0, row.asks] };
     }));
-    return this.#change(identity, (one, entry, ledger) => {
-      if (one.outcome || `${one.levels}` !== `${row.levels}`) return { ...one, posts: [] };
+    return this.#change(row.identity, (one, entry, ledger) => {
+      if (one.outcome || `${one.levels}` !== `${row.levels}`) return { ...one, posts: [] }; // another tab was faster
       checkRoom(ledger, entry, parse(one.cost), one);
       return Object.assign(one, { charged: true, levels: null, recorded: null, posts });
     });
   }
 
-  async #send({ address, sealed }, identity, { place, invitation }) {
+  async #send({ address, sealed }, { identity, place, invitation }) {
     const headers = { "Content-Type": "application/octet-stream", ...(invitation && { "Tacit-Invitation": invitation }) };
     const [status] = await this.#ask(under(address, `/rounds/${identity}/reports/${place.number}`), "PUT", sealed, headers);
-    if (status >= 200 && status < 300) return { sealed: null, sent: this.#now() };
+    if (status >= 200 && status < 300) return { sealed: null, acknowledged: true };
     return [403, 409, 410, 413, 422].includes(status) && { sealed: null, refused: `status ${status}` };
   }
 
@@ -723,6 +699,7 @@ export class Device {
   }
 }
 
+// A refund needs both servers' word.
 function settle(round) {
   if (round.outcome) return;
   const said = round.posts.map((post) => (post.sealed = null, post.said));
@@ -732,7 +709,7 @@ function settle(round) {
 }
 
 function shown(round, { posts = [], levels, outcome, option = null, recorded = null, sends, closes, cost, charged } = {}) {
-  const sent = posts.map(({ party, address, bytes, digest, sent, refused }) => ({ party, address, bytes, digest, refused, acknowledged: sent !== null }));
+  const sent = posts.map(({ party, address, bytes, digest, acknowledged, refused }) => ({ party, address, bytes, digest, acknowledged, refused }));
   const stage = outcome ?? (levels ? "waiting" : sent.every((post) => post.acknowledged) ? "sent" : "sealed");
   return { stage, option, round, recorded, sendsAt: sends ? Math.ceil(sends * 1000) : null, deadline: closes ? closes * 1000 : null, charge: charged ? cost : null, sent };
 }
