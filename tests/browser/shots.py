@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Scheme = Literal["light", "dark"]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
-COLOURS = 32
-PLAIN = Image.Dither.NONE
+COLOURS = 40
+SCALE = 0.75
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def opened(browser: Browser, size: str, scheme: Scheme) -> Iterator[Page]:
     """A fresh window."""
     wide, high = SIZES[size]
     context = browser.new_context(
-        viewport={"width": wide, "height": high}, color_scheme=scheme, device_scale_factor=1
+        viewport={"width": wide, "height": high}, color_scheme=scheme, device_scale_factor=SCALE
     )
     try:
         yield context.new_page()
@@ -47,8 +47,17 @@ def opened(browser: Browser, size: str, scheme: Scheme) -> Iterator[Page]:
 def keep(page: Page, path: Path) -> None:
     """A picture of the whole page, small."""
     picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-    few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=PLAIN)
+    few = picture.convert("RGB").quantize(palette=_palette(picture), dither=Image.Dither.NONE)
     few.save(path, optimize=True)
+
+
+def _palette(picture: Image.Image) -> Image.Image:
+    """The colours that a picture has most of."""
+    counted = picture.convert("RGB").getcolors(1 << 24) or []
+    common = [colour for _, colour in sorted(counted, reverse=True)[:COLOURS]]
+    made = Image.new("P", (1, 1))
+    made.putpalette([part for colour in common for part in colour])  # type: ignore[union-attr]
+    return made
 
 
 def keep_all(page: Page, directory: Path, name: str) -> None:

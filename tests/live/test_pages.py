@@ -108,7 +108,7 @@ def test_nothing_is_called_decided_that_is_not(view: dict[str, Any]) -> None:
     assert sentences.sure(over).short == "Not decided: nobody can tell for sure."
     decided = sentences.sure(said(view, decided="plain"))
     assert decided.short.startswith("Decided")
-    assert "at most 5.0% of experiments, however often one looks" in decided.more
+    assert "at most 5% of experiments, however often one looks" in decided.more
 
 
 def test_intervals_that_hold_for_one_look_are_not_said_to_hold_always(view: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ STATES = {
 }
 VERDICTS = {
     "best": "best",
-    "worse": "worse than another",
+    "worse": "worse",
     "open": "open",
     "paused": "paused",
     "removed": "taken out",
@@ -71,11 +71,11 @@ def chance(value: float) -> str:
     """A probability that is known approximately; never 0 or 1.
 
     >>> chance(0.9999), chance(0.5), chance(0.0)
-    ('more than 99%', '50%', 'less than 1%')
+    ('> 99%', '50%', '< 1%')
     """
     if value > 0.99:
-        return "more than 99%"
-    return "less than 1%" if value < 0.01 else f"{value:.0%}"
+        return "> 99%"
+    return "< 1%" if value < 0.01 else f"{value:.0%}"
 
 
 def best(view: View) -> Said:
@@ -114,7 +114,7 @@ def sure(view: View) -> Said:
     warned = _warned(found)
     if mine is None:
         return Said("Not at all yet.", warned)
-    wrong = f"at most {_percent(1 - found['level'])} of experiments"
+    wrong = f"at most {1 - found['level']:.0%} of experiments"
     if found["decided"]:
         always = all(one["always"] for one in found["options"])
         looks = "however often one looks" if always else "approximately, for one look"
@@ -129,7 +129,7 @@ def sure(view: View) -> Said:
     running = f" Not ruled out so far: {listed(rivals)}." if rivals else ""
     return Said(
         short,
-        f"It is the best with a chance of about {chance(mine['best'])}.{running} {warned}",
+        f"It is the best with a chance of about {mine['best']:.0%}.{running} {warned}",
     )
 
 
