@@ -7,6 +7,7 @@ Desktop and phone, light and dark, in few colours so that they are small. Those 
 from __future__ import annotations
 
 import io
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from PIL import Image
 from tests.browser.conftest import chromium
 from tests.browser.staging import Stage, scenes, staged, steps
 
+from tacit.live.pages.document import style_sheet
 from tacit.live.service import pages
 
 if TYPE_CHECKING:
@@ -52,12 +54,18 @@ def keep(page: Page, path: Path) -> None:
 
 
 def _palette(picture: Image.Image) -> Image.Image:
-    """The colours that a picture has most of."""
+    """The colours of the pages' style, and those that a picture has most of."""
     counted = picture.convert("RGB").getcolors(1 << 24) or []
+    named = [tuple(bytes.fromhex(one)) for one in re.findall("#([0-9a-f]{6})", style_sheet())]
     common = [colour for _, colour in sorted(counted, reverse=True)[:COLOURS]]
     made = Image.new("P", (1, 1))
-    made.putpalette([part for colour in common for part in colour])  # type: ignore[union-attr]
+    made.putpalette([part for colour in (*named, *common) for part in _rgb(colour)])
     return made
+
+
+def _rgb(colour: object) -> tuple[int, int, int]:
+    assert isinstance(colour, tuple)
+    return colour[0], colour[1], colour[2]
 
 
 def keep_all(page: Page, directory: Path, name: str) -> None:
