@@ -84,7 +84,8 @@ if TYPE_CHECKING:
     from tacit.privacy import ApproximateDP, Guarantee, PureDP, calibrate, privacy_of
     from tacit.protocols.contract import Protocol, SumProtocol
     from tacit.protocols.mechanism import PerRound
-    from tacit.simulation import Frame, Result, compare, simulate, sweep
+    from tacit.simulation import Frame, Result, compare, simulate
+    from tacit.simulation.sweeping import sweep
     from tacit.studies.plan import plan
 
 

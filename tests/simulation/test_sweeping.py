@@ -18,9 +18,8 @@ import pytest
 from tests.simulation.samples import HARMFUL_TOML, SMALL, SMALL_TOML, installed
 
 from tacit import TacitError
-from tacit.simulation import sweep
 from tacit.environments import FromFunction
-from tacit.simulation import read_study, sweeping
+from tacit.simulation import read_study, sweep, sweeping
 from tacit.simulation.grid import study_of
 from tacit.simulation.sweeping import Way, carry_out, estimate, saved
 

@@ -44,14 +44,21 @@ class Axis:
     title: str
     low: float
     high: float
+    places: tuple[float, ...] = ()  # to be named, instead of round numbers
 
     @classmethod
-    def around(cls, title: str, values: Iterable[float], room: float = 0.06) -> Axis:
+    def around(
+        cls,
+        title: str,
+        values: Iterable[float],
+        room: float = 0.06,
+        places: Iterable[float] = (),
+    ) -> Axis:
         """With a little room around positive values."""
         logs = [math.log10(value) for value in values if value > LOWEST] or [0.0]
         low, high = min(logs), max(logs)
         margin = max((high - low) * room, 0.08)
-        return cls(title, low - margin, high + margin)
+        return cls(title, low - margin, high + margin, tuple(places))
 
     def share(self, value: float) -> float:
         """Where a value is, between 0 and 1."""
@@ -60,6 +67,8 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """Powers of ten or, where there are few, also twice and five times them; at most six."""
+        if 0 < len(self.places) <= MOST_TICKS:
+            return list(self.places)
         first, last = math.ceil(self.low), math.floor(self.high)
         decades = [10.0**power for power in range(first, last + 1)]
         if len(decades) < 3:

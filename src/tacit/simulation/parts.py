@@ -124,6 +124,7 @@ def stored(
     directory: Path, manifest: Mapping[str, Any], cells: int, kind: str = "auto"
 ) -> Iterator[Store]:
     """The directory of a study, for this process alone; one of another study is refused."""
+    found = chosen_kind(kind)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / LOCK).open("a")
@@ -143,7 +144,7 @@ def stored(
                     f"{directory} has {foreign[0]} but no {MANIFEST}: it is of something else; "
                     "choose another --out"
                 )
-            known = {**manifest, "format": chosen_kind(kind)}
+            known = {**manifest, "format": found}
             with whole(directory / MANIFEST) as partial:
                 partial.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
         check_same(directory, known, manifest, kind)

@@ -23,10 +23,10 @@ from tacit.simulation.sweeping import Saved, saved
 
 MOST_OPEN = 4  # settings whose pictures are seen at once
 MOST_PANELS = 6  # values of ε with a picture of their own
-SHOWN = 1e-4  # participants below this part of the horizon are not shown: nothing is learned there
+SHOWN = 1e-3  # participants below this part of the horizon are not shown: nothing is learned there
 WIDTH = 2.0  # standard errors to either side of a mean: about 95%
 BOUND = "var(--soft)"
-AT_LEAST = 1.0  # regret that is shown
+DEEPEST = 1e-3  # of the largest regret is shown
 
 STYLE = """
 body { max-width: 64rem; }
@@ -34,6 +34,7 @@ svg text { font-size: 13px; }
 h3 { font-size: 1rem; margin: 2.25rem 0 .5rem; }
 .grid { display: grid; gap: 1.75rem 2rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); }
+dl.first dd div + div { margin-top: .6rem; }
 figure { margin: 0; } figcaption { color: var(--soft); margin-bottom: .35rem; }
 ul.keys { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.4rem;
   margin: 0 0 1rem; font-size: .95rem; }
@@ -191,12 +192,15 @@ def _by_setting(listed: Sequence[Entry]) -> list[Entry]:
 
 
 def _titled(setting: tuple[str, str, str], settings: Sequence[Any]) -> str:
-    """A setting by what tells it from the others."""
+    """A setting by what tells it from the others; by all of it, where there is no other."""
     known = [other for other, _ in settings]
+    alone = len(known) == 1
     told = [
         part
         for place, part in enumerate(setting)
-        if part not in ("default", "–") and (place or len({one[0] for one in known}) > 1)
+        if part not in ("default", "–")
+        and (place or setting[1] == "default")  # a problem tells its family
+        and (alone or len({other[place] for other in known}) > 1)
     ]
     return "; ".join(told) or "Regret"
 
@@ -224,12 +228,21 @@ def _first(found: Saved, settings: Sequence[tuple[tuple[str, str, str], list[Ent
         f"{_count(len(about['configurations']), 'configuration')}, "
         f"{_count(about['seeds'], 'seed')} each: {runs}"
     )
+    shared = [
+        part
+        for place, part in enumerate(settings[0][0])
+        if place
+        and len(settings) > 1
+        and part not in ("default", "–")
+        and len({setting[place] for setting, _ in settings}) == 1
+    ]
+    told = f"<small>{escape('; '.join(shared))}</small>" if shared else ""
     winners = [line for setting in settings for line in _least(setting, settings)]
-    more = f"<small>and {len(winners) - 4} more, in the table below</small>" * (len(winners) > 4)
-    least = "<br>".join(map(escape, winners[:4])) or "Nobody knows what the options are worth."
+    more = f"<small>and {len(winners) - 6} more, in the table below</small>" * (len(winners) > 6)
+    least = "".join(winners[:6]) or "Nobody knows what the options are worth."
     return (
-        f'<dl class="first"><dt>What was compared?</dt><dd>{escape(said)}</dd>'
-        f"<dt>Who lost least?</dt><dd>{least}{more}</dd></dl>"
+        f'<dl class="first"><dt>What was compared?</dt><dd>{escape(said)}{told}</dd>'
+        f"<dt>Who lost least, of those that promise something?</dt><dd>{least}{more}</dd></dl>"
     )
 
 
@@ -240,16 +253,24 @@ def _count(number: int, name: str) -> str:
 def _least(
     setting: tuple[tuple[str, str, str], list[Entry]], settings: Sequence[Any]
 ) -> Iterator[str]:
-    """For every ε, the algorithm with a promise that lost least."""
+    """Who lost least at which ε, neighbours together."""
     place, group = setting
     private = [one for one in group if one.result.guarantee is not None and one.result.regret_known]
+    best = []
     for epsilon in _epsilons(private):
         same = [one for one in private if one.epsilon == epsilon]
-        best = min(same, key=lambda one: one.result.regret_mean)
+        best.append(min(same, key=lambda one: one.result.regret_mean))
+    for name, found in groupby(best, key=lambda one: one.variant):
+        run = list(found)
+        losses = ", ".join(
+            f"{one.result.regret_mean:,.4g}"
+            + (f" ± {one.result.regret_sem:,.2g}" if one.result.regret_sem else "")
+            + (f" at ε = {one.epsilon:g}" if len(best) > 1 else "")
+            for one in run
+        )
         where = f" ({_titled(place, settings)})" if len(settings) > 1 else ""
-        sem = best.result.regret_sem
-        error = "" if sem is None else f" ± {sem:,.3g}"
-        yield f"ε = {epsilon:g}: {best.variant}, {best.result.regret_mean:,.4g}{error}{where}"
+        told = f"regret {losses} (± standard error)"
+        yield f"<div>{escape(name + where)}<small>{escape(told)}</small></div>"
 
 
 def _epsilons(listed: Iterable[Entry]) -> list[float]:
@@ -328,6 +349,7 @@ def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple
     shown = [one for one in known if one.epsilon in (epsilon, None)]
     longest = max(one.result.horizon for one in shown)
     first = max(1.0, longest * SHOWN)
+    least = DEEPEST * max(one.result.regret_mean for one in shown)
     series = []
     for one in shown:
         mean, sem = one.result.curve()
@@ -335,10 +357,10 @@ def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple
         points = tuple(
             Point(float(t), float(m), 0.0 if math.isnan(s) else WIDTH * float(s))
             for t, m, s in zip(one.result.checkpoints, mean, sem, strict=True)
-            if t >= first
+            if t >= first and m >= least
         )
         series.append(Series(one.variant, points, colour, dash))
-    ends = [p.y for line in series for p in line.points if p.y >= AT_LEAST]
+    ends = [p.y for line in series for p in line.points]
     per = known[0].about["per"]
     across = Axis.around(f"{per}s so far", [first, longest], room=0.01)
     up = Axis.around("regret", ends)
@@ -388,8 +410,8 @@ def _against_epsilon(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -
     }
     placed = tuple(Point(e, v) for e, v in sorted((e, v) for e, v in bounds.items() if e))
     lowest = Series("lower bound", placed, BOUND, "1 3", quiet=True)
-    values = [p.y for line in [*series, lowest] for p in line.points]
-    across = Axis.around("ε", _epsilons(known))
+    values = [y for line in [*series, lowest] for p in line.points for y in (p.y, p.y + p.spread)]
+    across = Axis.around("ε", _epsilons(known), places=_epsilons(known))
     up = Axis.around("regret at the end", values)
     return chart("regret at the end by epsilon", across, up, [*series, lowest])
 
@@ -405,7 +427,7 @@ def _bits(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
         series.append(Series(name, points, *looks[name], marks=True))
     placed = [p for line in series for p in line.points]
     across = Axis.around("bits", [p.x for p in placed if p.x is not None])
-    up = Axis.around("regret at the end", [p.y for p in placed])
+    up = Axis.around("regret at the end", [y for p in placed for y in (p.y, p.y + p.spread)])
     return chart("regret at the end by bits", across, up, series)
 
 
