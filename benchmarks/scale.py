@@ -26,7 +26,7 @@ import service
 import tacit
 from intermediaries import masking, shuffling
 from machine import Row, emit
-from service import ROLES, Deployment, Line, Member, deployed, people, postgresql, shipped
+from service import ROLES, Deployment, Line, deployed, people, postgresql, shipped
 from tacit.intermediaries import neighbourhood
 
 PEOPLE = 100_000_000  # a day
@@ -78,32 +78,22 @@ class Cost:
 
 # Measuring
 
-TRAFFIC: Counter[str] = Counter()  # bytes that each party received and sent, HTTP and all
+TRAFFIC: Counter[tuple[int, str]] = Counter()  # bytes by a party's port and the way, with HTTP
 
 
 class CountedLine(Line):
     """A connection whose bytes are counted."""
 
-    role = ""
-
-    @classmethod
-    async def to(cls, one: Member) -> Line:
-        """A connection to a party."""
-        line = await super().to(one)
-        assert isinstance(line, CountedLine)
-        line.role = one.role
-        return line
-
     async def ask(self, method: str, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer."""
         front = f"{method} {path} HTTP/1.1 Host: x Content-Type: application/{kind} "
-        ends = "Content-Length: " + str(len(body)) + 5 * "\r\n"
-        TRAFFIC[f"{self.role} received"] += len(front) + len(ends) - 4 + len(body)
+        length = len(front) + len(f"Content-Length: {len(body)}") + 6  # line ends are two bytes
+        TRAFFIC[self._port, "received"] += length + len(body)
         return await super().ask(method, path, kind, body)
 
     def data_received(self, data: bytes) -> None:
         """A part of an answer."""
-        TRAFFIC[f"{self.role} sent"] += len(data)
+        TRAFFIC[self._port, "sent"] += len(data)
         super().data_received(data)
 
 
@@ -173,8 +163,9 @@ def served(there: Deployment, databases: Databases, seconds: float) -> tuple[lis
     there.stop(pinned)
     costs = []
     rows = sum(each[f"{role} rows"] for role in ROLES)
-    for role, start, end in zip(ROLES, began, ended, strict=True):
-        bytes_ = [TRAFFIC[f"{role} {way}"] / count for way in ("received", "sent")]
+    for one, start, end in zip(there.members, began, ended, strict=True):
+        role = one.role
+        bytes_ = [TRAFFIC[one.port, way] / count for way in ("received", "sent")]
         costs.append(Cost(role, (end - start) / count, *bytes_))
         part = each[f"{role} rows"] / rows
         written = each[f"{role} rows"], part * each["log"]
@@ -185,9 +176,8 @@ def served(there: Deployment, databases: Databases, seconds: float) -> tuple[lis
 def on_devices(there: Deployment, seconds: float) -> float:
     """Seconds that a shipped device computes for one participation."""
     pinned = there.begin("Shipped?", window=0, margin=4)
-    before, start = time.process_time(), time.perf_counter()
-    rate = asyncio.run(shipped(there, pinned, seconds))
-    count = rate * (time.perf_counter() - start)
+    before = time.process_time()
+    _, count = asyncio.run(shipped(there, pinned, seconds))
     there.stop(pinned)
     return (time.process_time() - before) / count
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sql
@@ -140,10 +141,10 @@ class Party:
 
     def successor(self, digest: bytes) -> Registered | None:
         """The terms that took the place of these."""
+        terms = store.terms
+        line = sql.select(terms.c.lineage).where(terms.c.digest == digest).scalar_subquery()
         with self.store.read() as connection:
-            lineage = self._terms(connection, digest).lineage
-            mine = store.terms.c.lineage == lineage
-            rows = connection.execute(sql.select(store.terms).where(mine)).all()
+            rows = connection.execute(sql.select(terms).where(terms.c.lineage == line)).all()
         known = [_registered(row) for row in rows]
         followers = [one for one in known if one.terms.predecessor == digest and one.signatures]
         return followers[0] if followers else None
@@ -378,8 +379,11 @@ class Party:
         return moved
 
 
+_decoded = lru_cache(maxsize=256)(Terms.decode)  # as often as devices ask for the same ones
+
+
 def _registered(row: Any) -> Registered:
-    terms = Terms.decode(bytes(row.document))
+    terms = _decoded(bytes(row.document))
     signatures, approvals = _cut(bytes(row.signatures)), _cut(bytes(row.approvals))
     return Registered(terms, signatures, approvals, bytes(row.lineage))
 

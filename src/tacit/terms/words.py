@@ -13,6 +13,10 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _TRUST = {
     "two-servers": "Your answer is split in two before it leaves your device; each server gets one "
     "half, which alone says nothing.",
+    "verified": "Your answer is split in two before it leaves your device; each server gets one "
+    "half, which alone says nothing. Together they check that the answer is one of the possible "
+    "ones, and drop it if it is not, without seeing it: that nobody can spoil the result with an "
+    "impossible answer needs both servers to be honest.",
     "masking": "Your answer leaves your device masked; the server can take the masks off a sum of "
     "answers, and off no single one as long as it follows the protocol.",
     "mixing": "Your answer is mixed with others' before it is read; shuffler and analyzer must not "
