@@ -15,8 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tacit.pages import COLOURS, page
 from tacit.simulation.charts import DASHES, Axis, Point, Series, chart
+from tacit.simulation.page import COLOURS, page
 from tacit.simulation.results import CURVES, Result, whole, write_csv
 from tacit.simulation.seeds import Runs
 from tacit.simulation.sweeping import Saved, saved

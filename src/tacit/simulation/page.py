@@ -1,20 +1,20 @@
-"""How tacit's own HTML pages look: one style, light and dark, for a desk and for a phone; colours,
-and how a page begins and ends. Pages are self-contained: no request leaves them.
-"""
+"""How a report looks: in the colours of the live pages, light and dark, for a desk and for a phone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
-"""Okabe and Ito's, which people with colour blindness tell apart; an option keeps its own."""
+COLOURS = tuple(f"var(--o{place})" for place in range(7))
+"""After Okabe and Ito, which people with colour blindness tell apart."""
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c2126; --soft: #5b6570; --line: #d9dee3;
-  --ground: #fcfcfb; --card: #ffffff; --accent: #00507d; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8eaec; --soft: #a3adb7; --line: #343b42;
-  --ground: #14181b; --card: #1b2024; --accent: #7cc4ee; } }
+:root { color-scheme: light dark; --ink: #1b2227; --soft: #566069; --line: #dcdfe1;
+  --ground: #fbfbf9; --accent: #0b5a7a; --o0: #0068a8; --o1: #cf5500; --o2: #00805f;
+  --o3: #b04f88; --o4: #8f6a00; --o5: #3a8fc4; --o6: #6d747a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9eb; --soft: #a2acb4; --line: #333b41;
+  --ground: #12171a; --accent: #7cc3e0; --o0: #4d9fe0; --o1: #ee8137; --o2: #35b88f;
+  --o3: #dd8fbd; --o4: #e0b03a; --o5: #9bd3f5; --o6: #9aa1a7; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 46rem; padding: 3rem 1.25rem 5rem; background: var(--ground);
   color: var(--ink); font: 1rem/1.6 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
@@ -31,8 +31,6 @@ th { color: var(--soft); font-weight: 500; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 .scroll { overflow-x: auto; }
-.key { display: inline-block; width: .8em; height: .8em; border-radius: 2px;
-  margin-right: .5em; vertical-align: -.05em; }
 ul { padding-left: 1.2rem; } li { margin: .3rem 0; }
 p.note { color: var(--soft); font-size: .95rem; }
 """
