@@ -60,6 +60,7 @@ OPTIONS = ("plain", "friendly", "short")
 EPSILON = Fraction(1, 64)  # rounds of a few thousand
 ROLES = ("coordinator", "helper")
 LINES = 48  # connections of the raw generator to each party
+BRINGING = 128  # connections that bring sealed reports: as many are written in one commit
 DEVICES = 120  # shipped devices at once
 WAITING = 6.0  # seconds until the first of them are through
 POOLS = 60  # connection pools that they share: a pool's work grows with the square of its users
@@ -453,7 +454,7 @@ async def brought(one: Member, reports: list[tuple[str, bytes]]) -> tuple[float,
         line.close()
 
     started = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(LINES)))
+    await asyncio.gather(*(worker() for _ in range(BRINGING)))
     return len(reports) / (time.perf_counter() - started), clock.p99()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -535,6 +536,26 @@ def test_weaker_unapproved_or_several_successors_are_refused(tab: Tab, hosts: Wo
     assert problem.value.field == "successor"
 
 
+def test_terms_that_another_page_pinned_are_not_followed_without_approval(
+    tab: Tab, servers: Parties
+) -> None:
+    """Two pages of one origin: the second has terms that say they succeed those of the first."""
+    first = servers.experiment
+    tab.open()
+    foreign = tuple(
+        Party(role, address, public_key(key))
+        for role, address, key in zip(
+            ("coordinator", "helper"), tab.world.addresses, KEYS[2:], strict=True
+        )
+    )
+    servers.know(pinned(tab.world.located(predecessor=first, parties=foreign)))
+    made_up = next(digest for digest in servers.copies[0] if digest != first)
+    assert (
+        tab.open(made_up, tuple(public_key(key) for key in KEYS[2:]))["predecessor"] == first.hex()
+    )
+    assert tab.open()["digest"] == first.hex()
+
+
 def test_keys_change_by_successors_alone_and_the_ledger_is_shared(
     tab: Tab, servers: Parties
 ) -> None:
@@ -657,6 +678,31 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     sending(tab)
     spent = tab.call("withdraw")
     assert (spent["stage"], tab.call("ledger")["spent"]) == ("withdrawn", "1/2")
+
+
+def test_a_place_that_comes_after_the_person_left_is_not_kept(
+    context: BrowserContext, hosts: World
+) -> None:
+    parties = hosts.start(terms())
+    parties.open()
+    tabs = [Tab(context, hosts) for _ in range(2)]
+    for tab in tabs:
+        tab.open()
+    asked, go = threading.Event(), threading.Event()
+
+    def late(request: httpx.Request) -> None:
+        if request.method == "POST":
+            asked.set()
+            go.wait(10)
+
+    parties.fail = late
+    tabs[0].page.evaluate("() => { window.done = device.join() }")
+    assert asked.wait(10)
+    tabs[1].call("withdraw")
+    go.set()
+    tabs[0].page.evaluate("() => window.done")
+    (entry,) = tabs[0].stored()["entries"]
+    assert (entry["withdrawn"], entry["rounds"], entry["option"]) == (True, {}, None)
 
 
 def test_a_device_that_was_off_until_the_deadline_has_missed_it(tab: Tab, servers: Parties) -> None:

@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from tacit.checks import TacitError
-from tacit.keyfiles import KeyFile, Lock, Passphrase
+from tacit.keyfiles import KeyFile, Lock, Passphrase, load_signing_keys
+from tacit.signatures import fingerprint, public_key
+from tacit.terms import Terms
 
 ROLES = ("coordinator", "helper")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -76,6 +80,18 @@ class PartyConfig:
     cors_origins: tuple[str, ...] = ("*",)
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
+
+    def key_for(self, terms: Terms) -> Ed25519PrivateKey:
+        """The key of this party that terms name, its present one or one that it had before."""
+        keys = load_signing_keys(self.signing_key, self.lock)
+        named = terms.keys[ROLES.index(self.role)]
+        for key in keys:
+            if public_key(key) == named:
+                return key
+        raise TacitError(
+            f"the terms name another {self.role}'s key, {fingerprint(named)}; yours is "
+            f"{fingerprint(public_key(keys[0]))}: send the other party's operator your card.toml"
+        )
 
 
 _DEFAULT_PORTS = {"coordinator": 8700, "helper": 8701}

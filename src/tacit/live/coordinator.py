@@ -73,7 +73,7 @@ class Coordinator(Party):
         """
         self._check_own(terms)
         before = self.terms(terms.predecessor).terms
-        approve_successor(before, terms, self._key, self.records)
+        approve_successor(before, terms, self.key_for(before), self.records)
         with self.store.begin() as connection:
             self._register(connection, terms)
         return terms.digest
@@ -85,11 +85,12 @@ class Coordinator(Party):
         known = self.terms(digest)
         terms = known.terms
         verify(Signed.TERMS, terms.encode(), signature, terms.keys[1], "the helper")
-        signatures = (cosign(terms, self._key), signature)
+        signatures = (cosign(terms, self.key_for(terms)), signature)
         approvals: tuple[bytes, ...] = ()
         if terms.predecessor:
             before = self.pinned(terms.predecessor)
-            mine = approve_successor(before.terms, terms, self._key, self.records)
+            key = self.key_for(before.terms)
+            mine = approve_successor(before.terms, terms, key, self.records)
             approvals = (mine, approval)
             before.succeeded_by(terms, signatures, approvals)
         Pinned(terms, signatures, terms.keys)

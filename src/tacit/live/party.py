@@ -74,7 +74,9 @@ def _draw(scale: Fraction) -> int:
 
 
 class Party:
-    """One of the two servers, with its key, its database and its key files."""
+    """One of the two servers, with its key, its database and its key files. `former` are keys that
+    it had before: what runs under terms that name one of them goes on with it.
+    """
 
     role: int
 
@@ -84,10 +86,12 @@ class Party:
         database: Store,
         records: Records,
         *,
+        former: Sequence[Ed25519PrivateKey] = (),
         clock: Clock = time.time,
         noise: Noise = exact_noise,
     ) -> None:
-        self._key = key
+        self.public_key = public_key(key)
+        self._keys = {public_key(one): one for one in (key, *former)}
         self.store = database
         self.records = records
         self._clock = clock
@@ -98,11 +102,6 @@ class Party:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store!r})"
-
-    @property
-    def public_key(self) -> bytes:
-        """What others pin."""
-        return public_key(self._key)
 
     @property
     def now(self) -> int:
@@ -179,11 +178,17 @@ class Party:
                 f"live experiments run over {KIND} with noise by servers; these terms say "
                 f"{terms.middle.kind} with noise by {terms.noise.by}"
             )
-        if terms.keys[self.role] != public_key(self._key):
+        self.key_for(terms)
+
+    def key_for(self, terms: Terms) -> Ed25519PrivateKey:
+        """The key of this party that terms name."""
+        named = terms.keys[self.role]
+        if named not in self._keys:
             raise Refusal(
-                f"the terms name {fingerprint(terms.keys[self.role])} as the key of the "
-                f"{ROLES[KIND][self.role]}; this party's is {fingerprint(public_key(self._key))}"
+                f"the terms name {fingerprint(named)} as the key of the "
+                f"{ROLES[KIND][self.role]}; this party's is {fingerprint(self.public_key)}"
             )
+        return self._keys[named]
 
     def pinned(self, digest: bytes) -> Pinned:
         """The terms of this digest with all signatures, checked once."""
@@ -198,11 +203,14 @@ class Party:
 
     def seat(self, digest: bytes, identity: bytes) -> Seat:
         """This party's seat in one round of an experiment."""
-        return Seat(self.pinned(digest), self.role, self._key, self.records, self._noise(identity))
+        pinned = self.pinned(digest)
+        key, draw = self.key_for(pinned.terms), self._noise(identity)
+        return Seat(pinned, self.role, key, self.records, draw)
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under terms that it knows."""
-        return cosign(self.terms(digest).terms, self._key)
+        terms = self.terms(digest).terms
+        return cosign(terms, self.key_for(terms))
 
     # Reports
 
