@@ -83,7 +83,7 @@ def simulate(
     if environment is not None:
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
-    flags = {"until_decided": until_decided, "liars": liars}
+    flags: dict[str, Any] = {"until_decided": until_decided, "liars": liars}
     how = study.How(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 

@@ -100,7 +100,8 @@ def right_winners(
 
 
 def _part_of(best: str, result: Result) -> float:
-    return sum(record["winner"] == best for record in result.runs) / len(result.runs)
+    found = [record["winner"] for record in result.runs]
+    return found.count(best) / len(found)
 
 
 def draw(found: dict[str, list[float]], liars: Sequence[float], turning: float, path: Path) -> Path:
