@@ -44,14 +44,16 @@ from tacit.intermediaries.two_servers import (
 )
 from tacit.intermediaries.verified import verify_key
 from tacit.intermediaries.wire import (
+    HEADER_SIZE,
     Kind,
     body,
     header,
+    number_size,
     pack_numbers,
     unpack_numbers,
 )
 from tacit.intermediaries.wire import records as cut
-from tacit.signatures import Signed, sign
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 Part = bytes | list[int]
 """A server's part of a report: a seed, or numbers."""
@@ -59,6 +61,13 @@ Part = bytes | list[int]
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports that were not in range
 _LISTED = b"list"  # the name of the other server's list in the table
+
+
+def partial_size(announced: TwoServerRound) -> int:
+    """Bytes of a server's noisy partial sum on the wire."""
+    numbers = announced.length * number_size(announced.modulus)
+    content = partial_head(announced).size + numbers + SIGNATURE_SIZE
+    return HEADER_SIZE + 1 + announced.sealing.overhead + content
 
 
 class Half(NamedTuple):

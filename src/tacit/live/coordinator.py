@@ -146,6 +146,24 @@ class Coordinator(Party):
         """Everything that is known of an experiment, all of it made of private sums."""
         return answers.export(self._snapshot(digest))
 
+    def view(self, digest: bytes) -> dict[str, Any]:
+        """What the pages show of an experiment, to anybody."""
+        return answers.view(self._snapshot(digest))
+
+    def listed(self) -> list[tuple[str, str, str]]:
+        """Digest, question and state of every experiment, under its present terms."""
+        experiments = store.experiments
+        with self.store.read() as connection:
+            query = sql.select(experiments.c.digest, experiments.c.state)
+            known = [
+                (self._terms(connection, bytes(digest)).terms, str(state))
+                for digest, state in connection.execute(query).all()
+            ]
+        return sorted(
+            ((terms.digest.hex(), terms.question, state) for terms, state in known),
+            key=lambda one: (one[2] in ENDED, one[1], one[0]),
+        )
+
     def _snapshot(self, digest: bytes) -> answers.Snapshot:
         with self.store.read() as connection:
             known = self._terms(connection, digest)

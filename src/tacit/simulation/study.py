@@ -17,7 +17,7 @@ from tacit.experiment import Experiment
 from tacit.simulation.driver import Trial
 from tacit.simulation.liars import Liars
 from tacit.simulation.results import Result
-from tacit.simulation.sweep import sweep
+from tacit.simulation.seeds import over_seeds
 
 MOST_RUNS = 10_000_000
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
@@ -115,7 +115,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     )
     about = recorded(entry, fitted, world) | ({"liars": how.liars} if how.liars else {})
     configuration = about | {"first_seed": how.seed}
-    done = sweep(
+    done = over_seeds(
         trial,
         how.seeds,
         label=entry.name,
@@ -218,7 +218,7 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
             if not results:
                 raise
             break
-        if results[-1].sweep.interrupted:
+        if results[-1].done.interrupted:
             break
     return results
 
@@ -234,7 +234,7 @@ def matched(entry: Algorithm, problem: LinearProblem, how: How) -> LinearProblem
     def sent(name: str, clients: int | None) -> float:
         asked = replace(problem, fixed_clients=clients)
         trial = Trial(name, asked, checkpoints=(problem.horizon,))
-        done = sweep(trial, seeds, workers=how.workers)
+        done = over_seeds(trial, seeds, workers=how.workers)
         return float(np.mean([record["reals"] for record in done.records]))
 
     wanted = sent("dpe", None)

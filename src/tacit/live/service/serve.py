@@ -65,6 +65,7 @@ class Server(uvicorn.Server):
     """A server that ends when told to, and then lets the process end as it likes."""
 
     def __init__(self, app: Front) -> None:
+        self._closing = app.closing
         super().__init__(
             uvicorn.Config(
                 app,
@@ -87,6 +88,7 @@ class Server(uvicorn.Server):
 
     def leave(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """Ends after what is running."""
+        self._closing.set()
         self.should_exit = True
 
 
