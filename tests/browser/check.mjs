@@ -113,6 +113,9 @@ export async function failures(tacit, { device, terms, primitives, twoServers })
     const drawn = unhex(draw);
     same(`level of ${value}`, tacit.level({ range, levels }, value, (size) => drawn.slice(0, size)), level);
   }
+  let draws = 0;
+  const drawn = tacit.uniform(3n, (size) => new Uint8Array(size).fill(draws++ ? 0 : 255)); // the last word would favour 0
+  same("a word that is drawn again", [draws, `${drawn}`], [2, "0"]);
   for (const { seed, modulus, numbers } of primitives.masks) {
     same(`mask modulo ${modulus}`, tacit.mask(unhex(seed), BigInt(modulus), numbers.length).map(String), numbers);
   }

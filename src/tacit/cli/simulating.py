@@ -51,6 +51,9 @@ def simulate(
     until_decided: Annotated[
         bool, typer.Option(help="End each run once an option is shown to be the best.")
     ] = False,
+    liars: Annotated[
+        float, typer.Option(help="Part of the participants who report against the best option.")
+    ] = 0.0,
     out: Out = None,
     resume: Resume = False,
     as_json: Json = False,
@@ -79,9 +82,8 @@ def simulate(
     if environment is not None:
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
-    how = study.How(
-        runs, seed, interactive(), None, log, user_by_user, resume, until_decided=until_decided
-    )
+    flags: dict[str, Any] = {"until_decided": until_decided, "liars": liars}
+    how = study.How(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 
