@@ -23,13 +23,15 @@ import tempfile
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from importlib import import_module
-from itertools import cycle
+from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -43,8 +45,8 @@ from tacit.intermediaries.interface import SYSTEM
 from tacit.intermediaries.sealing import DEFAULT, Recipient, ServerKeys
 from tacit.intermediaries.two_servers import Place, TwoServerRound, split
 from tacit.keyfiles import KeyFile, save_signing_key
-from tacit.live.client.aio import AsyncDevice
 from tacit.live.client.device import Pins
+from tacit.live.client.http import Device
 from tacit.live.client.ledger import Ledger
 from tacit.live.config import load
 from tacit.live.coordinator import Coordinator
@@ -61,9 +63,9 @@ EPSILON = Fraction(1, 64)  # rounds of a few thousand
 ROLES = ("coordinator", "helper")
 LINES = 48  # connections of the raw generator to each party
 BRINGING = 128  # connections that bring sealed reports: as many are written in one commit
-DEVICES = 120  # shipped devices at once
-WAITING = 6.0  # seconds until the first of them are through
-POOLS = 60  # connection pools that they share: a pool's work grows with the square of its users
+CROWDS, DEVICES = 2, 60  # processes with shipped devices, and devices at once in each
+STARTING = 4.0  # seconds until all of them have begun
+WAITING = 6.0  # seconds until the first people are through
 SEALED = 20_000  # reports that are sealed before
 TOKEN = secrets.token_hex(16)
 
@@ -388,40 +390,47 @@ def slope(points: list[tuple[float, float]]) -> float:
     return statistics.linear_regression(times, values).slope
 
 
-async def shipped(there: Deployment, pinned: Pinned, seconds: float) -> tuple[float, int]:
-    """People with the device that is shipped, ledger in memory; how many in a second reported, from
-    when the first are through until no more come; and how many in all.
+def shipped(there: Deployment, pinned: Pinned, seconds: float) -> tuple[float, float]:
+    """People with the device that is shipped, ledger in memory, in processes of their own; how many
+    in a second reported, from when the first are through until no more come, and what each cost.
     """
     keys = [public_key(one.key).hex() for one in there.members]
     pins = Pins(there.members[0].url, keys[0], keys[1])
-    room, started, ended = asyncio.Semaphore(DEVICES), time.perf_counter(), list[float]()
+    start = time.time() + STARTING
+    told = (pins, pinned.terms.digest, start, seconds)
+    with ProcessPoolExecutor(CROWDS, mp_context=get_context("spawn")) as pool:
+        found = [one.result() for one in [pool.submit(crowd, *told) for _ in range(CROWDS)]]
+    ended = [end for ends, _ in found for end in ends]
+    counted = sum(WAITING < end - start < seconds for end in ended)
+    return counted / (seconds - WAITING), sum(cost for _, cost in found) / len(ended)
 
-    async def person(http: httpx.AsyncClient) -> None:
-        try:
-            ledger = Ledger(":memory:")
-            device = AsyncDevice(ledger, pins, http=http)
-            given = await device.join(pinned.terms.digest)
-            if given.asked:
-                device.record(pinned.terms.digest, 1)
-                await device.wait_and_report()
-                ended.append(time.perf_counter() - started)
-            ledger.close()
-        finally:
-            room.release()
 
-    async with AsyncExitStack() as stack:
-        context = ssl.create_default_context()
-        made = [httpx.AsyncClient(timeout=60.0, verify=context) for _ in range(POOLS)]
-        clients = cycle([await stack.enter_async_context(one) for one in made])
-        running: set[asyncio.Task[None]] = set()
-        started = time.perf_counter()
-        while time.perf_counter() - started < seconds:
-            await room.acquire()
-            task = asyncio.ensure_future(person(next(clients)))
-            running.add(task)
-            task.add_done_callback(running.discard)
-        await asyncio.gather(*running)
-    return sum(WAITING < end < seconds for end in ended) / (seconds - WAITING), len(ended)
+def crowd(pins: Pins, digest: bytes, start: float, seconds: float) -> tuple[list[float], float]:
+    """A part of the people, one thread for each who is there: when each was through, and how long
+    this process computed.
+    """
+    ended: list[float] = []
+    context = ssl.create_default_context()
+
+    def people() -> None:
+        with httpx.Client(timeout=60.0, verify=context) as http:
+            while time.time() < start + seconds:
+                ledger = Ledger(":memory:")
+                device = Device(ledger, pins, http=http)
+                if device.join(digest).asked:
+                    device.record(digest, 1)
+                    device.wait_and_report()
+                    ended.append(time.time())
+                ledger.close()
+
+    time.sleep(max(0.0, start - time.time()))
+    before = time.process_time()
+    threads = [Thread(target=people) for _ in range(DEVICES)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return ended, time.process_time() - before
 
 
 def sealed(there: Deployment, pinned: Pinned, count: int) -> list[tuple[str, Assigned, Any]]:
@@ -538,9 +547,7 @@ def measured(directory: Path, kind: str, databases: tuple[str, str], said: Any) 
         add("people who came between rounds and were not asked", 100 * found["unasked"], "%")
         there.stop(pinned)
         pinned = there.begin("Shipped?", window=0, margin=4)
-        before = time.process_time()
-        per_second, through = asyncio.run(shipped(there, pinned, said.device_seconds))
-        cost = (time.process_time() - before) / through
+        per_second, cost = shipped(there, pinned, said.device_seconds)
         add("computing per person with the shipped device", 1e3 * cost, "ms")
         add("people with the shipped device", per_second, "per second")
         there.stop(pinned)

@@ -113,6 +113,9 @@ export async function failures(tacit, { device, terms, primitives, twoServers })
     const drawn = unhex(draw);
     same(`level of ${value}`, tacit.level({ range, levels }, value, (size) => drawn.slice(0, size)), level);
   }
+  let draws = 0;
+  const drawn = tacit.uniform(3n, (size) => new Uint8Array(size).fill(draws++ ? 0 : 255)); // the last word would favour 0
+  same("a word that is drawn again", [draws, `${drawn}`], [2, "0"]);
   for (const { seed, modulus, numbers } of primitives.masks) {
     same(`mask modulo ${modulus}`, tacit.mask(unhex(seed), BigInt(modulus), numbers.length).map(String), numbers);
   }
@@ -156,4 +159,17 @@ export async function draws(tacit, { count }) {
   }
   const squared = (found, shares) => found.reduce((sum, number, place) => sum + (number - count * shares[place]) ** 2 / (count * shares[place]), 0);
   return { levels: squared(levels, [2 / 3, 1 / 3]), parts: squared(parts, Array(11).fill(1 / 11)) };
+}
+
+/** One participation with a storage that forgets and a clock that is set; the states it passed. */
+export async function participate(tacit, { address, digest, pinned, start, answer }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  let now = start;
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => now });
+  const states = [await device.state(), await device.join(), await device.record(answer)];
+  const [again] = await Promise.all([device.join(), device.join(), device.tick()]);
+  states.push(again);
+  now = again.sendsAt;
+  await Promise.all([device.tick(), device.tick()]);
+  return [...states, await device.state()];
 }

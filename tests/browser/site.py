@@ -148,7 +148,7 @@ CALL = """async ([method, given]) => {
     return { threw: { name: constructor.name, field, message, stack } };
   }
 }"""
-OPEN = """async ([address, digest, pinned, options]) => {
+OPEN = """async ([address, digest, pinned, { unlocked, ...options }]) => {
   window.tacit = await import("/tacit.js");
   window.drawn = [];
   if (!window.draws) {
@@ -157,6 +157,7 @@ OPEN = """async ([address, digest, pinned, options]) => {
   }
   try {
     const all = { pinned, now: () => window.clock, ...options };
+    if (unlocked) all.storage = { ...tacit.browserStorage(), alone: (what, wait, work) => work() };
     window.device = await tacit.Device.open(address, digest, all);
     return { gave: device.terms };
   } catch ({ constructor, field, message, stack }) {

@@ -27,6 +27,7 @@ from tacit.terms import Answer, Middle, Noise, Party, Promise
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
+TICKS = "await Promise.all([device.tick(), device.tick(), device.tick()])"
 ASKING = 16  # bytes of a nonce, which says nothing but that somebody asks
 
 
@@ -259,6 +260,28 @@ def test_two_tabs_send_every_half_once(context: BrowserContext, hosts: World) ->
         assert [tab.call("state")["stage"] for tab in tabs] == ["sent", "sent"]
         for tab in tabs:
             tab.page.close()
+
+
+def test_without_locks_transactions_alone_keep_tabs_from_sending_twice(
+    context: BrowserContext, hosts: World
+) -> None:
+    parties = hosts.start(terms())
+    parties.open()
+    tabs = [Tab(context, hosts) for _ in range(2)]
+    for tab in tabs:
+        tab.open(unlocked=True)
+    both(tabs, "await device.join()")
+    assert tabs[0].call("state") == tabs[1].call("state")
+    assert len(tabs[0].stored()["entries"][0]["rounds"]) == 1
+    parties.clock.now = tabs[0].call("state")["sendsAt"] / 1000
+    parties.fail = lambda _: httpx.Response(503)
+    both(tabs, TICKS)
+    assert len(puts(parties)) == 2
+    parties.fail = lambda _: None
+    parties.clock.now += 1
+    both(tabs, TICKS)
+    assert len(puts(parties)) == 4
+    assert tabs[0].call("ledger")["spent"] == "1/2"
 
 
 def test_two_tabs_cannot_overspend(context: BrowserContext, hosts: World) -> None:
@@ -594,6 +617,19 @@ def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> 
     assert tab.call("state")["stage"] == "opened"
 
 
+def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: World) -> None:
+    """The terms' own noise would fit under the limit; a round may have as little as ε asks for."""
+    parties = hosts.start(terms(), noise=Noise(Fraction(4)))
+    parties.open(scale=Fraction(2))
+    tab.open(limit="1/4")
+    with pytest.raises(ThrownError) as problem:
+        tab.call("join")
+    assert problem.value.field == "limit"
+    assert tab.stored()["entries"][0]["rounds"] == {}
+    tab.call("setLimit", "1/2")
+    assert tab.call("join")["stage"] == "waiting"
+
+
 def test_the_persons_own_limit_holds_and_what_falls_keeps_reports_back(
     tab: Tab, servers: Parties
 ) -> None:
@@ -672,7 +708,10 @@ def test_who_withdraws_sends_nothing_more_and_joins_after_agreeing(
     with pytest.raises(ThrownError) as problem:
         tab.call("join")
     assert problem.value.field == "agreement"
-    tab.call("agree")
+    assert tab.call("agree")["stage"] == "fresh"
+    servers.clock.now -= 60
+    with pytest.raises(ThrownError, match="in this round before"):
+        tab.call("join")
     servers.open()
     assert tab.call("join")["stage"] == "waiting"
     sending(tab)

@@ -12,6 +12,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +45,7 @@ from tacit.intermediaries.two_servers import (
 from tacit.intermediaries.verified import Proofs, commitment, verify_key
 from tacit.intermediaries.wire import HEADER_SIZE, Kind
 from tacit.terms import Middle, in_words
-from tacit.vdaf import MODULUS
+from tacit.vdaf import MODULUS, prio3_sum
 from tacit.vdaf.field import SIZE, pack
 from tacit.vdaf.proofs import Circuit
 
@@ -367,24 +370,31 @@ def test_a_server_that_is_started_again_tells_the_same_evidence() -> None:
 
 
 def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> None:
-    """Tag by tag: the question follows from key, digest of the round and tag, and nothing else."""
+    """Tag by tag: the question follows from key, digest of the round and tag, and nothing else; all
+    of it computed from the page of formats.
+    """
     session = session_of(2, 2, levels=6)
     parts = []
     for place in (0, 1):
         liar = Liar(session, place, random.Random(place))
         parts.append((liar.tag, liar.honest([place])))
         deliver(session, liar.sealed(parts[-1][1]))
-    proofs = liar.proofs
+    context = hashlib.sha256(session.announcement[:-128]).digest()
+    lines = session.round.line(0), session.round.line(1)
+    shared = secrets(session, 1).keys.line.exchange(X25519PublicKey.from_public_bytes(lines[0]))
+    info = b"tacit verify key v2" + lines[0] + lines[1]
+    key = HKDF(hashes.SHA256(), 32, session.round.identity, info).derive(shared)
+    prio3 = prio3_sum(6)
     front = listing(session.server(0), session.round.binding.closes)
     server = session.server(1)
     content = server._working(server._record()).peer_line.open(
         front[: HEADER_SIZE + 1], front[HEADER_SIZE + 1 :]
     )
-    expected = b"".join(
-        tag + proofs.prepared(key_of(session, 1), 0, tag, halves[0])[1]
+    expected = [
+        tag + prio3.verify_init(prio3.question(key, context, tag), context, 0, halves[0]).share
         for tag, halves in sorted(parts)
-    )
-    assert content == expected
+    ]
+    assert content == b"".join(expected)
 
 
 def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:

@@ -200,6 +200,11 @@ class Central(ModularSum):
         self.modulus = _modulus(self.top, law, modulus, MISREAD)
         self.bits_per_participant = self.precision.bit_length()
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The server sees every level, and takes no other."""
+        return 0.0, 1.0
+
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
         """The server's, whoever reports."""
         return self.law
@@ -322,6 +327,11 @@ class Verified(TwoServers):
             )
         self.guarantee = self.guarantee.given(IN_RANGE)
         self.bits_per_participant = report_bits(self.precision)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """What is not a level is dropped."""
+        return 0.0, 1.0
 
 
 class Local(ModularSum):
