@@ -160,3 +160,16 @@ export async function draws(tacit, { count }) {
   const squared = (found, shares) => found.reduce((sum, number, place) => sum + (number - count * shares[place]) ** 2 / (count * shares[place]), 0);
   return { levels: squared(levels, [2 / 3, 1 / 3]), parts: squared(parts, Array(11).fill(1 / 11)) };
 }
+
+/** One participation with a storage that forgets and a clock that is set; the states it passed. */
+export async function participate(tacit, { address, digest, pinned, start, answer }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  let now = start;
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => now });
+  const states = [await device.state(), await device.join(), await device.record(answer)];
+  const [again] = await Promise.all([device.join(), device.join(), device.tick()]);
+  states.push(again);
+  now = again.sendsAt;
+  await Promise.all([device.tick(), device.tick()]);
+  return [...states, await device.state()];
+}

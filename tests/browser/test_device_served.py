@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 ANSWER = Answer("1 if you liked it, 0 if not", window=1)
 NOISY = 3  # as much as the rounds have room for, whatever was drawn
 
-CROWD = """async ({ address, digest, pinned, wanted, together, invitations, stored }) => {
-  const [tacit, { memoryStorage }] = await Promise.all([import("/tacit.js"), import("/memory.js")]);
+CROWD = """async ({ address, digest, pinned, wanted, together, invitations }) => {
+  const { Device } = await import("/tacit.js");
   const pause = (time) => new Promise((done) => setTimeout(done, time));
   const told = [];
   let number = 0;
   const person = async () => {
     const mine = number++;
-    const storage = mine < stored ? tacit.browserStorage(`person ${mine}`) : memoryStorage();
-    const device = await tacit.Device.open(address, digest, { pinned, storage });
+    const device = await Device.open(address, digest, { pinned, database: `person ${mine}` });
     let state = await device.join(invitations[mine]);
     if (state.stage !== "waiting") return pause(200);
     const liked = crypto.getRandomValues(new Uint8Array(1))[0] % 2;
@@ -95,7 +94,6 @@ def crowd(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) ->
         "wanted": wanted,
         "together": 20,
         "invitations": [],
-        "stored": wanted,
     }
     return page.evaluate(CROWD, asked | more)
 
@@ -169,6 +167,6 @@ def test_the_page_of_the_documentation_runs(page: Page, both: Threads) -> None:
 def test_a_thousand_browser_reports_give_the_exact_sums(page: Page, both: Threads) -> None:
     digest = begin(both, "Are a thousand counted?", Timing(joining=40, margin=10, grace=120))
     page.set_default_timeout(600_000)
-    told = crowd(page, both, digest, 1000, together=120, stored=100)
+    told = crowd(page, both, digest, 1000, together=120)
     assert len(told) >= 1000
     assert assert_counted(both, digest, told) >= 1000

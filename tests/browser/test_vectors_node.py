@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 from scipy import stats
 from tests.browser import make_vectors
+from tests.browser.site import world
 from tests.browser.vectors import CLIENT, RUNNER, known
+from tests.live.parties import PINS
 
 from tacit.intermediaries import OwnNoise, SumView, TwoServerSession
 
@@ -80,6 +83,26 @@ def test_rounding_and_splitting_are_uniform() -> None:
     found = node("draws", {"count": 20_000})
     assert found["levels"] < stats.chi2.isf(FALSE_ALARM, 1)
     assert found["parts"] < stats.chi2.isf(FALSE_ALARM, 10)
+
+
+def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
+    with world() as hosts:
+        hosts.parties.open()
+        states = node(
+            "participate",
+            {
+                "address": hosts.addresses[0],
+                "digest": hosts.parties.experiment.hex(),
+                "pinned": {"coordinator": PINS.coordinator, "helper": PINS.helper},
+                "start": hosts.parties.clock.now * 1000,
+                "answer": 1,
+            },
+        )
+        stages = [state["stage"] for state in states]
+        assert stages == ["fresh", "waiting", "waiting", "waiting", "sent"]
+        digests = [half["digest"] for half in states[-1]["sent"]]
+        bodies = [body for body in hosts.parties.bodies if body.startswith(b"ta")]
+        assert sorted(hashlib.sha256(body).hexdigest() for body in bodies) == sorted(digests)
 
 
 def test_the_module_is_one_small_file_without_imports() -> None:

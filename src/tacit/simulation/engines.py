@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -265,15 +266,27 @@ def on_ray(
     """On a cluster that Ray keeps: the one at the address, `auto` for one on this machine, `local`
     for one of this process's own. At most `workers` runs at once, if that is said.
     """
+    asked = address or "auto"
+    if asked not in ("auto", "local"):
+        _with_token()
     ray = _ray()
     ours = not ray.is_initialized()
     if ours:
-        _join(ray, address or "auto")
+        _join(ray, asked)
     try:
         yield from _remotely(ray, task, numbers, workers)
     finally:
         if ours:
             ray.shutdown()
+
+
+def _with_token() -> None:
+    """Shows the token, where there is one, also to a cluster that is named: Ray itself does so only
+    where it finds the cluster, and asks for this before it is imported.
+    """
+    kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", Path.home() / ".ray" / "auth_token"))
+    if "RAY_AUTH_TOKEN" in os.environ or kept.exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def _ray() -> Any:
@@ -291,8 +304,9 @@ def _join(ray: Any, address: str) -> None:
     except Exception as error:  # Ray has many, for one thing: it is not there, or not for us
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise TacitError(
-            f"no Ray cluster at {address!r} ({said[0]}): start one with `ray start --head`, or "
-            "give --address"
+            f"no Ray cluster at {address!r} for us ({said[0].rstrip('.')}): start one with `ray "
+            "start --head`, give its --address, and its token in RAY_AUTH_TOKEN or "
+            "~/.ray/auth_token"
         ) from error
 
 

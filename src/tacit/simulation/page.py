@@ -1,4 +1,4 @@
-"""How a report looks: in the colours of the live pages, light and dark, for a desk and for a phone."""
+"""How a report looks: in the live pages' colours, light and dark, for a desk and for a phone."""
 
 from __future__ import annotations
 
