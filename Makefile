@@ -15,8 +15,9 @@ $(READY): pyproject.toml constraints.txt src/tacit/__init__.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev,docs]'
 	@touch $(READY)
 
+# KEEP=1 leaves it open, to watch and to take part
 demo: $(READY)
-	$(BIN)/tacit demo --out demo-output
+	$(BIN)/tacit demo --out demo-output $(if $(KEEP),--keep)
 
 # where CI is set, also how much of the code the tests reach; the floor is in pyproject.toml
 test: $(READY)

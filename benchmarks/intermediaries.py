@@ -35,11 +35,13 @@ from tacit.intermediaries import (
     neighbourhood,
     run_mixing,
     run_two_servers,
+    run_verified,
     security,
 )
 from tacit.intermediaries.sealing import DEFAULT, Recipient
 from tacit.noise import DiscreteLaplace
 from tacit.records import MemoryRecords
+from tacit.vdaf import prio3_count, prio3_sum
 
 MODULUS = 1_000_003
 DROPOUT = 0.05
@@ -193,6 +195,48 @@ def two_seals(reports: int, sealing: Sealing) -> float:
     return reports / cpu_seconds(work)
 
 
+def verified(reports: int, levels: int) -> float:
+    """Reports per second of devices, both servers and the collector: levels that are proved and
+    verified, with noise of the servers' own.
+    """
+    noise = OwnNoise(levels, Fraction(levels), lambda scale: int(DiscreteLaplace(scale).draw()))
+    values = [place % (levels + 1) for place in range(reports)]
+    return reports / cpu_seconds(lambda: run_verified(values, reports, noise))
+
+
+def seals_and_draws(reports: int, levels: int) -> float:
+    """Reports per second of what verified sums cannot do without: every half sealed and opened
+    once, as long as it is, and every draw of TurboSHAKE128: the device's seeds, the second server's
+    share at the device and at that server, the question at both servers.
+    """
+    from Crypto.Hash import TurboSHAKE128
+
+    prio3 = prio3_count() if levels == 1 else prio3_sum(levels)
+    circuit, key = prio3.circuit, PrivateKey.new(DEFAULT)
+    recipient, info = Recipient.parse(DEFAULT, key.public()), bytes(50)
+    halves = [bytes(32 + prio3.share_size(role)) for role in (0, 1)]
+    share, query = (circuit.calls, circuit.proof_size), circuit.asked
+    draws = [8 * count for count in (circuit.wires, *share, *share, query, query)]
+
+    def work() -> None:
+        for _ in range(reports):
+            for half in halves:
+                key.open(recipient.seal(half, info), info)
+            for size in draws:
+                TurboSHAKE128.new(domain=1, data=bytes(80)).read(size)
+
+    return reports / cpu_seconds(work)
+
+
+def verified_rows() -> list[Row]:
+    """Bits, and levels up to 1023, each beside its limit."""
+    rows = []
+    for name, levels in (("verified-count", 1), ("verified-sum-1023", 1023)):
+        speeds = verified(1000, levels), seals_and_draws(1000, levels)
+        rows += beside(name, *speeds, "reports/s")
+    return rows
+
+
 def mixing(reports: int, messages: int) -> float:
     bits = [[b"1"] * messages] * reports
     return reports * messages / cpu_seconds(lambda: run_mixing(bits, reports))
@@ -316,6 +360,7 @@ def main() -> None:
     rows += [
         *against_limit("two-servers", two_servers, two_seals, 2000, DEFAULT),
         *against_limit("two-servers-hybrid", two_servers, two_seals, 1000, Sealing.HYBRID),
+        *verified_rows(),
         *beside("mixing", mixing(2000, 1), two_seals(2000, DEFAULT), "messages/s"),
         row("mixing-41-bits", mixing(50, 41), "messages/s"),
     ]

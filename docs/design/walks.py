@@ -40,7 +40,7 @@ nothing between the command and the protocol knows which family it serves.
 1. The **command line** finds the algorithm by name, gives it the options that were said, and is
    refused there if the algorithm's problem has no such option. Nothing was loaded or drawn yet.
 2. The **study** builds the experiment once, so that whatever cannot be is refused before any work,
-   and hands a trial and the seeds to the **sweep**, which runs them here or in workers.
+   and hands a trial and the **seeds** to what runs them, here or in workers.
 3. A **trial** is one run: the problem begins a world from the seed, is fitted to it, and the
    registry's function makes an experiment of it: options, learner, mechanism, guarantee.
 4. The **driver** asks the experiment for rounds. For each that is opened, the mechanism gives the

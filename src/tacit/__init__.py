@@ -24,7 +24,7 @@ _HOMES = {
     "privacy": ("ApproximateDP", "Guarantee", "PureDP", "calibrate", "privacy_of"),
     "protocols.contract": ("Protocol", "SumProtocol"),
     "protocols.mechanism": ("PerRound",),
-    "simulation": ("Result", "compare", "simulate"),
+    "simulation": ("Frame", "Result", "compare", "simulate", "sweep"),
     "studies.plan": ("plan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -39,6 +39,7 @@ __all__ = [
     "Environment",
     "Estimate",
     "Experiment",
+    "Frame",
     "FromFunction",
     "Guarantee",
     "Learner",
@@ -68,6 +69,7 @@ __all__ = [
     "read_table",
     "save",
     "simulate",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
@@ -82,7 +84,8 @@ if TYPE_CHECKING:
     from tacit.privacy import ApproximateDP, Guarantee, PureDP, calibrate, privacy_of
     from tacit.protocols.contract import Protocol, SumProtocol
     from tacit.protocols.mechanism import PerRound
-    from tacit.simulation import Result, compare, simulate
+    from tacit.simulation import Frame, Result, compare, simulate
+    from tacit.simulation.sweeping import sweep
     from tacit.studies.plan import plan
 
 

@@ -26,6 +26,7 @@ SIGNING = b"signing"
 _SALT_SIZE, _NONCE_SIZE, _KIND_SIZE = 16, 12, 16
 _HEADER_SIZE = len(MAGIC) + _KIND_SIZE + _SALT_SIZE + _NONCE_SIZE
 _COST = 1 << 16  # 64 MiB for every guess
+_MARK = 16  # digits of a fingerprint, in the name of a key that was replaced
 _SHORTEST = {"passphrase": 8, "key file": 32}
 
 Location = str | os.PathLike[str]
@@ -82,10 +83,14 @@ def read_key(path: Location, kind: bytes, lock: Lock) -> bytes:
         raise Refusal(f"{path} does not open: another passphrase or key file, or altered") from None
 
 
+def kept_as(path: Location, mark: str) -> Path:
+    """The name under which a key with this mark is kept when another takes its place."""
+    return Path(path).with_name(f"{Path(path).name}.{mark.replace(' ', '')[:_MARK]}")
+
+
 def set_aside(path: Location, mark: str) -> Path:
     """Keeps the present file of a key that is about to be replaced, under a name with this mark."""
-    present = Path(path)
-    aside = present.with_name(f"{present.name}.{mark.replace(' ', '')[:16]}")
+    present, aside = Path(path), kept_as(path, mark)
     with suppress(FileExistsError):
         os.link(present, aside)
     return aside
@@ -99,6 +104,13 @@ def save_signing_key(path: Location, key: Ed25519PrivateKey, lock: Lock) -> None
 def load_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
     """The signing key that was saved there."""
     return Ed25519PrivateKey.from_private_bytes(read_key(path, SIGNING, lock))
+
+
+def load_signing_keys(path: Location, lock: Lock) -> tuple[Ed25519PrivateKey, ...]:
+    """The signing key that was saved there, then those that it replaced, kept beside it."""
+    present = Path(path)
+    kept = sorted(present.parent.glob(f"{present.name}.{'[0-9a-f]' * _MARK}"))
+    return tuple(load_signing_key(one, lock) for one in (present, *kept))
 
 
 def rotate_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:

@@ -92,7 +92,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
             session.server(role).take(half, session.now)
             look()
     bare = [
-        sum(int(part[0]) for part in server._halves(server._record()).values())
+        sum(int(half.part[0]) for half in server._halves(server._record()).values())
         for server in (session.server(0), session.server(1))
     ]
     look()

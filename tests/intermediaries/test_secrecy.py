@@ -117,7 +117,7 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
         for server, half in zip(servers, session.split(number, [value]), strict=True):
             server.take(half, session.now)
     found = (server._halves(server._record()) for server in servers)
-    return [{tag: int(part[0]) for tag, part in one.items()} for one in found]
+    return [{tag: int(half.part[0]) for tag, half in one.items()} for one in found]
 
 
 @pytest.mark.parametrize("value", [0, 5, 807])

@@ -1,9 +1,11 @@
 """Two servers under schedules of crashes, restored tables, clones, duplicates, delays and skewed
 clocks, drawn at random: the exact noisy sum or a refusal, never two answers, nothing but `Refusal`.
+Verified rounds also have a liar, whose report never counts.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,8 +24,10 @@ from tacit.intermediaries import (
     SumView,
     TwoServerSession,
 )
+from tacit.intermediaries.two_servers import WORD_SIZE, sealed_halves
 from tacit.intermediaries.wire import Kind
 from tacit.records import MemoryRecords
+from tacit.vdaf import MODULUS as PRIME
 
 PLACES, STEPS = 4, 36
 BASE = 8  # place i reports BASE^i, below ABOVE, so that a sum says who is in it
@@ -33,12 +37,19 @@ MODULUS = 1 << 80
 
 @cache
 def rehearsed(
-    round_: int, minimum: int
+    round_: int, minimum: int, verified: bool = False
 ) -> tuple[TwoServerSession, list[list[tuple[bytes, bytes]]]]:
-    """A round, and for every place two reports of which one should count."""
-    noise = OwnNoise(ABOVE, Fraction(ABOVE), int)
-    session = TwoServerSession(PLACES, minimum, MODULUS, noise=noise)
+    """A round, and for every place two reports of which one should count; in a verified round none
+    of the last place, whose parts do not belong together.
+    """
+    noise, modulus = OwnNoise(ABOVE, Fraction(ABOVE), int), PRIME if verified else MODULUS
+    session = TwoServerSession(PLACES, minimum, modulus, noise=noise, verified=verified)
     halves = [[session.split(place, [BASE**place]) for _ in range(2)] for place in range(PLACES)]
+    proofs = session.round.proofs
+    if proofs:
+        words, place = (b"w" * WORD_SIZE, b"v" * WORD_SIZE), session.server(0).place(PLACES - 1)
+        parts = [proofs.shards([BASE ** (PLACES - 1)], bytes(16), os.urandom) for _ in range(2)]
+        halves[-1] = [sealed_halves(session.round, place, words, (parts[0][0], parts[1][1]))]
     assert round_ >= 0
     return session, halves
 
@@ -59,9 +70,10 @@ class Raced(MemoryRecords):
 class Schedule:
     """One round from its opening to its end, with everything that goes wrong on the way."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, verified: bool = False) -> None:
         self.rng = random.Random(seed)
-        self.session, self.halves = rehearsed(seed // 500 % 5, self.rng.randint(1, PLACES))
+        most = PLACES - verified
+        self.session, self.halves = rehearsed(seed // 500 % 5, self.rng.randint(1, most), verified)
         self.racing = False
         self.records = [
             Raced(records, partial(self.race, role))
@@ -227,6 +239,9 @@ class Schedule:
         digits = [people // BASE**place % BASE for place in range(PLACES)]
         assert set(digits) <= {0, 1}
         assert sum(digits) == view.reports >= self.session.round.minimum
+        if self.session.round.proofs:
+            assert digits[-1] == 0
+            assert view.rejected <= 1
         assert noise in {a + b for a in self.draws[0] for b in self.draws[1]}
         return "opened"
 
@@ -234,6 +249,20 @@ class Schedule:
 def test_two_thousand_random_schedules_give_one_exact_answer_or_a_refusal() -> None:
     ends = [Schedule(seed).check() for seed in range(2_000)]
     assert min(ends.count("opened"), ends.count("refused")) > 300
+
+
+def test_schedules_of_verified_rounds_give_one_exact_answer_without_the_liar_or_none() -> None:
+    pytest.importorskip("Crypto", reason="needs pycryptodome: pip install '.[verified]'")
+    schedules = [Schedule(seed, verified=True) for seed in range(600)]
+    ends = [schedule.check() for schedule in schedules]
+    assert min(ends.count("opened"), ends.count("refused")) > 90
+    assert sum(view.rejected for schedule in schedules for view in schedule.views) > 60
+
+
+@pytest.mark.slow
+def test_ten_thousand_schedules_of_verified_rounds_give_one_answer_or_none() -> None:
+    ends = [Schedule(seed, verified=True).check() for seed in range(10_000, 20_000)]
+    assert min(ends.count("opened"), ends.count("refused")) > 1_500
 
 
 @pytest.mark.slow

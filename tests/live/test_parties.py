@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 import sqlalchemy as sql
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.live.pairs import OPTIONS, START, TIMING, Pair, described, experiment_of, terms_of
 
 from tacit.checks import Refusal, TacitError
@@ -22,6 +23,7 @@ from tacit.intermediaries.two_servers import (
 from tacit.live import driving, invitations, store
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.signatures import public_key
 from tacit.terms import Answer, approve_successor, cosign
 
 WORTH = {"plain": 0, "friendly": 1, "short": 0}
@@ -387,6 +389,37 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert status["best"] == "new"
     assert "short" not in status["options"]
     assert quiet.coordinator.successor(digest) is not None
+
+
+def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
+    digest = quiet.begin()
+    quiet.step(2)
+    before, old = quiet.crowd(digest, 30), quiet.secrets
+    quiet.secrets = tuple(Ed25519PrivateKey.generate() for _ in old)
+    quiet.keys = (public_key(quiet.secrets[0]), public_key(quiet.secrets[1]))
+    terms = terms_of(quiet.keys, predecessor=digest)
+    quiet.restart()
+    with pytest.raises(Refusal, match="as the key of the coordinator"):
+        quiet.coordinator.succeed(terms)
+    quiet.options["former"], quiet.helper_options["former"] = (old[0],), (old[1],)
+    quiet.restart()
+    after = quiet.coordinator.succeed(terms)
+    signatures = (quiet.coordinator.signature(after), cosign(terms, quiet.secrets[1]))
+    pinned = quiet.coordinator.pinned(digest)
+    approvals = tuple(
+        approve_successor(pinned.terms, terms, key, party.records)
+        for key, party in zip(old, (quiet.coordinator, quiet.helper), strict=True)
+    )
+    assert pinned.succeeded_by(terms, signatures, approvals).keys == quiet.keys
+    quiet.helper.admit(terms, signatures, approvals)
+    quiet.coordinator.cosign(after, signatures[1], approvals[1])
+    quiet.report(digest, before, WORTH.__getitem__)
+    quiet.clock.now += 200
+    quiet.step()
+    finished = rounds_of(quiet, digest, "opened")
+    quiet.hold(after, WORTH.__getitem__)
+    assert 1 <= len(finished) < len(rounds_of(quiet, after, "opened"))
+    assert quiet.coordinator.key_for(pinned.terms) is old[0]
 
 
 def test_every_question_after_the_close_gets_one_signed_answer(pair: Pair) -> None:

@@ -66,6 +66,8 @@ MASKING = (
     "tests/intermediaries/test_masking_trust.py",
     "tests/intermediaries/test_vectors.py",
 )
+VDAF = ("tests/vdaf",)
+VERIFIED = ("tests/intermediaries/test_verified.py",)
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
 MIXING = ("tests/intermediaries/test_mixing.py",)
 AGREEMENT = ("tests/intermediaries/test_agreement.py",)
@@ -233,6 +235,38 @@ TARGETS: tuple[Target, ...] = (
     Target("intermediaries/seats.py", "Seat.prepare", (checks,), TWO_SERVERS),
     Target("intermediaries/mixing.py", "Analyzer.take", (checks,), MIXING),
     Target("intermediaries/mixing.py", "Analyzer._read", (checks, limits), MIXING),
+    # proofs of range
+    Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
+    Target("vdaf/xof.py", "expand", (limits,), VDAF),
+    Target("vdaf/proofs.py", "Circuit.question", (checks,), VDAF),
+    Target("vdaf/proofs.py", "Circuit.encode", (checks, limits), VDAF),
+    Target("vdaf/proofs.py", "whole_number", (checks, limits), VDAF),
+    Target(
+        "vdaf/proofs.py",
+        "Circuit.decide",
+        (swap("output == 0", "True"), swap("self.gadget(*wires) == gadget", "True")),
+        VDAF,
+    ),
+    Target("vdaf/prio3.py", "Prio3.shard", (checks,), VDAF),
+    Target("vdaf/prio3.py", "Prio3.verify_init", (checks,), VDAF),
+    Target("vdaf/prio3.py", "Prio3.verifier_shares_to_message", (checks,), VDAF),
+    Target("vdaf/prio3.py", "Prio3.verify_next", (checks,), VDAF),
+    Target(
+        "intermediaries/verified.py",
+        "Proofs.prepared",
+        (swap("tag", "bytes(16)"), swap("self.context", "b''")),
+        VERIFIED,
+    ),
+    Target(
+        "intermediaries/verified.py",
+        "Proofs.hold",
+        (swap("False", "True"), swap("self.evidence_size", "size")),
+        VERIFIED,
+    ),
+    Target("intermediaries/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
+    Target("intermediaries/seats.py", "Seat._opened", (checks,), (*TWO_SERVERS, *VERIFIED)),
+    Target("intermediaries/seats.py", "Seat.commitment", (checks,), VERIFIED),
+    Target("intermediaries/two_servers.py", "TwoServerRound._check_verified", (checks,), VERIFIED),
     # terms, keys and records
     Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),

@@ -78,7 +78,7 @@ def call(installed: dict[str, str], *words: str) -> Any:
     return json.loads(ended.stdout)
 
 
-def test_it_is_listed_simulated_compared_and_planned_with(
+def test_it_is_listed_simulated_compared_swept_and_planned_with(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     names = [entry["name"] for entry in call(installed, "algorithms")["algorithms"]]
@@ -93,6 +93,14 @@ def test_it_is_listed_simulated_compared_and_planned_with(
     both = ("--algorithms", "outside-commit,klucb", "--out", str(tmp_path))
     compared = call(installed, "compare", *both, *size)
     assert [result["algorithm"] for result in compared["results"]] == ["outside-commit", "klucb"]
+    (tmp_path / "study.toml").write_text(
+        'algorithms = ["outside-commit", "klucb"]\nseeds = 3\n'
+        "problems = {arms = 3, horizon = 2e4}\nguarantees = {epsilon = [1, 2]}\n"
+    )
+    swept = call(installed, "sweep", str(tmp_path / "study.toml"), "--workers", "1")
+    assert (swept["done"], swept["failed"]) == (9, [])
+    first = swept["configurations"][0]
+    assert (first["algorithm"], first["regret_mean"]) == ("outside-commit", found["regret_mean"])
     options = ("--options", "3", "--gap", "0.1", "--horizon", "20000", "--runs", "2")
     planned = call(installed, "plan", "--algorithms", "outside-commit", *options)
     assert len(planned["costs"]) == 1

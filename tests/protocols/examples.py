@@ -32,7 +32,7 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
 
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
 SAYS = math.e / (1 + math.e)  # the probability that a bit is told truly at epsilon 1
@@ -98,6 +98,11 @@ def two_servers(factor: float) -> SumProtocol:
 
 
 @claiming
+def verified(factor: float) -> SumProtocol:
+    return Verified(40, 4, PureDP(1.0 / factor))
+
+
+@claiming
 def local(factor: float) -> SumProtocol:
     law, modulus = DiscreteLaplace(4 * factor), paper_modulus(40, 4, 600)
     return Local(40, 4, law, PureDP(1.0 / factor), modulus=modulus)
@@ -160,6 +165,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "central": Example(central, lambda: DiscreteLaplace(4), adding=1),
     "two-servers": Example(two_servers, lambda: DiscreteLaplace(4), adding=1),
+    "verified": Example(verified, lambda: DiscreteLaplace(4), adding=1),
     "local": Example(local, lambda: DiscreteLaplace(4), adding=1),
     "shuffle-binary": Example(shuffled(1), lambda: bits(39, 1)),
     "shuffle-levels": Example(shuffled(5), lambda: bits(39, 5)),

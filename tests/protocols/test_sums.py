@@ -22,14 +22,14 @@ from tacit.checks import TacitError
 from tacit.estimates import ErrorLaw, Levels
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.privacy import IN_RANGE, ApproximateDP, PureDP, View
 from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
 from tacit.protocols.contract import SumProtocol, round_levels
 from tacit.protocols.pure_shuffle import GroupedShares
 from tacit.protocols.randomized_bits import Lies, RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
 
 Floats = npt.NDArray[np.float64]
 BATCHES = 10_000
@@ -389,6 +389,8 @@ def test_messages_fit_into_the_stated_bits(name: str) -> None:
             == protocol.precision + protocol.noise_bits
         )
         assert set(message) <= {0, 1}
+    elif isinstance(protocol, Verified):  # with its proof, and a seed
+        assert protocol.bits_per_participant == 64 * (3 + 1 + 7) + 256
     elif isinstance(protocol, TwoServers):  # in two halves
         assert protocol.bits_per_participant == 2 * (protocol.modulus - 1).bit_length()
     elif isinstance(message, int):
@@ -515,6 +517,16 @@ def test_the_promise_of_two_servers_says_on_what_it_rests() -> None:
         "taking part is visible",
     ):
         assert words in text
+
+
+def test_verified_sums_say_what_needs_both_servers_and_promise_no_less_privacy() -> None:
+    plain, verified = (kind(30, 5, PureDP(0.8)) for kind in (TwoServers, Verified))
+    assert verified.guarantee == plain.guarantee
+    assert IN_RANGE in str(verified.guarantee)
+    assert IN_RANGE not in str(plain.guarantee)
+    assert "as long as one of the two servers is honest" in str(verified.guarantee)
+    with pytest.raises(TacitError, match="verified sums are counted modulo"):
+        Verified(10**12, 2**40, PureDP(0.8))
 
 
 def test_two_servers_cost_twice_the_variance_of_one_trusted_server() -> None:

@@ -24,7 +24,7 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Local, SecureSum, TwoServers, paper_modulus
+from tacit.protocols.sums import Local, SecureSum, TwoServers, Verified, paper_modulus
 
 TARGET = ApproximateDP(3.0, 1e-2)
 
@@ -76,6 +76,8 @@ EXAMPLES: dict[str, Example] = {
         lambda: SecureSum(8, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.25), lambda i: i / 8
     ),
     "two-servers": Example(lambda: TwoServers(8, 4, SO_LITTLE), lambda i: i / 8),
+    "verified": Example(lambda: Verified(8, 4, SO_LITTLE), lambda i: i / 8),
+    "verified-bits": Example(lambda: Verified(8, 1, SO_LITTLE), lambda i: i % 2),
     "joint-sums": Example(
         lambda: JointSums(
             SecureSum(8, 4, DiscreteLaplace(8), PureDP(1.0, participations=2), dropout=0.25), 2

@@ -75,11 +75,11 @@ def main() -> None:
 
     from tests.simulation import naps
 
-    sweeping: Any = importlib.import_module("tacit.simulation.sweep")
-    sweeping.WORTH_A_POOL = 0.0
+    seeding: Any = importlib.import_module("tacit.simulation.seeds")
+    seeding.WORTH_A_POOL = 0.0
     folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
     print("started", flush=True)
-    done = sweeping.sweep(
+    done = seeding.over_seeds(
         naps.Nap(seconds, folder), range(40), workers=2, path=folder / "log.jsonl"
     )
     print(done.interrupted, len(done.records), done.asked, flush=True)

@@ -19,9 +19,9 @@ import pytest
 from tests.simulation.naps import Dies, Elsewhere, Nap, strange
 
 from tacit.checks import TacitError
-from tacit.simulation import sweep
+from tacit.simulation import over_seeds, progress
+from tacit.simulation import seeds as seeding
 
-sweeping = sys.modules["tacit.simulation.sweep"]
 ROOT = Path(__file__).parents[2]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 
@@ -29,7 +29,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sweep uses workers after its first run."""
-    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
+    monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> float:
@@ -125,8 +125,8 @@ def test_an_interrupt_while_workers_start_is_not_lost_and_not_theirs(tmp_path: P
 def test_a_resumed_sweep_gives_the_same_records(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     task, identity = Nap(0.0), {"name": "nap", "means": (0.1, 0.2)}
-    whole = sweep(task, range(9), workers=1)
-    sweep(task, range(4), workers=1, path=path, identity=identity)
+    whole = over_seeds(task, range(9), workers=1)
+    over_seeds(task, range(4), workers=1, path=path, identity=identity)
     before = path.read_bytes()
     ran: list[int] = []
 
@@ -134,7 +134,7 @@ def test_a_resumed_sweep_gives_the_same_records(tmp_path: Path) -> None:
         ran.append(seed)
         return task(seed)
 
-    again = sweep(noted, range(9), path=path, resume=True, identity=identity)
+    again = over_seeds(noted, range(9), path=path, resume=True, identity=identity)
     assert ran == [4, 5, 6, 7, 8]
     assert again.records == whole.records
     assert path.read_bytes().startswith(before)
@@ -143,31 +143,33 @@ def test_a_resumed_sweep_gives_the_same_records(tmp_path: Path) -> None:
     assert set(header) == {"task", "version", "identity"}
     assert again.asked == 9
     assert not again.interrupted
-    assert sweep(noted, range(2, 4), path=path, resume=True, identity=identity).asked == 2
+    assert over_seeds(noted, range(2, 4), path=path, resume=True, identity=identity).asked == 2
     assert len(ran) == 5
 
 
 @pytest.mark.parametrize("torn", [b'{"seed": 3, "val', b'{"seed": 3}', b"\x00\x00\xff\n"])
 def test_a_line_that_was_not_finished_is_overwritten(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "runs.jsonl"
-    whole = sweep(Nap(0.0), range(5), workers=1)
-    sweep(Nap(0.0), range(3), workers=1, path=path)
+    whole = over_seeds(Nap(0.0), range(5), workers=1)
+    over_seeds(Nap(0.0), range(3), workers=1, path=path)
     path.write_bytes(path.read_bytes() + torn)
-    assert sweep(Nap(0.0), range(5), workers=1, path=path, resume=True).records == whole.records
+    assert (
+        over_seeds(Nap(0.0), range(5), workers=1, path=path, resume=True).records == whole.records
+    )
     assert lines(path) == whole.records
 
 
 def test_another_task_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    sweep(Nap(0.0), range(2), path=path, identity={"epsilon": 1.0, "arms": 3})
+    over_seeds(Nap(0.0), range(2), path=path, identity={"epsilon": 1.0, "arms": 3})
     before = path.read_bytes()
     other = {"epsilon": 2.0, "arms": 3, "trust": "local"}
     with pytest.raises(TacitError, match=r"epsilon \(there 1.0, here 2.0\), trust .*here 'local'"):
-        sweep(Nap(0.0), range(2), path=path, resume=True, identity=other)
+        over_seeds(Nap(0.0), range(2), path=path, resume=True, identity=other)
     with pytest.raises(TacitError, match="arms"):
-        sweep(Nap(0.0), range(2), path=path, resume=True)
+        over_seeds(Nap(0.0), range(2), path=path, resume=True)
     assert path.read_bytes() == before
-    sweep(Nap(0.0), range(1), path=path, identity=other)
+    over_seeds(Nap(0.0), range(1), path=path, identity=other)
     assert [line.get("seed") for line in lines(path)] == [None, 0]
 
 
@@ -176,18 +178,18 @@ def test_what_is_not_a_log_is_not_resumed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text(content)
     with pytest.raises(TacitError, match=r"line [12] of .*runs.jsonl is not a record"):
-        sweep(Nap(0.0), range(2), path=path, resume=True)
+        over_seeds(Nap(0.0), range(2), path=path, resume=True)
     assert path.read_text() == content
 
 
 def test_an_old_log_stays_until_there_is_something_new(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    sweep(Nap(0.0), range(3), workers=1, path=path)
+    over_seeds(Nap(0.0), range(3), workers=1, path=path)
     before = path.read_bytes()
     with pytest.raises(ZeroDivisionError):
-        sweep(Dies(0, ZeroDivisionError()), range(3), workers=1, path=path)
+        over_seeds(Dies(0, ZeroDivisionError()), range(3), workers=1, path=path)
     assert path.read_bytes() == before
-    sweep(Dies(-1), range(1), workers=1, path=path)
+    over_seeds(Dies(-1), range(1), workers=1, path=path)
     assert lines(path) == [{"seed": 0}]
 
 
@@ -200,7 +202,7 @@ def test_a_log_that_cannot_be_written_is_refused_before_any_run(tmp_path: Path) 
     ):
         for resume in (True, False):
             with pytest.raises(TacitError, match=rf"cannot write to .*: .*{reason}"):
-                sweep(Dies(0), range(1), path=bad, resume=resume)
+                over_seeds(Dies(0), range(1), path=bad, resume=resume)
 
 
 @pytest.mark.usefixtures("pool")
@@ -213,7 +215,7 @@ def test_what_no_other_process_could_load_runs_here(monkeypatch: pytest.MonkeyPa
     ]
     monkeypatch.setattr(sys.modules["__main__"], "Own", type(tasks[2]), raising=False)
     for task in tasks:
-        records = sweep(task, range(4), workers=2).records
+        records = over_seeds(task, range(4), workers=2).records
         assert [record["seed"] for record in records] == [0, 1, 2, 3]
         assert {record["process"] for record in records} == {os.getpid()}
 
@@ -232,7 +234,7 @@ def test_an_error_names_its_seed_and_what_was_done_stays(
 ) -> None:
     path = tmp_path / "runs.jsonl"
     with pytest.raises(kind) as caught:
-        sweep(Dies(3, error), range(4), workers=workers, path=path)
+        over_seeds(Dies(3, error), range(4), workers=workers, path=path)
     told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "in the run of seed 3" in told
     assert str(error) in told
@@ -242,14 +244,14 @@ def test_an_error_names_its_seed_and_what_was_done_stays(
 @pytest.mark.usefixtures("pool")
 def test_an_error_that_cannot_be_sent_is_told() -> None:
     with pytest.raises(RuntimeError, match="StrangeError: 3") as caught:
-        sweep(strange, range(3), workers=2)
+        over_seeds(strange, range(3), workers=2)
     assert "in the run of seed 2" in caught.value.__notes__
 
 
 @pytest.mark.usefixtures("pool")
 def test_a_worker_that_dies_is_told_with_its_seed() -> None:
     with pytest.raises(TacitError, match=r"exit code 7.*fewer workers.*seed 2"):
-        sweep(Dies(2), range(3), workers=2)
+        over_seeds(Dies(2), range(3), workers=2)
 
 
 def test_a_bar_is_shown_on_a_terminal_and_only_when_it_takes_long(
@@ -257,13 +259,13 @@ def test_a_bar_is_shown_on_a_terminal_and_only_when_it_takes_long(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    sweep(Nap(0.0), range(3), workers=1, progress=True, label="short")
+    over_seeds(Nap(0.0), range(3), workers=1, progress=True, label="short")
     assert "short" not in capsys.readouterr().err
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sweeping, "WORTH_A_BAR", 0.05)
-    sweep(Nap(0.2), range(3), workers=1, progress=True, label="long")
+    monkeypatch.setattr(progress, "WORTH_A_BAR", 0.05)
+    over_seeds(Nap(0.2), range(3), workers=1, progress=True, label="long")
     shown = capsys.readouterr().err
     assert "long" in shown
     assert "/3" in shown
-    sweep(Nap(0.2), range(2), workers=1, label="quiet")
+    over_seeds(Nap(0.2), range(2), workers=1, label="quiet")
     assert capsys.readouterr().err == ""

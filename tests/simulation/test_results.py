@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tacit.checks import TacitError
-from tacit.simulation import Result, Sweep, write_csv
+from tacit.simulation import Result, Runs, write_csv
 from tacit.simulation.pictures import Panel, draw_panels, picture, style, write_panels
 from tacit.simulation.results import probe
 
@@ -28,13 +28,13 @@ def of(*finals: float, horizon: int = 4) -> Result:
         for s, r in enumerate(finals)
     ]
     return Result(
-        "some", horizon, {"epsilon": 1.0}, {"text": "(1, 0)-DP"}, Sweep(records, 0.0, False)
+        "some", horizon, {"epsilon": 1.0}, {"text": "(1, 0)-DP"}, Runs(records, 0.0, False)
     )
 
 
 def unknown() -> Result:
     records = [{"seed": s, "checkpoints": [1], "bits": 8.0, "best": s} for s in range(2)]
-    return Result("own", 4, {"epsilon": 1.0}, None, Sweep(records, 0.0, True, 5), ("bits", "gap"))
+    return Result("own", 4, {"epsilon": 1.0}, None, Runs(records, 0.0, True, 5), ("bits", "gap"))
 
 
 def test_a_single_run_has_no_standard_error(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def bounded(epsilon: float | None, bound: float | None) -> Result:
         for s in range(2)
     ]
     known = {} if epsilon is None else {"epsilon": epsilon}
-    return Result("some", 100, known, None, Sweep(records, 0.0, False), ("lower_bound",))
+    return Result("some", 100, known, None, Runs(records, 0.0, False), ("lower_bound",))
 
 
 def test_a_lower_bound_is_a_ratio_in_tables_and_a_labelled_line_in_pictures() -> None:

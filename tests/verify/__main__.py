@@ -94,7 +94,7 @@ def seen(protocol: Any, honest: int) -> Seen:
         return Seen(nothing, 1, times, epsilon)
     if name == "CentralLaplace":
         return Seen(nothing, 1, times, mp.mpf(protocol.precision) / protocol.noise.scale)
-    alone = {"Central", "Local", "TwoServers"}
+    alone = {"Central", "Local", "TwoServers", "Verified"}
     share = getattr(protocol, "share", None) or getattr(protocol, "device", None)
     if share is None and hasattr(protocol, "noise_bits"):
         from tacit.noise import Binomial

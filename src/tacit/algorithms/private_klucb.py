@@ -31,7 +31,8 @@ TYPICAL = 4096  # participants of the round by which the noise of a protocol is 
     options=(
         *WORLD,
         *PEOPLE,
-        *("epsilon", "delta", "participations", "trust", "index", "growth", "control_share"),
+        *("epsilon", "delta", "participations", "trust", "through", "index", "growth"),
+        "control_share",
         *GUARDRAIL,
     ),
     defaults={"growth": 1.4},
@@ -75,7 +76,9 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
         case "two-servers":
             problem.refuse_losses("each server adds all of the noise itself", "corrupt")
             levels = {} if problem.levels is None else {"levels": problem.levels}
-            return recipes.two_servers_laplace, problem.smallest, how | levels
+            verified = problem.through == "verified"
+            make = recipes.verified_laplace if verified else recipes.two_servers_laplace
+            return make, problem.smallest, how | levels
         case "local" if problem.binary:
             problem.refuse_losses("every message is private by itself", "corrupt")
             return recipes.response, 1, {"target": problem.pure}

@@ -32,7 +32,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
     options=(
         *WORLD,
         *PEOPLE,
-        *("epsilon", "delta", "participations", "trust", "index", "growth", "rounds"),
+        *("epsilon", "delta", "participations", "trust", "through", "index", "growth", "rounds"),
         "control_share",
         *GUARDRAIL,
     ),

@@ -29,6 +29,7 @@ DEFAULT_DELTA = 1e-6
 MOST = 10**15  # participants: what 64-bit generators can still draw
 SETTINGS = ("tight", "paper")
 TRUSTS = ("secagg", "shuffle", "central", "local", "two-servers")
+THROUGH = ("two-servers", "verified")
 REWARDS = ("bernoulli", "gaussian", "beta")
 INDICES = ("chernoff", "variance")
 BETTER = ("lower", "higher")
@@ -117,6 +118,12 @@ class ArmsProblem(Problem):
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float | None = option(None, "Delta of the guarantee; leave it out for a pure one.")
     trust: str = option("secagg", f"Whom to trust: {', '.join(TRUSTS)}.", panel=ARMS)
+    through: str | None = option(
+        None,
+        "How reports reach two servers: two-servers, or verified, where those that are not in "
+        "range are dropped.",
+        panel=ARMS,
+    )
     setting: str = option("tight", "Exact constants (tight), or those of the paper.")
     index: str = option("chernoff", "Rigorous index, or a normal approximation.", panel=ARMS)
     growth: float = option(4.0, "Factor between the sizes of rounds.", panel=ARMS)
@@ -203,6 +210,13 @@ class ArmsProblem(Problem):
         probability("control_share", self.control_share, remedy, zero=True)
         one_of("setting", self.setting, SETTINGS)
         one_of("trust", self.trust, TRUSTS)
+        if self.through is not None:
+            one_of("through", self.through, THROUGH)
+            if self.trust != "two-servers":
+                raise TacitError(
+                    f"through is {self.through!r}, which takes two servers, and trust is "
+                    f"{self.trust!r}: use trust two-servers, or leave through out"
+                )
         one_of("rewards", self.rewards, REWARDS)
         one_of("index", self.index, INDICES)
         self._check_guardrail()

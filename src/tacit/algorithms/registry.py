@@ -143,6 +143,21 @@ def begin(name: str, options: Iterable[str] = (), **given: Any) -> Experiment:
     return entry.build(replace(problem, **hidden))
 
 
+def check_together(options: Mapping[str, Any]) -> None:
+    """Refuses what contradicts itself, or would count for nothing."""
+    means, arms = options.get("means"), options.get("arms")
+    if means is not None and arms is not None and len(means) != arms:
+        raise TacitError(f"--arms is {arms}, but --means has {len(means)}: leave --arms out")
+    if means is not None and "instance" in options:
+        raise TacitError("--instance draws means and --means gives them: use one of the two")
+    if "data" in options:
+        for name in ("actions", "dimension", "deviation"):
+            if name in options:
+                raise TacitError(f"--{name} is decided by the file of --data: leave it out")
+    elif "field" in options:
+        raise TacitError("--field is about --data: give the file with it")
+
+
 def spelled(name: str) -> str:
     """An option as it is typed."""
     return f"--{name.replace('_', '-')}"

@@ -18,7 +18,7 @@ import typer
 
 from tacit import __version__
 from tacit.checks import TacitError
-from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating
+from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating, sweeping
 
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,
@@ -35,6 +35,8 @@ app = typer.Typer(
 COMMANDS = (
     simulating.simulate,
     simulating.compare,
+    sweeping.sweep,
+    sweeping.report,
     experiments.plan,
     experiments.reproduce,
     experiments.algorithms,

@@ -253,6 +253,7 @@ class Through(StrEnum):
     masking = "masking"
     two_servers = "two-servers"
     mixing = "mixing"
+    verified = "verified"
 
 
 def audit(

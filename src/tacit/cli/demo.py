@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import sys
+import time
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,26 +23,42 @@ def demo(
     people: Annotated[int, typer.Option(help="About how many people are asked.", min=300)] = 3000,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Seed of the simulated people.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Stay open after the report, until ^C.")] = (
+        False
+    ),
     as_json: Json = False,
 ) -> None:
     """A live private experiment on this machine: two servers, simulated people over HTTP with the
-    cryptography and the device that ship, a winner, and a report. Ends by itself.
+    cryptography and the device that ship, pages to watch it and to take part, a winner, and a
+    report. Ends by itself.
     """
     if context.invoked_subcommand is not None:
         return
     with needs_live():
         from tacit.live.demo import report
-        from tacit.live.demo.play import play
+        from tacit.live.demo.play import playing
     out.mkdir(parents=True, exist_ok=True)
-    with _progress(as_json) as watch:
-        shown = play(people, seed, watch)
-    page = out / "report.html"
-    page.write_text(report.html(shown), encoding="utf-8")
-    if as_json:
-        print_json(shown.to_dict() | {"report": str(page)})
-        return
-    _say(shown)
-    sentence("report", str(page))
+    with ExitStack() as stack:
+        with _progress(as_json) as watch:
+            shown = stack.enter_context(playing(people, seed, watch, keep=keep))
+        page = out / "report.html"
+        page.write_text(report.html(shown), encoding="utf-8")
+        if as_json:
+            print_json(shown.to_dict() | {"report": str(page)})
+        else:
+            _say(shown)
+            sentence("report", str(page))
+        if keep:
+            _wait(shown)
+
+
+def _wait(shown: Shown) -> None:
+    """Until ^C."""
+    page = f"{shown.addresses[0]}/e/{shown.status['digest']}"
+    print(f"still open at {page}; ^C ends it", file=sys.stderr)
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(1.0)
 
 
 def _say(shown: Shown) -> None:
@@ -95,7 +113,7 @@ class _Watch:
         """How it stands."""
         if stage != self._stage:
             self._stage = stage
-            self._console.print(f"  {stage}")
+            self._console.print(f"  {stage}", soft_wrap=True, highlight=False)
         if shown is None:
             return
         status, people = shown.status, shown.status["people"]

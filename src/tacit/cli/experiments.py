@@ -34,6 +34,10 @@ def plan(
         int, typer.Option(help="How often a person may take part, all told.", **Whole)
     ] = 1,
     dropout: Annotated[float, typer.Option(help="Part that may fail to report.")] = 0.0,
+    liars: Annotated[
+        float,
+        typer.Option(help="Part that may lie: what they can do, with --out also drawn."),
+    ] = 0.0,
     rounds: Annotated[int | None, typer.Option(help="Largest number of rounds.", **Whole)] = None,
     per_day: Annotated[
         int | None, typer.Option(help="People who can be asked in a day.", **Whole)
@@ -64,16 +68,17 @@ def plan(
     if out is not None:
         results.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    result = planning.plan(
-        options,
-        horizon,
-        gap,
-        epsilon,
-        delta,
+    question = planning.Question.of(
+        options=options,
+        horizon=horizon,
+        gap=gap,
+        epsilon=epsilon,
+        delta=delta,
         baseline=baseline,
         lift=lift,
         participations=participations,
         dropout=dropout,
+        liars=liars,
         rounds=rounds,
         per_day=per_day,
         runs=runs,
@@ -82,16 +87,30 @@ def plan(
         control_share=control_share,
         progress=interactive(),
     )
+    result = planning.answer(question)
     picture = None if out is None else str(planning.draw(result, out / "plan.png"))
+    lies = None
+    if out is not None and liars:
+        lies = str(planning.draw_liars(question, result, out / "liars.png"))
     if as_json:
         costs = [asdict(cost) for cost in result.costs]
-        record = {"costs": costs, "recommendation": result.recommendation, "picture": picture}
+        record: dict[str, Any] = {
+            "costs": costs,
+            "recommendation": result.recommendation,
+            "picture": picture,
+        }
+        if liars:
+            rows = [asdict(row) for row in result.influence]
+            record |= {"influence": rows, "picture_of_liars": lies}
         print_json(record)
         return
     planned(result, names, horizon)
+    if liars:
+        lied(result, liars)
     sentence("advice", result.recommendation)
-    if picture is not None:
-        sentence("picture", picture)
+    for drawn in (picture, lies):
+        if drawn is not None:
+            sentence("picture", drawn)
 
 
 def planned(result: Any, names: list[str], horizon: int | None) -> None:
@@ -125,6 +144,23 @@ def planned(result: Any, names: list[str], horizon: int | None) -> None:
         said = f"cannot be had: {cost.refused}" if cost.refused else cost.guarantee
         said += f" Note: {cost.note}." if cost.note else ""
         sentence(cost.algorithm if names else cost.trust, said)
+
+
+def lied(result: Any, liars: float) -> None:
+    """What liars can do in each way of running the experiment."""
+    rows = [
+        [
+            row.trust,
+            "anything" if row.lie is None else row.lie,
+            "anything" if row.shift is None else row.shift,
+            row.people,
+            f"{row.part:.2%}" if row.lie is not None else "any",
+        ]
+        for row in result.influence
+    ]
+    headings = ["trust", "one lie moves a sum by", f"{liars:.2%} lying, a mean by"]
+    headings += ["liars who change the winner", "as a part"]
+    table("what participants who lie can do", headings, rows)
 
 
 def reproduce(

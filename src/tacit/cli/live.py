@@ -523,20 +523,13 @@ def sign(
     Example: tacit terms cosign http://127.0.0.1:8700 --config helper/party.toml
     """
     with needs_live():
-        from tacit.keyfiles import load_signing_key
         from tacit.live.admin import Operated, Published
         from tacit.records import RecordDirectory
-        from tacit.signatures import fingerprint, public_key
         from tacit.terms import approve_successor, cosign
     told = _configured(config, "helper")
     published = _published(source)
     terms = published.terms
-    key = load_signing_key(told.signing_key, told.lock)
-    if terms.keys[1] != public_key(key):
-        raise TacitError(
-            f"the terms name another helper's key, {fingerprint(terms.keys[1])}; yours is "
-            f"{fingerprint(public_key(key))}: send the coordinator's operator your card.toml"
-        )
+    key = told.key_for(terms)
     if terms.parties[1].address != told.address:
         raise TacitError(
             f"the terms say that the helper is at {terms.parties[1].address}; {config} says "
@@ -558,7 +551,8 @@ def sign(
     where = f"/experiments/{digest}/cosignature"
     if before:
         old = helper.terms(before).terms
-        approval = approve_successor(old, terms, key, RecordDirectory(told.records))
+        mine = told.key_for(old)
+        approval = approve_successor(old, terms, mine, RecordDirectory(told.records))
         coordinator.post(where, brought | {"approval": approval.hex()})
         helper.post("/experiments", taken | {"approvals": coordinator.approvals(before)})
     else:
@@ -654,6 +648,29 @@ def found(
     sentence("next", f"tacit serve {card.role} --config {config}")
 
 
+def rotate(
+    config: Annotated[Path, typer.Option(help="The party's party.toml.")] = Path("party.toml"),
+    as_json: Json = False,
+) -> None:
+    """Give a party a new long-term key; the old one is kept for what runs under it.
+
+    Example: tacit party rotate --config helper/party.toml
+    """
+    with needs_live():
+        from tacit.live import founding
+        from tacit.live.config import load
+    card, kept = founding.rotate(load(config), config.parent)
+    if as_json:
+        record = {"role": card.role, "address": card.address, "key": card.key.hex()}
+        print_json(record | {"fingerprint": card.fingerprint, "kept": str(kept)})
+        return
+    sentence("new key", card.key.hex())
+    sentence("fingerprint", card.fingerprint)
+    sentence("kept", f"{kept}, for experiments whose terms name the old key")
+    sentence("to hand out", str(config.parent / "card.toml"))
+    sentence("next", f"start the {card.role} again, and publish successor terms that name this key")
+
+
 def make(
     count: Annotated[int, typer.Argument(help="How many.", parser=whole, metavar="N")],
     config: Annotated[Path, typer.Option(help="The coordinator's party.toml.")] = Path(
@@ -671,7 +688,6 @@ def make(
     Example: tacit invitations make 100 --config coordinator/party.toml --out invitations.txt
     """
     with needs_live():
-        from tacit.keyfiles import load_signing_key
         from tacit.live import invitations
         from tacit.live.admin import Operated
     told = _configured(config, "coordinator")
@@ -682,9 +698,7 @@ def make(
             "admission to this experiment is open, so nobody needs an invitation: define one with "
             'people.admission = "invitation"'
         )
-    made = invitations.make(
-        party.first(terms), load_signing_key(told.signing_key, told.lock), count
-    )
+    made = invitations.make(party.first(terms), told.key_for(terms), count)
     if out is not None:
         _write_new(out, "\n".join(made) + "\n")
         out.chmod(0o600)
@@ -768,7 +782,7 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         },
     ),
     "terms": ("What people are promised: read and sign it.", {"show": show, "cosign": sign}),
-    "party": ("The two servers of live experiments.", {"new": found}),
+    "party": ("The two servers of live experiments.", {"new": found, "rotate": rotate}),
     "invitations": ("Invitations to take part.", {"make": make}),
 }
 """Groups of commands: what they are about, and the commands by name."""

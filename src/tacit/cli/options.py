@@ -116,21 +116,6 @@ def said(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def check_together(options: dict[str, Any]) -> None:
-    """Refuses what contradicts itself, or would count for nothing."""
-    means, arms = options.get("means"), options.get("arms")
-    if means is not None and arms is not None and len(means) != arms:
-        raise TacitError(f"--arms is {arms}, but --means has {len(means)}: leave --arms out")
-    if means is not None and "instance" in options:
-        raise TacitError("--instance draws means and --means gives them: use one of the two")
-    if "data" in options:
-        for name in ("actions", "dimension", "deviation"):
-            if name in options:
-                raise TacitError(f"--{name} is decided by the file of --data: leave it out")
-    elif "field" in options:
-        raise TacitError("--field is about --data: give the file with it")
-
-
 def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -> list[str]:
     """A word about promises that are hardly any, and about rewards that were cut."""
     found = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.algorithms.registry import lookup
+from tacit.algorithms.registry import check_together, lookup
 from tacit.checks import TacitError
 from tacit.cli.options import (
     Algorithm,
@@ -24,7 +24,6 @@ from tacit.cli.options import (
     Runs,
     Seed,
     asks,
-    check_together,
     interactive,
     own_data,
     said,
@@ -52,6 +51,9 @@ def simulate(
     until_decided: Annotated[
         bool, typer.Option(help="End each run once an option is shown to be the best.")
     ] = False,
+    liars: Annotated[
+        float, typer.Option(help="Part of the participants who report against the best option.")
+    ] = 0.0,
     out: Out = None,
     resume: Resume = False,
     as_json: Json = False,
@@ -80,9 +82,8 @@ def simulate(
     if environment is not None:
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
-    how = study.How(
-        runs, seed, interactive(), None, log, user_by_user, resume, until_decided=until_decided
-    )
+    flags: dict[str, Any] = {"until_decided": until_decided, "liars": liars}
+    how = study.How(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 
@@ -166,7 +167,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
             rows.append(["found to be best", f"{summary['winner']} (in {share})"])
         if one_world:
             rows += paused(summary.get("paused_runs", {}), len(result.runs))
-        title = f"{result.algorithm}, {count_of('run', len(result.runs), result.sweep.asked)}"
+        title = f"{result.algorithm}, {count_of('run', len(result.runs), result.done.asked)}"
         table(title, None, rows)
         standings(summary.get("estimates", []))
         if result.configuration.get("guardrail"):
@@ -179,7 +180,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
         ]
         sentence("configuration", ", ".join(settings))
         notes(summary, environment)
-    stopped(result.sweep.interrupted, len(result.runs), result.sweep.asked)
+    stopped(result.done.interrupted, len(result.runs), result.done.asked)
 
 
 def labels(per: str) -> dict[str, str]:
@@ -326,7 +327,7 @@ def report_comparison(
         if environment is not None:
             sentence("people", environment.promise_note)
         sentence("no picture" if missing else "picture", missing or str(picture))
-    done = sum(not result.sweep.interrupted for result in compared)
+    done = sum(not result.done.interrupted for result in compared)
     stopped(done < asked, done, asked)
 
 
@@ -368,7 +369,7 @@ def comparison(compared: list[Result]) -> None:
             *([result.times_lower_bound] if bounded else []),
             result.mean("bits_per_user"),
             result.mean("rounds"),
-            round(result.sweep.seconds, 2),
+            round(result.done.seconds, 2),
             result.promise.split(":")[0],
             *([len(result.runs)] if differ else []),
         ]

@@ -2,10 +2,10 @@
 
 Three intermediaries, each a set of state machines without input or output. `MaskingServer` and
 `MaskingClient`: one server, which learns only a sum. `split`, `HalfServer` and `Collector`:
-two servers, which must not collude. `wrap`, `Shuffler` and `Analyzer`: a shuffler, which learns
-nothing but who was there. All refuse with `Refusal`, and none opens anything for fewer reports than
-its round's minimum. What each promises against whom is in docs/security.md, the bytes are in
-docs/wire-formats.md.
+two servers, which must not collude, and in verified rounds drop what is not in range. `wrap`,
+`Shuffler` and `Analyzer`: a shuffler, which learns nothing but who was there. All refuse with
+`Refusal`, and none opens anything for fewer reports than its round's minimum. What each promises
+against whom is in docs/security.md, the bytes are in docs/wire-formats.md.
 
 >>> from tacit.intermediaries import run_masking
 >>> run_masking([3, 5, 9, 1], modulus=100, minimum=4).numbers
@@ -26,6 +26,7 @@ from tacit.intermediaries.in_process import (
     run_masking,
     run_mixing,
     run_two_servers,
+    run_verified,
 )
 from tacit.intermediaries.interface import Intermediary, Refusal, Relay, SumView
 from tacit.intermediaries.masking import MaskingRound
@@ -89,6 +90,7 @@ __all__ = [
     "run_masking",
     "run_mixing",
     "run_two_servers",
+    "run_verified",
     "security",
     "split",
     "wrap",

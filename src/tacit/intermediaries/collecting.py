@@ -8,16 +8,17 @@ again is the same, and another is refused.
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Mapping
 
 from tacit.intermediaries.agreement import derive
 from tacit.intermediaries.announcements import accept
-from tacit.intermediaries.half_server import PARTIAL_HEAD, UnknownRound, partial_info
+from tacit.intermediaries.half_server import UnknownRound, partial_head, partial_info
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView
 from tacit.intermediaries.sealing import PrivateKey, Sealing, suite
 from tacit.intermediaries.seats import SECRET_SIZE
 from tacit.intermediaries.two_servers import Outcome, TwoServerRound, read_outcome
-from tacit.intermediaries.wire import Kind, body, front, pack_numbers, unpack_numbers
+from tacit.intermediaries.wire import Kind, body, front, head, pack_numbers, unpack_numbers
 from tacit.records import Records
 from tacit.signatures import SIGNATURE_SIZE, Signed, verify
 from tacit.terms import Pinned
@@ -100,9 +101,11 @@ class Collector:
             raise Refusal("this round was not opened; there is no sum")
         if held[:1] == _REFUSED:
             raise Refusal(held[1:].decode("utf-8", "replace"))
-        reports = int.from_bytes(held[1:5], "big")
-        numbers = unpack_numbers(held[5:], self.round.modulus, self.round.length, "the sum")
-        return SumView(tuple(numbers), reports)
+        counts, rest = head(
+            struct.Struct(">II" if self.round.proofs else ">I"), held[1:], "the sum"
+        )
+        numbers = unpack_numbers(rest, self.round.modulus, self.round.length, "the sum")
+        return SumView(tuple(numbers), *counts)
 
     def _result(self, said: Mapping[int, bytes | None]) -> bytes:
         """What takes the key's place: the sum, or why there is none."""
@@ -113,19 +116,21 @@ class Collector:
                 f"server {who} refused the round, whose minimum is {self.round.minimum} reports at "
                 "both servers; nothing was opened: a new round"
             )
-        about, other = (content[: PARTIAL_HEAD.size] for content in (first, second))
+        size = partial_head(self.round).size
+        about, other = (content[:size] for content in (first, second))
         if about != other:
             return _refusal("the two servers added up different reports; nothing was opened")
-        reports, _ = PARTIAL_HEAD.unpack(about)
+        reports, _, *rejected = partial_head(self.round).unpack(about)
         if not self.round.minimum <= reports <= self.round.places:
             return _refusal(f"{reports} reports: the minimum is {self.round.minimum}")
         m, length = self.round.modulus, self.round.length
         sums = (
-            unpack_numbers(content[PARTIAL_HEAD.size :], m, length, "the partial sum")
+            unpack_numbers(content[size:], m, length, "the partial sum")
             for content in (first, second)
         )
         numbers = [sum(pair) % m for pair in zip(*sums, strict=True)]
-        return _OPENED + about[:4] + pack_numbers(numbers, m)
+        counts = struct.pack(f">{1 + len(rejected)}I", reports, *rejected)
+        return _OPENED + counts + pack_numbers(numbers, m)
 
     def _content(self, role: int, message: bytes) -> bytes | None:
         """What a server signed: the partial sum, or None for a refusal."""
@@ -143,8 +148,8 @@ class Collector:
         signed, signature = content[:-SIGNATURE_SIZE], content[-SIGNATURE_SIZE:]
         key = self._pinned.terms.keys[role]
         verify(Signed.PARTIAL, about + signed, signature, key, f"server {role}")
-        numbers = front(signed, PARTIAL_HEAD.size, "the partial sum")
-        rest = signed[len(numbers) :]
+        about_sum = front(signed, partial_head(self.round).size, "the partial sum")
+        rest = signed[len(about_sum) :]
         unpack_numbers(rest, self.round.modulus, self.round.length, "the partial sum")
         return signed
 

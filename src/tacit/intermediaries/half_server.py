@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
 
@@ -41,21 +42,39 @@ from tacit.intermediaries.two_servers import (
     report_tag,
     word_digest,
 )
+from tacit.intermediaries.verified import verify_key
 from tacit.intermediaries.wire import (
+    HEADER_SIZE,
     Kind,
     body,
     header,
+    number_size,
     pack_numbers,
     unpack_numbers,
 )
 from tacit.intermediaries.wire import records as cut
-from tacit.signatures import Signed, sign
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 Part = bytes | list[int]
 """A server's part of a report: a seed, or numbers."""
 
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
+_VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports that were not in range
 _LISTED = b"list"  # the name of the other server's list in the table
+
+
+def partial_size(announced: TwoServerRound) -> int:
+    """Bytes of a server's noisy partial sum on the wire."""
+    numbers = announced.length * number_size(announced.modulus)
+    content = partial_head(announced).size + numbers + SIGNATURE_SIZE
+    return HEADER_SIZE + 1 + announced.sealing.overhead + content
+
+
+class Half(NamedTuple):
+    """A usable half of a report, with the evidence that it is in range, where that is verified."""
+
+    part: Part
+    evidence: bytes = b""
 
 
 class UnknownRound(Refusal):
@@ -207,7 +226,7 @@ class HalfServer:
         if data[:1] != bytes((1 - self.role,)):
             raise Refusal("this list is not the other server's")
         content = working.peer_line.open(self._front(Kind.PRESENT, 1 - self.role), data[1:])
-        listed = cut(content, DIGEST_SIZE, len(content) // DIGEST_SIZE, "the other server's list")
+        listed = [tag for tag, _ in self._entries(content)]
         if len(listed) > self.round.places or any(a >= b for a, b in pairwise(listed)):
             raise Refusal("the other server's list is too long, or not in ascending order")
         name = working.list_name
@@ -231,18 +250,19 @@ class HalfServer:
                 f"{waiting} of {self.round.places} places have reported and the deadline is not "
                 "over; the round stays open"
             )
-        tags = sorted(self._halves(record))
-        if len(tags) < self.round.minimum:
+        halves = sorted(self._halves(record).items())
+        if len(halves) < self.round.minimum:
             return self._closed(record, None)
-        content = b"".join(tags)
+        content = b"".join([tag + half.evidence for tag, half in halves])
         listing = working.peer_line.seal(self._front(Kind.PRESENT), content)
+        tags = b"".join([tag for tag, _ in halves])
         return self._replaced(
-            record, replace(record, stage=Stage.LISTED, tags=content, listing=listing)
+            record, replace(record, stage=Stage.LISTED, tags=tags, listing=listing)
         )
 
     def _answered(self, record: RoundRecord) -> RoundRecord:
-        """The noisy partial sum of what both have, or a refusal, in the place of the secret; still
-        the same without the other's list.
+        """The noisy partial sum of what both have, and what is in range where that is verified, or
+        a refusal, in the place of the secret; still the same without the other's list.
         """
         working = self._working(record)
         name = working.list_name
@@ -250,14 +270,32 @@ class HalfServer:
         if wrapped is None:
             return record
         own = set(_tags(record.tags))
-        common = [tag for tag in _tags(working.unwrap(name, wrapped)) if tag in own]
+        common = {
+            tag: evidence
+            for tag, evidence in self._entries(working.unwrap(name, wrapped))
+            if tag in own
+        }
         halves = self._halves(record)
-        if len(common) < self.round.minimum or any(tag not in halves for tag in common):
+        if any(tag not in halves for tag in common):
             return self._closed(record, None)
-        digest = hashlib.sha256(b"".join(common)).digest()
-        sums = self._noisy([halves[tag] for tag in common])
-        about = PARTIAL_HEAD.pack(len(common), digest)
-        return self._closed(record, about + pack_numbers(sums, self.round.modulus))
+        proofs = self.round.proofs
+        kept = [
+            tag
+            for tag, evidence in common.items()
+            if proofs is None or proofs.hold(halves[tag].evidence, evidence)
+        ]
+        if len(kept) < self.round.minimum:
+            return self._closed(record, None)
+        about = len(kept), hashlib.sha256(b"".join(kept)).digest(), len(common) - len(kept)
+        first = partial_head(self.round).pack(*about[: 3 if proofs else 2])
+        sums = self._noisy([halves[tag].part for tag in kept])
+        return self._closed(record, first + pack_numbers(sums, self.round.modulus))
+
+    def _entries(self, listing: bytes) -> list[tuple[bytes, bytes]]:
+        """Tags and evidence of a list, which must be one."""
+        size = DIGEST_SIZE + (self.round.proofs.evidence_size if self.round.proofs else 0)
+        entries = cut(listing, size, len(listing) // size, "the other server's list")
+        return [(entry[:DIGEST_SIZE], entry[DIGEST_SIZE:]) for entry in entries]
 
     def _noisy(self, parts: list[Part]) -> list[int]:
         """The sum of these halves, with noise of this server's own on every number."""
@@ -315,15 +353,15 @@ class HalfServer:
             self._secrets = _Working(self.round, self.role, record.secret)
         return self._secrets
 
-    def _halves(self, record: RoundRecord) -> dict[bytes, Part]:
+    def _halves(self, record: RoundRecord) -> dict[bytes, Half]:
         """The usable halves on the table, by tag; each is opened once."""
         working = self._working(record)
         for name, wrapped in list(self._table.items()):
             if name not in working.seen and name != working.list_name:
                 working.seen.add(name)
-                tag, part = working.opened(name, wrapped)
+                tag, half = working.opened(name, wrapped)
                 if tag:
-                    working.halves[tag] = part
+                    working.halves[tag] = half
         return working.halves
 
     def _forget(self) -> None:
@@ -347,8 +385,9 @@ class _Working:
         places = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
         self._places = hmac.new(places, digestmod="sha256")
         self.seen: set[bytes] = set()
-        self.halves: dict[bytes, Part] = {}
+        self.halves: dict[bytes, Half] = {}
         self.list_name = self.name(_LISTED)
+        self._key = verify_key(line, ends, announced.identity) if announced.proofs else b""
 
     def token(self, number: int) -> bytes:
         """What both servers recognize a place by."""
@@ -371,7 +410,7 @@ class _Working:
         except (InvalidTag, ValueError):
             raise Refusal("what was kept of this round is damaged, or another round's") from None
 
-    def opened(self, name: bytes, wrapped: bytes) -> tuple[bytes, Part]:
+    def opened(self, name: bytes, wrapped: bytes) -> tuple[bytes, Half]:
         """Tag and content of a half; nothing of what does not open."""
         announced, role = self.round, self.role
         try:
@@ -379,16 +418,21 @@ class _Working:
             (number,) = struct.unpack_from(">I", half)
             info = half_info(announced.context, role, number)
             content = self.secrets.keys.sealing.open(half[4:], info)
-            part: Part = content[LINK_SIZE:]
-            if not (role == 0 and announced.seeded):
-                part = unpack_numbers(
-                    content[LINK_SIZE:], announced.modulus, announced.length, "a half"
-                )
+            own, other = word_digest(content[:WORD_SIZE]), content[WORD_SIZE:LINK_SIZE]
+            digests = (own, other) if role == 0 else (other, own)
+            tag = report_tag(announced.context, number, digests)
+            return tag, self._read(tag, content[LINK_SIZE:])
         except (Refusal, struct.error):
-            return b"", b""
-        own, other = word_digest(content[:WORD_SIZE]), content[WORD_SIZE:LINK_SIZE]
-        digests = (own, other) if role == 0 else (other, own)
-        return report_tag(announced.context, number, digests), part
+            return b"", Half(b"")
+
+    def _read(self, tag: bytes, part: bytes) -> Half:
+        """What a half says."""
+        announced = self.round
+        if announced.proofs:
+            return Half(*announced.proofs.prepared(self._key, self.role, tag, part))
+        if self.role == 0 and announced.seeded:
+            return Half(part)
+        return Half(unpack_numbers(part, announced.modulus, announced.length, "a half"))
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
@@ -396,6 +440,11 @@ def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
     one = keyed.copy()
     one.update(message)
     return one.digest()
+
+
+def partial_head(announced: TwoServerRound) -> struct.Struct:
+    """What stands before the numbers of a partial sum."""
+    return _VERIFIED_HEAD if announced.proofs else PARTIAL_HEAD
 
 
 def partial_info(about: bytes) -> bytes:

@@ -33,6 +33,7 @@ from tacit.intermediaries.rehearsal import Rehearsal, rehearse
 from tacit.intermediaries.sealing import DEFAULT, Sealing
 from tacit.intermediaries.seats import Draw, Seat
 from tacit.intermediaries.two_servers import TwoServerRound, split
+from tacit.intermediaries.verified import MODULUS
 from tacit.records import MemoryRecords
 from tacit.terms import Middle, Noise, Promise
 
@@ -142,7 +143,7 @@ def run_masking(
     The round is opened for so many `participants`, of whom those beyond the reports never come.
 
     >>> run_masking([3, 5, 9], modulus=10, minimum=3)
-    SumView(numbers=(7,), reports=3)
+    SumView(numbers=(7,), reports=3, rejected=0)
     """
     gone = dropouts or Dropouts()
     session = MaskingSession(reports, MaskingPlan(minimum, modulus, among, participants))
@@ -165,7 +166,8 @@ class OwnNoise:
 
 
 class TwoServerSession:
-    """A round of two servers with its collector, every party over stores of its own.
+    """A round of two servers with its collector, every party over stores of its own; a `verified`
+    one has the modulus of `tacit.vdaf` and noise of the servers' own.
 
     `tables` are what a backup would hold, `records` what no backup may hold. A party is made anew
     for every step, as if it had crashed before.
@@ -180,8 +182,11 @@ class TwoServerSession:
         noise: OwnNoise | None = None,
         sealing: Sealing = DEFAULT,
         source: Source = SYSTEM,
+        *,
+        verified: bool = False,
     ) -> None:
-        self.rehearsal = _two_server_terms(minimum, length, noise, source)
+        kind = "verified" if verified else "two-servers"
+        self.rehearsal = _two_server_terms(Middle(kind, minimum), length, noise, source)
         self.pinned = self.rehearsal.pinned
         self.records = tuple(MemoryRecords() for _ in range(3))
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
@@ -201,6 +206,7 @@ class TwoServerSession:
             GRACE,
             sealing,
             identity,
+            self.seat(0).commitment(identity, (first, second)) if verified else b"",
         )
         description = self.round.encode()
         signatures = [self.seat(role).endorse(description) for role in (0, 1)]
@@ -244,9 +250,8 @@ class TwoServerSession:
 
 
 def _two_server_terms(
-    crowd: int, metrics: int, noise: OwnNoise | None, source: Source
+    middle: Middle, metrics: int, noise: OwnNoise | None, source: Source
 ) -> Rehearsal:
-    middle = Middle("two-servers", crowd)
     if noise is None:
         return rehearse(middle, metrics=metrics, noise=_BROUGHT, source=source)
     promise = Promise(Fraction(noise.levels * metrics) / noise.scale)
@@ -268,11 +273,36 @@ def run_two_servers(
     adds if devices do not.
 
     >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
-    SumView(numbers=(4,), reports=2)
+    SumView(numbers=(4,), reports=2, rejected=0)
     """
     values = _lists(reports)
     room, length = participants or len(values), len(values[0])
     session = TwoServerSession(room, minimum, modulus, length, noise, sealing)
+    return _played(session, values, lost)
+
+
+def run_verified(
+    reports: Sequence[Report],
+    minimum: int,
+    noise: OwnNoise,
+    sealing: Sealing = DEFAULT,
+    lost: tuple[Collection[int], Collection[int]] = ((), ()),
+    participants: int | None = None,
+) -> SumView:
+    """The sum of all reports of which both halves arrived, each proved to be from 0 to the levels
+    of the noise; modulo the prime of `tacit.vdaf`.
+    """
+    values = _lists(reports)
+    room, length = participants or len(values), len(values[0])
+    session = TwoServerSession(room, minimum, MODULUS, length, noise, sealing, verified=True)
+    return _played(session, values, lost)
+
+
+def _played(
+    session: TwoServerSession,
+    values: list[list[int]],
+    lost: tuple[Collection[int], Collection[int]],
+) -> SumView:
     servers = [session.server(role) for role in (0, 1)]
     for place, report in enumerate(values):
         ticket = servers[0].place(place)

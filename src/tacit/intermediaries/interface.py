@@ -60,12 +60,14 @@ class Intermediary(Relay, Protocol[ViewT_co]):
 
 @dataclass(frozen=True)
 class SumView:
-    """What a sum intermediary hands over: the sums modulo m, one per number of a report, and the
-    count of reports.
+    """What a sum intermediary hands over: the sums modulo m, one per number of a report, the count
+    of reports in them, and the count of those that were dropped because they are not in range,
+    where that is verified.
     """
 
     numbers: tuple[int, ...]
     reports: int
+    rejected: int = 0
 
 
 def new_identity(source: Source = SYSTEM) -> bytes:

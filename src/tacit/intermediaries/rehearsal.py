@@ -16,6 +16,7 @@ from tacit.intermediaries.interface import SYSTEM, Source
 from tacit.signatures import KEY_SIZE, public_key
 from tacit.terms import (
     ROLES,
+    VIEWS,
     Answer,
     Middle,
     Noise,
@@ -66,7 +67,7 @@ def rehearse(
     """
     made = promise or Promise(Fraction(1))
     scale = Fraction(levels * metrics * made.participations) / made.epsilon
-    by = "servers" if middle.kind == "two-servers" else "devices"
+    by = "servers" if (middle.kind, "servers") in VIEWS else "devices"
     roles = ROLES[middle.kind]
     keys = tuple(Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE)) for _ in roles)
     terms = Terms(

@@ -24,6 +24,7 @@ from tacit.intermediaries.announcements import endorse
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
 from tacit.intermediaries.sealing import DEFAULT, Sealing, ServerKeys, suite
 from tacit.intermediaries.two_servers import Outcome, TwoServerRound
+from tacit.intermediaries.verified import commitment, verify_key
 from tacit.intermediaries.wire import Kind, header
 from tacit.records import Records
 from tacit.signatures import Signed, public_key, sign
@@ -121,6 +122,17 @@ class Seat:
             raise Refusal("this round is over, or was prepared for another suite; open a new round")
         return RoundSecrets(made.secret, identity, sealing).keys.public()
 
+    def commitment(self, identity: bytes, servers: tuple[bytes, bytes]) -> bytes:
+        """What the description of a verified round says of its verify key, once both servers have
+        made their keys; the same at both, and the key itself is told to nobody.
+        """
+        record = self.record(identity)
+        if record is None or not record.secret:
+            raise Refusal("this server has no keys for this round, or it is over: prepare it first")
+        line = RoundSecrets(record.secret, identity, record.sealing).keys.line
+        lines = (servers[0][:KEY_SIZE], servers[1][:KEY_SIZE])
+        return commitment(verify_key(line, lines, identity), identity)
+
     def endorse(self, description: bytes) -> bytes:
         """The signature under the description of a round that keeps to the terms and names the keys
         on record; one description per round, ever.
@@ -167,6 +179,10 @@ class Seat:
         secrets = RoundSecrets(made.secret, described.identity, made.sealing)
         if secrets.keys.public() != described.servers[self.role]:
             raise Refusal("the description names other keys than this server made for the round")
+        if described.commitment and described.commitment != self.commitment(
+            described.identity, described.servers
+        ):
+            raise Refusal("the description commits to another verify key than the servers agree on")
         opened = replace(made, stage=Stage.OPEN, context=described.context)
         self.records.replace(self.name(described.identity), made.encode(), opened.encode())
         return self.record(described.identity)

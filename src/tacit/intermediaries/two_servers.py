@@ -4,7 +4,8 @@ The two parts add up to the numbers modulo m, each alone uniformly random; the f
 a 32-byte seed where that is shorter. One message per person and server, and no second: dropping out
 is simply not being there. The servers' side is `half_server`, the sum is put together in
 `collecting`. Where the servers add noise of their own, one honest server is enough; where devices
-bring the noise, both must be.
+bring the noise, both must be. In a verified round (`verified`) the parts carry a proof that the
+numbers are in range.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from tacit.intermediaries.interface import (
     uniform,
 )
 from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, recipients, suite
+from tacit.intermediaries.verified import COMMITMENT_SIZE, MODULUS, Proofs
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
+    SIZE_LIMIT,
     Kind,
     body,
     check_length,
@@ -63,6 +66,7 @@ _HEAD = struct.Struct(">QIIIIB")
 PLACE = struct.Struct(f">I{TOKEN_SIZE}s")
 HALF_FRONT = 1 + PLACE.size  # role and place
 LINK_SIZE = WORD_SIZE + DIGEST_SIZE
+_VERIFIED = bytes((Kind.VERIFIED_ROUND,))
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class TwoServerRound:
 
     `scale` is that of the discrete Laplace noise that each server adds to each number, None where
     devices bring the noise. Places are given out until `assigned_until`; reports are taken until
-    `binding.closes`, and what is not opened `grace` seconds later never will be.
+    `binding.closes`, and what is not opened `grace` seconds later never will be. A round that has a
+    `commitment` to a verify key is a verified one.
     """
 
     binding: Binding
@@ -87,6 +92,7 @@ class TwoServerRound:
     grace: int = 0
     sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
+    commitment: bytes = b""
 
     def __post_init__(self) -> None:
         check_counts(self.places, self.minimum)
@@ -97,6 +103,7 @@ class TwoServerRound:
         if self.scale is not None and not 0 < self.scale < 1 << 1000:
             raise TacitError(f"the scale of a server's noise is {self.scale}; it must be above 0")
         self._check_keys()
+        self._check_verified()
 
     def _check_keys(self) -> None:
         sizes = {len(public) for public in self.servers}
@@ -114,13 +121,30 @@ class TwoServerRound:
         if len(lines) != 2 or len(keys) != 3:
             raise TacitError("two of the three parties have the same key; each must have its own")
 
+    def _check_verified(self) -> None:
+        proofs = self.proofs
+        if proofs is None:
+            return
+        if len(self.commitment) != COMMITMENT_SIZE or self.modulus != MODULUS or not self.scale:
+            raise TacitError(
+                f"a verified round has a commitment of {COMMITMENT_SIZE} bytes, the modulus "
+                f"{MODULUS}, and noise that the servers add"
+            )
+        if proofs.part_size(0) >= SIZE_LIMIT:
+            raise TacitError(
+                f"length is {self.length}; a report must stay below {SIZE_LIMIT} bytes: use "
+                "several rounds"
+            )
+
     def encode(self) -> bytes:
         """The message that describes the round."""
         counts = (self.places, self.minimum, self.length)
         scale = self.scale or Fraction(0)
+        kind = Kind.VERIFIED_ROUND if self.commitment else Kind.TWO_SERVER_ROUND
         return (
-            header(Kind.TWO_SERVER_ROUND, self.identity)
+            header(kind, self.identity)
             + self.binding.encode()
+            + self.commitment
             + _HEAD.pack(self.assigned_until, self.grace, *counts, self.sealing)
             + self.collector
             + b"".join(self.servers)
@@ -133,7 +157,11 @@ class TwoServerRound:
     def decode(cls, message: bytes) -> TwoServerRound:
         """The round that a message describes."""
         with described():
-            binding, rest = Binding.first(body(message, Kind.TWO_SERVER_ROUND))
+            verified = isinstance(message, bytes) and message[3:4] == _VERIFIED
+            kind = Kind.VERIFIED_ROUND if verified else Kind.TWO_SERVER_ROUND
+            binding, rest = Binding.first(body(message, kind))
+            size = COMMITMENT_SIZE if verified else 0
+            commitment, rest = front(rest, size, "the description"), rest[size:]
             fields, rest = head(_HEAD, rest, "the description")
             assigned_until, grace, places, minimum, length, number = fields
             sealing = suite(number)
@@ -155,6 +183,7 @@ class TwoServerRound:
                 grace,
                 sealing,
                 identity_of(message),
+                commitment,
             )
 
     def offer(self) -> Offer:
@@ -162,7 +191,7 @@ class TwoServerRound:
         about = self.binding
         return Offer(
             terms=about.terms,
-            kind="two-servers",
+            kind="verified" if self.commitment else "two-servers",
             option=about.option,
             places=self.places,
             minimum=self.minimum,
@@ -189,6 +218,13 @@ class TwoServerRound:
         """The collector, as servers seal to it."""
         return Recipient.parse(self.sealing, self.collector)
 
+    @cached_property
+    def proofs(self) -> Proofs | None:
+        """How reports are proved and verified, where they are."""
+        if not self.commitment:
+            return None
+        return Proofs(self.binding.levels, self.length, self.context)
+
     @property
     def seeded(self) -> bool:
         """Whether the first server's half is a seed, because that is shorter."""
@@ -196,8 +232,12 @@ class TwoServerRound:
 
     def half_size(self, role: int) -> int:
         """Bytes of one half of a report on the wire."""
-        numbers = self.length * number_size(self.modulus)
-        part = masks.SEED_SIZE if role == 0 and self.seeded else numbers
+        if self.proofs:
+            part = self.proofs.part_size(role)
+        elif role == 0 and self.seeded:
+            part = masks.SEED_SIZE
+        else:
+            part = self.length * number_size(self.modulus)
         return HEADER_SIZE + HALF_FRONT + self.sealing.overhead + LINK_SIZE + part
 
     def line(self, role: int) -> bytes:
@@ -302,7 +342,22 @@ def split(
     announced = accept(TwoServerRound, pinned, announcement)
     numbers = _checked(announced, values)
     words = (source(WORD_SIZE), source(WORD_SIZE))
-    parts = _parts(announced, numbers, source)
+    if announced.proofs:
+        digests = (word_digest(words[0]), word_digest(words[1]))
+        tag = report_tag(announced.context, place.number, digests)
+        parts = announced.proofs.shards(numbers, tag, source)
+    else:
+        parts = _parts(announced, numbers, source)
+    return sealed_halves(announced, place, words, parts)
+
+
+def sealed_halves(
+    announced: TwoServerRound,
+    place: Place,
+    words: tuple[bytes, bytes],
+    parts: tuple[bytes, bytes],
+) -> tuple[bytes, bytes]:
+    """Both halves of a report, of these words and parts."""
     halves = []
     for role, recipient in enumerate(announced.recipients):
         content = words[role] + word_digest(words[1 - role]) + parts[role]

@@ -45,6 +45,7 @@ class Kind(IntEnum):
     PRESENT = 0x22
     PARTIAL = 0x23
     OUTCOME = 0x24
+    VERIFIED_ROUND = 0x28
     MIXING_ROUND = 0x30
     WRAPPED = 0x31
     BATCH = 0x32

@@ -13,6 +13,9 @@ from typing import Any
 from tacit.estimates import Round, Standing
 from tacit.experiment import Experiment
 from tacit.intermediaries import SumView
+from tacit.intermediaries.half_server import partial_size
+from tacit.intermediaries.two_servers import TwoServerRound
+from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms, in_words
 
 
@@ -105,11 +108,36 @@ def moment(
 
 
 def export(seen: Snapshot) -> dict[str, Any]:
-    """All of it, with how it stood after every round."""
+    """All of it, with the definition that it was made from."""
+    return view(seen) | {"definition": seen.row.definition}
+
+
+def view(seen: Snapshot) -> dict[str, Any]:
+    """What the pages show: how it stands, how it stood after every round, and how many bytes passed
+    between the parties. Nothing in it is about one person, so that anybody may see it.
+    """
     return {
         "status": status(seen),
         "estimates": estimates(seen),
         "history": json.loads(seen.row.history),
-        "definition": seen.row.definition,
         "terms": seen.terms.document(),
+        "passed": _passed(seen),
+    }
+
+
+def _passed(seen: Snapshot) -> dict[str, int]:
+    """Messages and bytes of the rounds that were opened: halves to each server, and the helper's
+    partial sums.
+    """
+    opened = [
+        (int(row.reports), TwoServerRound.decode(bytes(row.announcement)[: -2 * SIGNATURE_SIZE]))
+        for row in seen.rounds
+        if row.stage == "opened"
+    ]
+    return {
+        "reports": sum(reports for reports, _ in opened),
+        "coordinator_bytes": sum(reports * about.half_size(0) for reports, about in opened),
+        "helper_bytes": sum(reports * about.half_size(1) for reports, about in opened),
+        "sums": len(opened),
+        "sums_bytes": sum(partial_size(about) for _, about in opened),
     }

@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from tacit.checks import TacitError
-from tacit.keyfiles import KeyFile, Lock, Passphrase
+from tacit.keyfiles import KeyFile, Lock, Passphrase, load_signing_keys
+from tacit.signatures import fingerprint, public_key
+from tacit.terms import Terms
 
 ROLES = ("coordinator", "helper")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+RESULTS = ("open", "token")
 SHORTEST_TOKEN = 16  # characters of an admin token
 PREFIX = "TACIT_"
 
@@ -28,7 +33,7 @@ PREFIX = "TACIT_"
 @dataclass(frozen=True)
 class Limits:
     """What a stranger may ask of a process: bytes of a body, requests that wait for the database,
-    and requests per second and address.
+    pages that are kept up to date, and requests per second and address.
 
     Addresses are counted in memory only. Behind a proxy every connection comes from the proxy, so
     nothing is counted there unless `address_header` names the header in which the proxy, and nobody
@@ -39,13 +44,14 @@ class Limits:
     request_bytes: int = 1 << 18
     call_bytes: int = 1 << 26
     waiting: int = 4096
+    streams: int = 200
     rate: int = 20
     burst: int = 200
     behind_proxy: bool = True
     address_header: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("report_bytes", "request_bytes", "call_bytes", "waiting", "burst"):
+        for name in ("report_bytes", "request_bytes", "call_bytes", "waiting", "streams", "burst"):
             if getattr(self, name) < 1:
                 raise _wrong(f"limits.{name}", getattr(self, name), "a whole number from 1 on")
         if self.rate < 0:
@@ -62,7 +68,8 @@ class Limits:
 @dataclass(frozen=True)
 class PartyConfig:
     """How one process of a party runs. `records` is the directory of its key files, shared by all
-    processes of the party and kept out of backups.
+    processes of the party and kept out of backups. `results` says who may see the coordinator's
+    page: anybody (open), or who has the admin token.
     """
 
     role: str
@@ -75,12 +82,25 @@ class PartyConfig:
     listen: tuple[str, int] = ("127.0.0.1", 8700)
     cors_origins: tuple[str, ...] = ("*",)
     log_level: str = "info"
+    results: str = "open"
     limits: Limits = field(default_factory=Limits)
+
+    def key_for(self, terms: Terms) -> Ed25519PrivateKey:
+        """The key of this party that terms name, its present one or one that it had before."""
+        keys = load_signing_keys(self.signing_key, self.lock)
+        named = terms.keys[ROLES.index(self.role)]
+        for key in keys:
+            if public_key(key) == named:
+                return key
+        raise TacitError(
+            f"the terms name another {self.role}'s key, {fingerprint(named)}; yours is "
+            f"{fingerprint(public_key(keys[0]))}: send the other party's operator your card.toml"
+        )
 
 
 _DEFAULT_PORTS = {"coordinator": 8700, "helper": 8701}
 _TEXTS = ("role", "address", "listen", "database", "records", "signing_key", "lock_file")
-_FIELDS = (*_TEXTS, "admin_token_file", "log_level", "cors_origins", "limits")
+_FIELDS = (*_TEXTS, "admin_token_file", "log_level", "results", "cors_origins", "limits")
 _SECRETS = {"passphrase": "TACIT_PASSPHRASE", "admin_token": "TACIT_ADMIN_TOKEN"}
 
 
@@ -110,6 +130,9 @@ def _config(file: Path, settings: Mapping[str, Any], environment: Mapping[str, s
     log_level = _text(settings, "log_level", "info", "a level")
     if log_level not in LOG_LEVELS:
         raise _wrong("log_level", log_level, f"one of {', '.join(LOG_LEVELS)}")
+    results = _text(settings, "results", "open", "a word")
+    if results not in RESULTS:
+        raise _wrong("results", results, f"one of {', '.join(RESULTS)}")
     return PartyConfig(
         role=role,
         address=_address(_text(settings, "address", None, "https://… as in the terms")),
@@ -121,6 +144,7 @@ def _config(file: Path, settings: Mapping[str, Any], environment: Mapping[str, s
         listen=_listen(settings, role),
         cors_origins=_origins(settings),
         log_level=log_level,
+        results=results,
         limits=_limits(settings.get("limits", {})),
     )
 

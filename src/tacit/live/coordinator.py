@@ -73,7 +73,7 @@ class Coordinator(Party):
         """
         self._check_own(terms)
         before = self.terms(terms.predecessor).terms
-        approve_successor(before, terms, self._key, self.records)
+        approve_successor(before, terms, self.key_for(before), self.records)
         with self.store.begin() as connection:
             self._register(connection, terms)
         return terms.digest
@@ -85,11 +85,12 @@ class Coordinator(Party):
         known = self.terms(digest)
         terms = known.terms
         verify(Signed.TERMS, terms.encode(), signature, terms.keys[1], "the helper")
-        signatures = (cosign(terms, self._key), signature)
+        signatures = (cosign(terms, self.key_for(terms)), signature)
         approvals: tuple[bytes, ...] = ()
         if terms.predecessor:
             before = self.pinned(terms.predecessor)
-            mine = approve_successor(before.terms, terms, self._key, self.records)
+            key = self.key_for(before.terms)
+            mine = approve_successor(before.terms, terms, key, self.records)
             approvals = (mine, approval)
             before.succeeded_by(terms, signatures, approvals)
         Pinned(terms, signatures, terms.keys)
@@ -144,6 +145,24 @@ class Coordinator(Party):
     def export(self, digest: bytes) -> dict[str, Any]:
         """Everything that is known of an experiment, all of it made of private sums."""
         return answers.export(self._snapshot(digest))
+
+    def view(self, digest: bytes) -> dict[str, Any]:
+        """What the pages show of an experiment, to anybody."""
+        return answers.view(self._snapshot(digest))
+
+    def listed(self) -> list[tuple[str, str, str]]:
+        """Digest, question and state of every experiment, under its present terms."""
+        experiments = store.experiments
+        with self.store.read() as connection:
+            query = sql.select(experiments.c.digest, experiments.c.state)
+            known = [
+                (self._terms(connection, bytes(digest)).terms, str(state))
+                for digest, state in connection.execute(query).all()
+            ]
+        return sorted(
+            ((terms.digest.hex(), terms.question, state) for terms, state in known),
+            key=lambda one: (one[2] in ENDED, one[1], one[0]),
+        )
 
     def _snapshot(self, digest: bytes) -> answers.Snapshot:
         with self.store.read() as connection:

@@ -15,8 +15,15 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.checks import TacitError
-from tacit.keyfiles import KeyFile, save_signing_key
+from tacit.keyfiles import (
+    KeyFile,
+    kept_as,
+    load_signing_key,
+    rotate_signing_key,
+    save_signing_key,
+)
 from tacit.live import readers
+from tacit.live.config import PartyConfig
 from tacit.live.readers import Wrong
 from tacit.signatures import fingerprint, public_key
 
@@ -113,16 +120,33 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
     card = Card(role, known, public_key(key))
     said = {
         "role": role,
-        "other": OTHER[role],
         "address": readers.quoted(known),
         "listen": readers.quoted(listening),
         "config": directory / "party.toml",
-        "key": card.key.hex(),
-        "fingerprint": card.fingerprint,
     }
-    _write(directory / "card.toml", CARD.format(**said), 0o644)
+    _write(directory / "card.toml", _spelled(card), 0o644)
     _write(directory / "party.toml", CONFIG.format(**said))
     return card
+
+
+def rotate(config: PartyConfig, directory: Path) -> tuple[Card, Path]:
+    """A new long-term key for a party, and where the old one is kept; its card is written anew."""
+    before = public_key(load_signing_key(config.signing_key, config.lock))
+    key = rotate_signing_key(config.signing_key, config.lock)
+    card = Card(config.role, config.address, public_key(key))
+    (directory / "card.toml").unlink(missing_ok=True)
+    _write(directory / "card.toml", _spelled(card), 0o644)
+    return card, kept_as(config.signing_key, fingerprint(before))
+
+
+def _spelled(card: Card) -> str:
+    return CARD.format(
+        role=card.role,
+        other=OTHER[card.role],
+        address=readers.quoted(card.address),
+        key=card.key.hex(),
+        fingerprint=card.fingerprint,
+    )
 
 
 def read_card(path: Path) -> Card:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sql
@@ -73,7 +74,9 @@ def _draw(scale: Fraction) -> int:
 
 
 class Party:
-    """One of the two servers, with its key, its database and its key files."""
+    """One of the two servers, with its key, its database and its key files. `former` are keys that
+    it had before: what runs under terms that name one of them goes on with it.
+    """
 
     role: int
 
@@ -83,10 +86,12 @@ class Party:
         database: Store,
         records: Records,
         *,
+        former: Sequence[Ed25519PrivateKey] = (),
         clock: Clock = time.time,
         noise: Noise = exact_noise,
     ) -> None:
-        self._key = key
+        self.public_key = public_key(key)
+        self._keys = {public_key(one): one for one in (key, *former)}
         self.store = database
         self.records = records
         self._clock = clock
@@ -97,11 +102,6 @@ class Party:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store!r})"
-
-    @property
-    def public_key(self) -> bytes:
-        """What others pin."""
-        return public_key(self._key)
 
     @property
     def now(self) -> int:
@@ -140,10 +140,10 @@ class Party:
 
     def successor(self, digest: bytes) -> Registered | None:
         """The terms that took the place of these."""
+        terms = store.terms
+        line = sql.select(terms.c.lineage).where(terms.c.digest == digest).scalar_subquery()
         with self.store.read() as connection:
-            lineage = self._terms(connection, digest).lineage
-            mine = store.terms.c.lineage == lineage
-            rows = connection.execute(sql.select(store.terms).where(mine)).all()
+            rows = connection.execute(sql.select(terms).where(terms.c.lineage == line)).all()
         known = [_registered(row) for row in rows]
         followers = [one for one in known if one.terms.predecessor == digest and one.signatures]
         return followers[0] if followers else None
@@ -178,11 +178,17 @@ class Party:
                 f"live experiments run over {KIND} with noise by servers; these terms say "
                 f"{terms.middle.kind} with noise by {terms.noise.by}"
             )
-        if terms.keys[self.role] != public_key(self._key):
+        self.key_for(terms)
+
+    def key_for(self, terms: Terms) -> Ed25519PrivateKey:
+        """The key of this party that terms name."""
+        named = terms.keys[self.role]
+        if named not in self._keys:
             raise Refusal(
-                f"the terms name {fingerprint(terms.keys[self.role])} as the key of the "
-                f"{ROLES[KIND][self.role]}; this party's is {fingerprint(public_key(self._key))}"
+                f"the terms name {fingerprint(named)} as the key of the "
+                f"{ROLES[KIND][self.role]}; this party's is {fingerprint(self.public_key)}"
             )
+        return self._keys[named]
 
     def pinned(self, digest: bytes) -> Pinned:
         """The terms of this digest with all signatures, checked once."""
@@ -197,11 +203,14 @@ class Party:
 
     def seat(self, digest: bytes, identity: bytes) -> Seat:
         """This party's seat in one round of an experiment."""
-        return Seat(self.pinned(digest), self.role, self._key, self.records, self._noise(identity))
+        pinned = self.pinned(digest)
+        key, draw = self.key_for(pinned.terms), self._noise(identity)
+        return Seat(pinned, self.role, key, self.records, draw)
 
     def signature(self, digest: bytes) -> bytes:
         """This party's own signature under terms that it knows."""
-        return cosign(self.terms(digest).terms, self._key)
+        terms = self.terms(digest).terms
+        return cosign(terms, self.key_for(terms))
 
     # Reports
 
@@ -378,8 +387,11 @@ class Party:
         return moved
 
 
+_decoded = lru_cache(maxsize=256)(Terms.decode)  # as often as devices ask for the same ones
+
+
 def _registered(row: Any) -> Registered:
-    terms = Terms.decode(bytes(row.document))
+    terms = _decoded(bytes(row.document))
     signatures, approvals = _cut(bytes(row.signatures)), _cut(bytes(row.approvals))
     return Registered(terms, signatures, approvals, bytes(row.lineage))
 

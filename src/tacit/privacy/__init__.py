@@ -22,6 +22,7 @@ from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
     IDEAL,
+    IN_RANGE,
     ORDERS,
     ApproximateDP,
     ConcentratedDP,
@@ -39,6 +40,7 @@ from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skel
 
 __all__ = [
     "IDEAL",
+    "IN_RANGE",
     "ORDERS",
     "SMALLEST",
     "ApproximateDP",

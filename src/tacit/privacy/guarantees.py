@@ -64,6 +64,10 @@ class View(Enum):
 
 EXACT = "noise is drawn exactly, in integers"
 IDEAL = "in ideal real arithmetic: floating-point noise is for simulation only"
+IN_RANGE = (
+    "a report that is not in range is dropped, unseen, as long as both servers are honest: one "
+    "that lies can spoil the sum, but not the privacy"
+)
 TIMES = {1: "once", 2: "twice"}
 
 

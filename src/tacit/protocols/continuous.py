@@ -74,6 +74,11 @@ class Exact(SumProtocol):
         self.precision = integer("precision", precision, at_least=1)
         self.bits_per_participant = self.precision.bit_length()
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The server sees every level, and takes no other."""
+        return 0.0, 1.0
+
     def error(self, reports: int) -> ErrorLaw:
         """No noise."""
         return ErrorLaw(reports, self.precision, None)
@@ -115,6 +120,11 @@ class CentralLaplace(SumProtocol):
         self.bits_per_participant = self.precision.bit_length()
         self.noise = Laplace(self.precision * target.participations / target.epsilon)
         self.guarantee = about(target.epsilon, target, View.SERVER_OUTPUT, IDEAL)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The server sees every level, and takes no other."""
+        return 0.0, 1.0
 
     def error(self, reports: int) -> ErrorLaw:
         """The server's noise."""

@@ -122,6 +122,14 @@ class SumProtocol(Protocol):
     def error(self, reports: int) -> ErrorLaw:
         """The law of the error when this many reports arrive."""
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the most that one report adds to the estimated sum of rewards, whatever its
+        sender says; an honest one adds 0 to 1, noise apart. Any number, unless a protocol knows
+        better.
+        """
+        return -math.inf, math.inf
+
     @abstractmethod
     def _sum(self, opened: Opened) -> float:
         """The estimated sum of levels, from what was opened."""

@@ -275,6 +275,12 @@ class PureShuffle(SumProtocol):
             value, ones, left = value - held, ones - held, left - 1
         return Opened((value,), reports, wrapped=spoilt > 0)
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """All bits of a report zeros, or all of them ones, in the group where that is most."""
+        rows = [group.row.certificate.parameters for group in self._groups]
+        return -float(max(p.tau for p in rows)), float(max(p.bits - p.tau for p in rows))
+
     def _sum(self, opened: Opened) -> float:
         return float(opened.value)
 

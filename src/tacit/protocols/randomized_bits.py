@@ -90,6 +90,12 @@ class RandomizedBits(SumProtocol):
         """Everyone's lies."""
         return ErrorLaw(reports, 1, Lies(reports, self.epsilon))
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """A bit that was told counts stretched, whatever it is."""
+        lie, stretch = self._lies.lie, self._lies.stretch
+        return -lie * stretch, (1 - lie) * stretch
+
     def randomize(self, x: float) -> int:
         """The bit, or with probability 1 / (1 + e^ε) the other one; decided before it is known."""
         lie = self.lie()

@@ -29,7 +29,14 @@ from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, paper_modulus
+from tacit.protocols.sums import (
+    Central,
+    Local,
+    SecureSum,
+    TwoServers,
+    Verified,
+    paper_modulus,
+)
 from tacit.protocols.vector_noise import gaussian_ratio
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
 
@@ -143,6 +150,14 @@ def two_servers_laplace(
     """
     g = levels or tight_precision(users, target.epsilon, binary)
     return TwoServers(users, g, target)
+
+
+@lru_cache(maxsize=CACHE)
+def verified_laplace(
+    users: int, target: PureDP, binary: bool, levels: int | None = None
+) -> SumProtocol:
+    """The same two servers, which also drop what is not in range."""
+    return Verified(users, levels or tight_precision(users, target.epsilon, binary), target)
 
 
 @lru_cache(maxsize=CACHE)

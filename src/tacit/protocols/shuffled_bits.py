@@ -100,6 +100,13 @@ class ShuffledBits(SumProtocol):
         start, ones = convolution_power(self.share, reports)
         return Table.of(start + total, ones)
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """All bits of a report zeros, or all of them ones, with what is taken off for noise."""
+        expected = float(self.noise_bits * self.bias)
+        most = self.precision + self.noise_bits - expected
+        return -expected / self.precision, most / self.precision
+
     def _sum(self, opened: Opened) -> float:
         return float(opened.value - opened.reports * self.noise_bits * self.bias)
 

@@ -1,10 +1,10 @@
 """Sums modulo m with integer noise: who adds the noise is what tells the trust models apart.
 
-`Central` trusts the server to add it, `TwoServers` trusts one of two that each add all of it,
-`Local` lets every participant add all of it, `SecureSum` lets every participant add a share of it
-and an intermediary open only the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5, 6). The modulus leaves
-room for the noise; how often it does not is computed, or for wide sums of many Pólya shares
-bounded.
+`Central` trusts the server to add it, `TwoServers` trusts one of two that each add all of it
+(`Verified`: and that drop, both being honest, what is not in range), `Local` lets every participant
+add all of it, `SecureSum` lets every participant add a share of it and an intermediary open only
+the sum (CZ23 Algorithm 1; Theorems 1, 2, 4, 5, 6). The modulus leaves room for the noise; how often
+it does not is computed, or for wide sums of many Pólya shares bounded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from tacit.checks import Number, TacitError, integer
 from tacit.estimates import ErrorLaw, Integers, Opened
 from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import Crowd, PureDP, Target, View, promised
+from tacit.privacy import IN_RANGE, Crowd, PureDP, Target, View, promised
 from tacit.protocols.contract import SumProtocol
+from tacit.vdaf import MODULUS, report_bits
 
 MISREAD = 1e-9  # default probability that a round wraps around its modulus
 ONE_HONEST_SERVER = (
@@ -199,6 +200,11 @@ class Central(ModularSum):
         self.modulus = _modulus(self.top, law, modulus, MISREAD)
         self.bits_per_participant = self.precision.bit_length()
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The server sees every level, and takes no other."""
+        return 0.0, 1.0
+
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
         """The server's, whoever reports."""
         return self.law
@@ -240,6 +246,7 @@ class TwoServers(ModularSum):
     (True, '(1, 0)-DP')
     """
 
+    guarantee: Target
     minimum = 1
 
     def __init__(
@@ -290,6 +297,41 @@ class TwoServers(ModularSum):
     def opened_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
         """Both servers' noise."""
         return self._shifted(self.law, 2, total)
+
+
+class Verified(TwoServers):
+    """Two servers that also check, without seeing it, that every report is a level.
+
+    What is opened, and what is promised about privacy, is the same. That nobody moves the sum by
+    more than one level's range needs both servers to be honest. A report carries its proof.
+
+    >>> protocol = Verified(100, 10, PureDP(1.0))
+    >>> protocol.bits_per_participant, TwoServers(100, 10, PureDP(1.0)).bits_per_participant
+    (1536, 22)
+    """
+
+    def __init__(
+        self,
+        participants: int,
+        precision: int,
+        target: PureDP,
+        *,
+        misread: float = MISREAD,
+    ) -> None:
+        super().__init__(participants, precision, target, misread=misread)
+        if self.modulus > MODULUS:
+            raise TacitError(
+                f"a sum of {self.participants:,} reports of {self.precision:,} levels with its "
+                f"noise needs a modulus of {self.modulus}; verified sums are counted modulo "
+                f"{MODULUS}: use fewer levels or participants, or a larger epsilon"
+            )
+        self.guarantee = self.guarantee.given(IN_RANGE)
+        self.bits_per_participant = report_bits(self.precision)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """What is not a level is dropped."""
+        return 0.0, 1.0
 
 
 class Local(ModularSum):

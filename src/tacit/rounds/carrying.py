@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tacit.estimates import Estimate, Opened
-from tacit.intermediaries import run_masking, run_mixing, run_two_servers
+from tacit.intermediaries import run_masking, run_mixing, run_two_servers, run_verified
 from tacit.protocols.contract import Protocol
 from tacit.protocols.vectors import SeparateSums
 from tacit.rounds.codecs import codec
@@ -20,6 +20,7 @@ RUNS: dict[str, Callable[..., Any]] = {
     "masking": run_masking,
     "two-servers": run_two_servers,
     "mixing": run_mixing,
+    "verified": run_verified,
 }
 FEWEST = {"masking": 2}  # masks come in pairs
 

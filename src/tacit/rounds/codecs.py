@@ -1,17 +1,18 @@
 """What a protocol's message is to an intermediary, and what is opened of the intermediary's view.
 
 Sums modulo m travel as residues, through masking or through two servers, which add noise of their
-own where the protocol says so. What is shuffled travels
-as numbers of one width, each by itself: shares as they are, bits with a label in front where there
-is more than one kind. A shuffler's view is dealt into messages in any way that fits and combined by
-the protocol itself: a permutation leaves nothing that depends on the way. `FITS` is the table of
-what goes through what; a protocol that is added needs an entry in it, or in `UNCARRIED`.
+own where the protocol says so; verified ones as levels, summed in the field of their proofs. What
+is shuffled travels as numbers of one width, each by itself: shares as they are, bits with a label
+in front where there is more than one kind. A shuffler's view is dealt into messages in any way that
+fits and combined by the protocol itself: a permutation leaves nothing that depends on the way.
+`FITS` is the table of what goes through what; a protocol that is added needs an entry in it, or in
+`UNCARRIED`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -32,27 +33,31 @@ from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
-from tacit.protocols.sums import Central, Local, SecureSum, TwoServers
+from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
 from tacit.protocols.vectors import Central as CentralVector
 from tacit.protocols.vectors import Local as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
+from tacit.vdaf import MODULUS
 
-SUMS, SHUFFLE = ("masking", "two-servers"), ("mixing",)
+SUMS, SHUFFLE, VERIFIED = ("masking", "two-servers"), ("mixing",), ("verified",)
 
 
 @dataclass(frozen=True)
 class Residues:
-    """One number modulo m per coordinate; the sums of them are all that is seen."""
+    """One number modulo m per coordinate; the sums of them are all that is seen. The view of a
+    verified round is modulo the prime of its field, where sums below 0 are in the upper half.
+    """
 
     protocol: Protocol
     modulus: int
     noise: OwnNoise | None = None
+    verified: bool = False
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the intermediary has to know besides who may come."""
         own = {} if self.noise is None else {"noise": self.noise}
-        return {"modulus": self.modulus, **own}
+        return own if self.verified else {"modulus": self.modulus, **own}
 
     def payload(self, message: Any) -> list[int]:
         """The numbers of a report."""
@@ -67,7 +72,10 @@ class Residues:
     def opened(self, view: SumView) -> Opened:
         """The sums, if enough reports are in them."""
         self.protocol.check_reports(view.reports)
-        return Opened(view.numbers, view.reports)
+        if not self.verified:
+            return Opened(view.numbers, view.reports)
+        signed = [number - MODULUS * (number > MODULUS // 2) for number in view.numbers]
+        return Opened(tuple(number % self.modulus for number in signed), view.reports)
 
 
 @dataclass(frozen=True)
@@ -275,7 +283,8 @@ def _filled(bits: list[int], expected: int) -> list[int]:
 
 FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     SecureSum: (SUMS, _residues),
-    TwoServers: (("two-servers",), _split),
+    TwoServers: (("two-servers", *VERIFIED), _split),
+    Verified: (VERIFIED, _split),
     Local: (SUMS, _residues),
     RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
@@ -287,7 +296,7 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     ShuffledVector: (SHUFFLE, _bits_by_coordinate),
     ShuffledBall: (SHUFFLE, _labelled_shares),
     PureShuffle: (SHUFFLE, _bits_by_group),
-    JointSums: (SUMS + SHUFFLE, _joined),  # as far as its part does
+    JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # as far as its part does
 }
 
 _TRUSTED = "its server is trusted to see every report, so there is nothing to hide on the way"
@@ -315,7 +324,8 @@ def codec(protocol: Protocol, through: str) -> Codec:
     fitting = [kind.__name__ for kind, (ways, _) in FITS.items() if through in ways]
     if not fitting:
         raise TacitError(
-            f"the intermediary is {through!r}; it must be one of {', '.join(SUMS + SHUFFLE)}"
+            f"the intermediary is {through!r}; it must be one of "
+            f"{', '.join(SUMS + SHUFFLE + VERIFIED)}"
         )
     one = protocol.part if isinstance(protocol, JointSums) else protocol
     name, kind, takes = type(one).__name__, _known(one), f"{through} takes {', '.join(fitting)}"
@@ -329,6 +339,8 @@ def codec(protocol: Protocol, through: str) -> Codec:
             f"{name} does not go through {through}: it fits {' and '.join(ways)}; {takes}"
         )
     found: Codec = FITS[_known(protocol)][1](protocol)
+    if through in VERIFIED and isinstance(found, Residues):
+        return replace(found, verified=True)
     return found
 
 

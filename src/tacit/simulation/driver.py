@@ -26,6 +26,7 @@ from tacit.privacy import Guarantee, guaranteed_reports
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.vectors import weakest
+from tacit.simulation.liars import Liars
 
 MOST_LISTED = 50  # options
 
@@ -138,9 +139,11 @@ def run(
     user_by_user: bool = False,
     dropout: float = 0.0,
     until_decided: bool = False,
+    liars: float = 0.0,
 ) -> Outcome:
     """Drives an experiment through its horizon, or until an option is shown to be the best; `noise`
-    is the protocols' generator, `rng`'s own by default.
+    is the protocols' generator, `rng`'s own by default. `liars` are the part of all who report
+    against the best option (`tacit.simulation.liars`).
 
     `dropout`: this part of every round that is opened is served but does not report, as many as
     the promise allows for. Who they are has nothing to do with their rewards.
@@ -150,6 +153,7 @@ def run(
     gaps: Floats | None = None if means is None else getattr(world, "gaps", None)
     points = checkpoints or checkpoints_for(experiment.learner.horizon)
     outcome = Outcome(experiment, gaps, points, means)
+    lies = Liars.among(liars, world) if liars else None
     with suppress(OutOfData):  # a log that is used up ends the run
         while rounds := experiment.propose():
             outcome.rounds += any(round_.opened for round_ in rounds)
@@ -157,14 +161,21 @@ def run(
                 protocol = experiment.open(round_) if round_.opened else None
                 reporting, silent = _parted(round_, dropout if round_.opened else 0.0)
                 estimate: Estimate | None = None
+                lying = 0
+                if lies is not None and protocol is not None:
+                    lying = lies.count(reporting.participants, rng)
+                honest = replace(reporting, participants=reporting.participants - lying)
                 if user_by_user and protocol is not None:
                     played, estimate = _one_by_one(world, reporting, protocol, rng)
                 else:
-                    played = world.play(reporting, protocol, rng)
-                    if protocol is not None:
+                    played = world.play(honest, protocol, rng)
+                    if lies is not None and lying and protocol is not None:
+                        estimate = lies.told(protocol, honest.arm, played.load, lying, source)
+                    elif protocol is not None:
                         estimate = protocol.simulate(played.load, source)
-                if silent is not None:
-                    outcome.add(world.play(silent, None, rng), None, wrapped=False)
+                for others in (silent, replace(reporting, participants=lying) if lying else None):
+                    if others is not None:
+                        outcome.add(world.play(others, None, rng), None, wrapped=False)
                 if estimate is None:
                     experiment.skip(round_)
                 else:
@@ -214,6 +225,7 @@ class Trial:
     checkpoints: tuple[int, ...] | None = None
     first: int | None = None
     until_decided: bool = False
+    liars: float = 0.0
 
     def __call__(self, seed: int) -> dict[str, Any]:
         """A flat record of the run."""
@@ -229,6 +241,7 @@ class Trial:
             user_by_user=self.user_by_user,
             dropout=getattr(problem, "dropout", 0.0),
             until_decided=self.until_decided,
+            liars=self.liars,
         )
         regret, final = outcome.regret, outcome.final_regret
         known = {} if regret is None else {"regret": regret, "final_regret": final}

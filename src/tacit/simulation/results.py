@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +30,7 @@ from scipy.special import betainc
 from tacit import __version__
 from tacit.checks import TacitError
 from tacit.simulation.log import Record, unwritable
-from tacit.simulation.sweep import Sweep
+from tacit.simulation.seeds import Runs
 
 Floats = npt.NDArray[np.float64]
 # columns of a record that hold many values
@@ -61,13 +62,13 @@ class Result:
     horizon: int
     configuration: dict[str, Any]
     guarantee: dict[str, Any] | None
-    sweep: Sweep
+    done: Runs
     extras: tuple[str, ...] = field(
         default=()
     )  # names of further columns whose means belong in the summary
 
     def __post_init__(self) -> None:
-        if not self.sweep.records:
+        if not self.done.records:
             raise TacitError("no run was finished: nothing to report")
 
     @property
@@ -78,7 +79,7 @@ class Result:
     @property
     def runs(self) -> list[Record]:
         """The records."""
-        return self.sweep.records
+        return self.done.records
 
     @property
     def checkpoints(self) -> Floats:
@@ -149,9 +150,9 @@ class Result:
             **self.winner(),
             **self.decided(),
             **self.paused(),
-            "seconds": self.sweep.seconds,
-            "asked": self.sweep.asked,
-            "interrupted": self.sweep.interrupted,
+            "seconds": self.done.seconds,
+            "asked": self.done.asked,
+            "interrupted": self.done.interrupted,
             "version": __version__,
             "configuration": self.configuration,
             "runs": [_without_curves(record) for record in self.runs],
@@ -203,12 +204,7 @@ class Result:
 
     def frame(self) -> Any:
         """The rows as a DataFrame of pandas or, without it, of polars; tacit needs neither."""
-        for library, options in (("pandas", {}), ("polars", {"infer_schema_length": None})):
-            with suppress(ModuleNotFoundError):
-                return import_module(library).DataFrame(list(self.rows()), **options)
-        raise TacitError(
-            "a frame needs pandas or polars: pip install pandas, or pip install polars"
-        )
+        return data_frame(list(self.rows()))
 
     def plot(self, path: Path | str | None = None, *, time_average: bool = True) -> Any:
         """Regret against participants: the figure or, with a path, the file it was written to."""
@@ -217,6 +213,14 @@ class Result:
         panel = Panel(f"{self.algorithm}, {len(self.runs)} runs", {self.algorithm: self})
         figure = picture([panel], time_average=time_average)
         return figure if path is None else save(figure, Path(path))
+
+
+def data_frame(rows: list[dict[str, Any]]) -> Any:
+    """Rows as a DataFrame of whichever library is there."""
+    for library, options in (("pandas", {}), ("polars", {"infer_schema_length": None})):
+        with suppress(ModuleNotFoundError):
+            return import_module(library).DataFrame(rows, **options)
+    raise TacitError("a frame needs pandas or polars: pip install pandas, or pip install polars")
 
 
 def _without_curves(record: Record) -> Record:
@@ -249,6 +253,8 @@ def whole(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
         partial.replace(path)
     except OSError as error:
         raise unwritable(path, error) from error

@@ -11,12 +11,13 @@ import numpy as np
 
 from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, lookup, spelled
-from tacit.checks import TacitError, integer
+from tacit.checks import TacitError, integer, probability
 from tacit.environments.contract import Environment, World
 from tacit.experiment import Experiment
 from tacit.simulation.driver import Trial
+from tacit.simulation.liars import Liars
 from tacit.simulation.results import Result
-from tacit.simulation.sweep import sweep
+from tacit.simulation.seeds import over_seeds
 
 MOST_RUNS = 10_000_000
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
@@ -35,8 +36,13 @@ class How:
     resume: bool = False
     whole: bool = False  # all runs or none: an interrupt is passed on
     until_decided: bool = False  # a run ends when an option is shown to be the best
+    liars: float = 0.0  # part of all participants who report against the best option
 
     def __post_init__(self) -> None:
+        remedy = "the part of all participants who lie, such as 0.01"
+        probability("liars", self.liars, remedy, zero=True)
+        if self.liars and self.user_by_user:
+            raise TacitError("liars are simulated all at once, not user by user: leave one out")
         if integer("runs", self.runs, at_least=1) > MOST_RUNS:
             raise TacitError(f"runs is {self.runs:.4g}; nobody waits for more than {MOST_RUNS:,}")
         integer("seed", self.seed, at_least=0)
@@ -105,9 +111,11 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         how.user_by_user,
         first=how.seed,
         until_decided=how.until_decided,
+        liars=how.liars,
     )
-    configuration = recorded(entry, fitted, world) | {"first_seed": how.seed}
-    done = sweep(
+    about = recorded(entry, fitted, world) | ({"liars": how.liars} if how.liars else {})
+    configuration = about | {"first_seed": how.seed}
+    done = over_seeds(
         trial,
         how.seeds,
         label=entry.name,
@@ -115,7 +123,7 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
         workers=how.workers,
         path=how.log,
         resume=how.resume,
-        identity={"algorithm": entry.name, **recorded(entry, fitted, world)},
+        identity={"algorithm": entry.name, **about},
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
@@ -151,7 +159,12 @@ def tried(
         raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
     if how.until_decided and entry.family != "arms":
         raise TacitError(f"{entry.name} is {entry.family}; only arms are ever decided")
-    fitted = problem.fitted(problem.start(how.seed, world).world, how.seed)
+    start = problem.start(how.seed, world)
+    if how.liars:
+        if entry.family != "arms":
+            raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated with liars")
+        Liars.among(how.liars, start.world)
+    fitted = problem.fitted(start.world, how.seed)
     experiment = entry.build(fitted)
     often = getattr(world, "participations", None) or 1
     if experiment.guarantee is not None and often > experiment.guarantee.participations:
@@ -205,7 +218,7 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
             if not results:
                 raise
             break
-        if results[-1].sweep.interrupted:
+        if results[-1].done.interrupted:
             break
     return results
 
@@ -221,7 +234,7 @@ def matched(entry: Algorithm, problem: LinearProblem, how: How) -> LinearProblem
     def sent(name: str, clients: int | None) -> float:
         asked = replace(problem, fixed_clients=clients)
         trial = Trial(name, asked, checkpoints=(problem.horizon,))
-        done = sweep(trial, seeds, workers=how.workers)
+        done = over_seeds(trial, seeds, workers=how.workers)
         return float(np.mean([record["reals"] for record in done.records]))
 
     wanted = sent("dpe", None)

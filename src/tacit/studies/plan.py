@@ -4,7 +4,7 @@ The best learner is simulated on options as good and as different as the planner
 is shown to be the best: participants and days until nine of ten experiments are decided, people on
 worse options until then, rounds, bits. With a horizon it is also said what the learner loses when
 it serves everybody. Named algorithms of any family are costed the same way, one row each. What
-cannot be had is a row that says why.
+cannot be had is a row that says why. Where some may lie, it is said what they can do in each.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from tacit.checks import TacitError, integer, positive, probability
 from tacit.protocols.certificates import largest_group
 from tacit.simulation.results import Result
 from tacit.simulation.study import How, simulate
+from tacit.studies.influence import TRIED, Influence, influence, reached, right_winners
+from tacit.studies.influence import draw as draw_right_winners
 
 SETTLED = 0.1  # a run has settled when a user loses less than this part of the gap on average
 SHARED = 0.8  # of all participants are shared out equally until an option is shown to be worse
@@ -73,10 +75,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of all trust models, and what to take."""
+    """The costs of all trust models, and what to take; what liars can do, where that is asked."""
 
     costs: list[Cost]
     recommendation: str
+    influence: list[Influence] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -121,12 +124,13 @@ class Expected:
 
 @dataclass(frozen=True)
 class People:
-    """Who takes part: how many a day, how often each, who fails to report; and in how many rounds
-    at most.
+    """Who takes part: how many a day, how often each, who fails to report, who lies; and in how
+    many rounds at most.
     """
 
     participations: int = 1
     dropout: float = 0.0
+    liars: float = 0.0
     rounds: int | None = None
     per_day: int | None = None
     horizon: int | None = None
@@ -134,8 +138,10 @@ class People:
     def __post_init__(self) -> None:
         remedy = "the part of a round that may fail to report, such as 0.1"
         probability("dropout", self.dropout, remedy, zero=True)
+        remedy = "the part of all participants who may lie, such as 0.01"
+        probability("liars", self.liars, remedy, zero=True)
         for name, value in vars(self).items():
-            if name != "dropout" and value is not None:
+            if name not in ("dropout", "liars") and value is not None:
                 found = integer(name, value, at_least=1)
                 if found > MOST:
                     raise TacitError(f"{name} is {found:.4g}; use at most {MOST:.0e}")
@@ -225,13 +231,17 @@ def answer(question: Question) -> Plan:
     """One row for each way to do it, and which to take."""
     wanted = [lookup(name) for name in question.algorithms]
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
-    costs, errors = [], []
+    costs, errors, lies = [], [], list[Influence]()
     for entry in wanted:
         for trust in question.trusts if by_trust else (None,):
             who = (trust or entry.name, WHAT_IS_TRUSTED[trust] if trust else entry.trust)
             about = (*who, entry.name, entry.family)
+            given = question.given(entry, trust)
             try:
-                costs.append(Cost(*about, **_cost(entry, question.given(entry, trust), question)))
+                costs.append(Cost(*about, **_cost(entry, given, question)))
+                if question.people.liars and entry.family == "arms":
+                    decided = costs[-1].participants
+                    lies += influence(entry, given, question.people.liars, decided)
             except TacitError as error:
                 errors.append(error)
                 costs.append(Cost(*about, refused=str(error)))
@@ -239,7 +249,7 @@ def answer(question: Question) -> Plan:
         raise errors[0]
     served = {cost.trust: cost for cost in costs if not cost.refused}
     advice = _by_trust(served, question.expected) if by_trust else _least(served)
-    return Plan(costs, advice)
+    return Plan(costs, advice, lies)
 
 
 def _cost(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
@@ -416,6 +426,27 @@ def _people(count: float | None) -> str:
         return "no participants"
     digits = 2 - 1 - math.floor(math.log10(count))
     return f"about {round(count, digits):,.0f} participants"
+
+
+def draw_liars(question: Question, result: Plan, path: Path) -> Path:
+    """How often the best option is found over two servers, with and without verification, when
+    some participants lie: parts around the one that is asked about.
+    """
+    named = [name for name in question.algorithms if "through" in lookup(name).options]
+    algorithm = named[0] if named else "private-med"
+    decided = {cost.trust: cost.participants for cost in result.costs}
+    horizon = decided.get("two-servers") or max((n or 0 for n in decided.values()), default=0)
+    options = {
+        "means": question.expected.means,
+        "epsilon": question.epsilon,
+        "participations": question.people.participations,
+        "horizon": max(horizon, 100 * question.expected.options),
+    }
+    parts = [part for times in TRIED if (part := times * question.people.liars) < 1]
+    found = right_winners(algorithm, parts, question.how, **options)
+    means = question.expected.means
+    turning = reached("verified", (0.0, 1.0), means, question.people.liars, None).part
+    return draw_right_winners(found, parts, turning, path)
 
 
 def draw(result: Plan, path: Path) -> Path:

@@ -28,6 +28,7 @@ LARGEST = (1 << 53) - 1  # integers that every reader of JSON holds exactly
 
 ROLES = {
     "two-servers": ("coordinator", "helper"),
+    "verified": ("coordinator", "helper"),
     "masking": ("coordinator",),
     "mixing": ("shuffler", "analyzer"),
 }
@@ -36,6 +37,7 @@ ROLES = {
 VIEWS = {
     ("two-servers", "servers"): "other-server",
     ("two-servers", "devices"): "opened-sum",
+    ("verified", "servers"): "other-server",
     ("masking", "devices"): "opened-sum",
     ("mixing", "devices"): "shuffled",
 }
@@ -247,6 +249,10 @@ class Terms:
 
     def encode(self) -> bytes:
         """The one spelling of these terms."""
+        return self._spelled
+
+    @cached_property
+    def _spelled(self) -> bytes:
         return canonical(self.document())
 
     @cached_property

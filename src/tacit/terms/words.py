@@ -13,6 +13,10 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _TRUST = {
     "two-servers": "Your answer is split in two before it leaves your device; each server gets one "
     "half, which alone says nothing.",
+    "verified": "Your answer is split in two before it leaves your device; each server gets one "
+    "half, which alone says nothing. Together they check that the answer is one of the possible "
+    "ones, and drop it if it is not, without seeing it: that nobody can spoil the result with an "
+    "impossible answer needs both servers to be honest.",
     "masking": "Your answer leaves your device masked; the server can take the masks off a sum of "
     "answers, and off no single one as long as it follows the protocol.",
     "mixing": "Your answer is mixed with others' before it is read; shuffler and analyzer must not "
@@ -33,7 +37,7 @@ def in_words(terms: Terms) -> list[str]:
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
         _TRUST[terms.middle.kind],
         f"All that you ever report here, together, makes anything that others may find out at most "
-        f"{_factor(promise.epsilon)} times as likely as other answers of yours would"
+        f"{factor(promise.epsilon)} times as likely as other answers of yours would"
         f"{_exceptions(promise.delta)}.",
         f"Word for word: {terms.claim()}."
         if terms.view == "other-server"
@@ -69,8 +73,12 @@ def _window(seconds: int) -> str:
     return f", about what happens within {count} {_plural(name, count)}"
 
 
-def _factor(epsilon: Fraction) -> str:
-    """e^ε, rounded up."""
+def factor(epsilon: Fraction) -> str:
+    """e^ε, rounded up.
+
+    >>> factor(Fraction(1)), factor(Fraction(50))
+    ('2.72', 'e^50')
+    """
     if epsilon > 20:
         return f"e^{epsilon}"
     return f"{math.ceil(math.exp(epsilon) * 100 * (1 + 1e-12)) / 100:g}"

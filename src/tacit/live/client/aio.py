@@ -11,7 +11,7 @@ import httpx
 
 from tacit.live.client.device import Assignment, DeviceCore, Experiment, Pins, Shown
 from tacit.live.client.exchange import LONGEST_REPLY, Reply, Request, Talk
-from tacit.live.client.http import TIMEOUT, arguments, without_cookies
+from tacit.live.client.http import FAILED, HUNG_UP, TIMEOUT, arguments, without_cookies
 from tacit.live.client.ledger import Ledger
 
 T = TypeVar("T")
@@ -88,12 +88,18 @@ class AsyncDevice(DeviceCore):
 
     async def _exchange(self, request: Request) -> Reply:
         try:
-            async with self._http.stream(**arguments(request)) as response:
-                content = b""
-                async for chunk in response.aiter_bytes():
-                    content += chunk
-                    if len(content) > LONGEST_REPLY:
-                        return Reply(0)
-                return Reply(response.status_code, content)
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError):
+            try:
+                return await self._answered(request)
+            except HUNG_UP:
+                return await self._answered(request)
+        except FAILED:
             return Reply(0)
+
+    async def _answered(self, request: Request) -> Reply:
+        async with self._http.stream(**arguments(request)) as response:
+            content = b""
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > LONGEST_REPLY:
+                    return Reply(0)
+            return Reply(response.status_code, content)

@@ -16,6 +16,10 @@ from tacit.live.client.ledger import Ledger
 
 T = TypeVar("T")
 TIMEOUT = 10.0  # seconds for one request
+FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+# a server may close a connection that stood idle just when it is used again: once more then, on a
+# new one, which no request minds
+HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 HEADERS = {"User-Agent": "tacit", "Accept-Encoding": "identity"}
 
 
@@ -92,15 +96,21 @@ class Device(DeviceCore):
 
     def _exchange(self, request: Request) -> Reply:
         try:
-            with self._http.stream(**arguments(request)) as response:
-                content = b""
-                for chunk in response.iter_bytes():
-                    content += chunk
-                    if len(content) > LONGEST_REPLY:
-                        return Reply(0)
-                return Reply(response.status_code, content)
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError):
+            try:
+                return self._answered(request)
+            except HUNG_UP:
+                return self._answered(request)
+        except FAILED:
             return Reply(0)
+
+    def _answered(self, request: Request) -> Reply:
+        with self._http.stream(**arguments(request)) as response:
+            content = b""
+            for chunk in response.iter_bytes():
+                content += chunk
+                if len(content) > LONGEST_REPLY:
+                    return Reply(0)
+            return Reply(response.status_code, content)
 
 
 def arguments(request: Request) -> dict[str, Any]:

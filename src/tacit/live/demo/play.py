@@ -68,11 +68,16 @@ class Parties:
     directory: Path
 
 
-def play(
-    people: int = 3000, seed: int = 1, watch: Callable[[str, Shown | None], None] | None = None
-) -> Shown:
-    """One live experiment, to its decision or its end. Whatever ends it, no process stays behind
-    and nothing but what the caller writes.
+Watch = Callable[[str, Shown | None], None]
+
+
+@contextmanager
+def playing(
+    people: int = 3000, seed: int = 1, watch: Watch | None = None, *, keep: bool = False
+) -> Iterator[Shown]:
+    """One live experiment, to its decision or its end: both servers run as long as the context
+    does, and with `keep` people go on taking part. Whatever ends it, no process stays behind and
+    nothing but what the caller writes.
     """
     said = watch or (lambda _stage, _shown: None)
     with ExitStack() as stack:
@@ -95,11 +100,14 @@ def play(
             most=4 * people,
             seed=seed,
         )
+        page = f"{parties.cards[0].address}/e/{digest}"
+        said(f"watch it at {page}", None)
+        said(f"take part at {page}/take-part", None)
         crowd = Child(
             ["-m", "tacit.live.demo.crowd"], directory / "crowd.log", json.dumps(asdict(told))
         )
         stack.callback(crowd.end)
-        return _watched(parties, digest, counts, crowd, said)
+        yield _watched(parties, digest, counts, crowd, said, keep=keep)
 
 
 def definition_of(helper: Card, people: int, joining: int) -> str:
@@ -180,9 +188,13 @@ def _watched(
     digest: str,
     counts: Path,
     crowd: Child,
-    said: Callable[[str, Shown | None], None],
+    said: Watch,
+    *,
+    keep: bool,
 ) -> Shown:
-    """Looks every second until it is over or time is up; then stops it and reads everything."""
+    """Looks every second until it is over or time is up; then stops it, unless it is kept, and
+    reads everything.
+    """
     started = time.monotonic()
     coordinator = parties.operated[0]
     while True:
@@ -195,9 +207,10 @@ def _watched(
             last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
             raise TacitError(f"the simulated people stopped ({last or 'they said nothing'})")
         time.sleep(1.0)
-    if shown.status["state"] != "finished":
-        coordinator.post(f"/experiments/{digest}/stop")
-    _let_finish(parties, digest, said)
+    if not keep:
+        if shown.status["state"] != "finished":
+            coordinator.post(f"/experiments/{digest}/stop")
+        _let_finish(parties, digest, said)
     shown = _look(parties, digest, counts, time.monotonic() - started)
     shown.export = coordinator.get(f"/experiments/{digest}/export")
     shown.requests = {
@@ -206,7 +219,7 @@ def _watched(
     return shown
 
 
-def _let_finish(parties: Parties, digest: str, said: Callable[[str, Shown | None], None]) -> None:
+def _let_finish(parties: Parties, digest: str, said: Watch) -> None:
     """Rounds that are open end by themselves."""
     end = time.monotonic() + 20
     while time.monotonic() < end:

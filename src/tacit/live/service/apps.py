@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Path, Request, Response
@@ -38,6 +39,7 @@ from tacit.live.service.calls import HEADER, check_call
 from tacit.live.service.driver import Driver
 from tacit.live.service.front import Front
 from tacit.live.service.metrics import CONTENT_TYPE, Gauges, Metrics
+from tacit.live.service.pages import add_pages
 from tacit.live.service.writer import GroupWriter
 from tacit.terms import Terms, in_words
 
@@ -85,6 +87,7 @@ class Service:
     metrics: Metrics
     writer: GroupWriter
     driver: Driver
+    closing: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def of(cls, party: Party, config: PartyConfig, step: Callable[[], float]) -> Service:
@@ -118,6 +121,7 @@ def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperL
     app = _application("coordinator", service)
     _add_places(app, service, coordinator)
     _add_experiments(app, service, coordinator)
+    add_pages(app, coordinator, config, service.closing)
     return _fronted(app, service)
 
 
@@ -164,7 +168,9 @@ def _fronted(app: FastAPI, service: Service) -> Front:
         return JSONResponse(document)
 
     config = service.config
-    return Front(app, config.limits, config.cors_origins, service.metrics, app.state.reports)
+    front = Front(app, config.limits, config.cors_origins, service.metrics, app.state.reports)
+    front.closing = service.closing
+    return front
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import re
+import threading
 import time
 from dataclasses import dataclass
 
@@ -49,7 +50,8 @@ class Early:
 
 class Front:
     """An application behind its limits. `reports` are asked first where something is put, because
-    reports are what comes most.
+    reports are what comes most. `closing` is set when the process is told to end, for answers that
+    would go on.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Front:
     ) -> None:
         self.app = app
         self._reports = reports or app
+        self.closing = threading.Event()
         self._limits = limits
         self._origins = origins
         self._metrics = metrics
@@ -73,14 +76,14 @@ class Front:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started, status, took = time.perf_counter(), 0, 0.0
         headers = dict(scope["headers"])
         added = SECURITY + self._cross_origin(scope, headers)
 
         async def sending(message: Message) -> None:
-            nonlocal status
+            nonlocal status, took
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, took = message["status"], time.perf_counter() - started
                 given = message.get("headers", [])
                 names = {name for name, _ in given}
                 new = [pair for pair in added if pair[0] not in names]
@@ -103,9 +106,7 @@ class Front:
             if not status:
                 await _say(sending, Early(500, "something went wrong here; it was logged"))
         finally:
-            self._metrics.request(
-                _template(scope), scope["method"], status, time.perf_counter() - started
-            )
+            self._metrics.request(_template(scope), scope["method"], status, took)
 
     def _most(self, scope: Scope) -> int:
         """How many bytes a body may have."""

@@ -27,13 +27,13 @@ AGAIN = (408, 425, 429)  # statuses that say: later
 class HttpLink:
     """Calls to the helpers of a coordinator's experiments.
 
-    `address` says where the helper of the experiment with this digest is, `experiment` which
-    experiment a round belongs to.
+    `key` says what calls about the experiment with this digest are signed with, `address` where its
+    helper is, `experiment` which experiment a round belongs to.
     """
 
     def __init__(
         self,
-        key: Ed25519PrivateKey,
+        key: Callable[[bytes], Ed25519PrivateKey],
         address: Callable[[bytes], str],
         experiment: Callable[[bytes], bytes],
     ) -> None:
@@ -76,7 +76,7 @@ class HttpLink:
         path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
         headers = {
             "content-type": "application/json",
-            HEADER: sign_call("POST", path, body, self._key),
+            HEADER: sign_call("POST", path, body, self._key(digest)),
         }
         try:
             url = self._address(digest) + path

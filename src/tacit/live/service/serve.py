@@ -18,7 +18,7 @@ import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.checks import TacitError
-from tacit.keyfiles import load_signing_key
+from tacit.keyfiles import load_signing_keys
 from tacit.live.config import PartyConfig
 from tacit.live.coordinator import Coordinator
 from tacit.live.helper import Helper
@@ -39,21 +39,24 @@ def application(config: PartyConfig, **sources: Any) -> Front:
     """A party, ready to be served: its key opened, its tables up to date. `sources` (clock, noise,
     assignments) are for tests; no configuration can name them.
     """
-    key = load_signing_key(config.signing_key, config.lock)
+    key, *former = load_signing_keys(config.signing_key, config.lock)
     store = Store(config.database)
     store.migrate()
     records = RecordDirectory(config.records)
     if config.role == "helper":
-        return helper_app(Helper(key, store, records, **sources), config)
-    coordinator = Coordinator(key, store, records, **sources)
-    return coordinator_app(coordinator, config, helper_link(coordinator, key))
+        return helper_app(Helper(key, store, records, former=former, **sources), config)
+    coordinator = Coordinator(key, store, records, former=former, **sources)
+    return coordinator_app(coordinator, config, helper_link(coordinator))
 
 
-def helper_link(coordinator: Coordinator, key: Ed25519PrivateKey) -> HttpLink:
+def helper_link(coordinator: Coordinator) -> HttpLink:
     """The helpers of this coordinator's experiments, where their terms say that they are."""
 
     def address(digest: bytes) -> str:
         return coordinator.terms(digest).terms.parties[1].address.rstrip("/")
+
+    def key(digest: bytes) -> Ed25519PrivateKey:
+        return coordinator.key_for(coordinator.terms(digest).terms)
 
     return HttpLink(key, address, coordinator.experiment_of)
 
@@ -62,6 +65,7 @@ class Server(uvicorn.Server):
     """A server that ends when told to, and then lets the process end as it likes."""
 
     def __init__(self, app: Front) -> None:
+        self._closing = app.closing
         super().__init__(
             uvicorn.Config(
                 app,
@@ -84,6 +88,7 @@ class Server(uvicorn.Server):
 
     def leave(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """Ends after what is running."""
+        self._closing.set()
         self.should_exit = True
 
 

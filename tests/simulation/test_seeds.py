@@ -16,10 +16,8 @@ import pytest
 from tacit import __version__
 from tacit.algorithms.registry import lookup
 from tacit.checks import TacitError
-from tacit.simulation import Result, Sweep, Trial, simulate, sweep, write_csv
-from tacit.simulation import sweep as module
-
-sweeping = __import__("sys").modules["tacit.simulation.sweep"]
+from tacit.simulation import Result, Runs, Trial, over_seeds, simulate, write_csv
+from tacit.simulation import seeds as seeding
 
 
 class Stops:
@@ -37,7 +35,7 @@ class Stops:
 
 def test_an_interrupt_keeps_what_is_done_and_logs_it(tmp_path: Path) -> None:
     path = tmp_path / "log" / "runs.jsonl"
-    result = sweep(Stops(at=3), range(6), workers=1, path=path)
+    result = over_seeds(Stops(at=3), range(6), workers=1, path=path)
     assert result.interrupted
     assert [record["seed"] for record in result.records] == [0, 1, 2]
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2]
@@ -47,9 +45,9 @@ def test_an_interrupt_in_a_worker_keeps_what_other_workers_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found: a run that ended together with the interrupt was thrown away."""
-    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
+    monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)
     path = tmp_path / "runs.jsonl"
-    result = sweep(Stops(at=8, seconds=0.05), range(12), workers=2, path=path)
+    result = over_seeds(Stops(at=8, seconds=0.05), range(12), workers=2, path=path)
     assert result.interrupted
     assert result.asked == 12
     done = [record["seed"] for record in result.records]
@@ -67,7 +65,7 @@ def test_other_errors_are_not_swallowed(tmp_path: Path) -> None:
 
     path = tmp_path / "runs.jsonl"
     with pytest.raises(ZeroDivisionError):
-        sweep(fails, range(3), workers=1, path=path)
+        over_seeds(fails, range(3), workers=1, path=path)
     assert len(path.read_text().splitlines()) == 1
 
 
@@ -77,25 +75,24 @@ def test_processes_give_the_same_records_bit_for_bit(
 ) -> None:
     problem = lookup(name).ask({"arms": 4, "horizon": 5000, "rewards": "gaussian"})
     task = Trial(name, problem)
-    alone = sweep(task, range(5), workers=1)
-    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
-    together = sweep(task, range(5), workers=2)
+    alone = over_seeds(task, range(5), workers=1)
+    monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)
+    together = over_seeds(task, range(5), workers=2)
     assert alone.records == together.records
     assert [record["seed"] for record in together.records] == list(range(5))
 
 
 def test_a_pool_is_used_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "WORTH_A_POOL", 0.0)
+    monkeypatch.setattr(seeding, "WORTH_A_POOL", 0.0)
     assert (
         len(
             {
                 record["process"]
-                for record in sweep(Stops(at=-1, seconds=0.5), range(6), workers=2).records
+                for record in over_seeds(Stops(at=-1, seconds=0.5), range(6), workers=2).records
             }
         )
         == 3
     )
-    assert module is not sweeping
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +158,7 @@ def test_tables_are_tidy(result: Result, tmp_path: Path) -> None:
 
 def test_no_finished_run_is_an_error() -> None:
     with pytest.raises(TacitError, match="no run was finished"):
-        Result("x", 1, {}, None, Sweep([], 0.0, True))
+        Result("x", 1, {}, None, Runs([], 0.0, True))
 
 
 def test_standard_errors_by_hand() -> None:
@@ -169,10 +166,10 @@ def test_standard_errors_by_hand() -> None:
         {"seed": s, "checkpoints": [1, 2], "regret": [0.0, float(r)]}
         for s, r in enumerate((1, 2, 6))
     ]
-    result = Result("x", 2, {}, None, Sweep(records, 0.0, False))
+    result = Result("x", 2, {}, None, Runs(records, 0.0, False))
     assert result.regret_mean == 3
     assert result.regret_sem == pytest.approx((((4 + 1 + 9) / 2) / 3) ** 0.5)
     mean, sem = result.curve()
     assert mean.tolist() == [0, 3]
     assert sem[1] == pytest.approx(result.regret_sem)
-    assert Result("x", 2, {}, None, Sweep(records[:1], 0.0, False)).regret_sem is None
+    assert Result("x", 2, {}, None, Runs(records[:1], 0.0, False)).regret_sem is None

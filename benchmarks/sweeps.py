@@ -1,0 +1,58 @@
+"""How fast sweeps are: a study of 2,000 cells with one worker and with two, and on a Ray cluster of
+this machine where Ray is installed. The last files are compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from machine import Row, emit
+from tacit.simulation.grid import Study, read_study
+from tacit.simulation.sweeping import Way, carry_out
+
+STUDY = Path(__file__).with_suffix(".toml")
+
+
+def swept(study: Study, way: Way, out: Path) -> tuple[float, str]:
+    """Seconds, and the digest of the last file."""
+    start = time.perf_counter()
+    done = carry_out(study, way, out)
+    seconds = time.perf_counter() - start
+    if done.failures or done.results is None:
+        raise SystemExit(f"{len(done.failures)} cells failed: {done.failures[:1]}")
+    return seconds, hashlib.sha256(done.results.read_bytes()).hexdigest()
+
+
+def main() -> None:
+    """Prints one JSON object."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--without-ray", action="store_true", help="processes of this machine only")
+    said = words.parse_args()
+    study = read_study(STUDY)
+    ways = {"1 worker": Way(workers=1), "2 workers": Way(workers=2)}
+    if find_spec("ray") and not said.without_ray:
+        ways["ray"] = Way(engine="ray", address="local")
+    rows: list[Row] = []
+    seconds: dict[str, float] = {}
+    digests: set[str] = set()
+    with tempfile.TemporaryDirectory() as name:
+        for label, way in ways.items():
+            seconds[label], digest = swept(study, way, Path(name) / label)
+            digests.add(digest)
+            rows.append({"name": label, "value": round(seconds[label], 1), "unit": "seconds"})
+    times = seconds["1 worker"] / seconds["2 workers"]
+    rows += [
+        {"name": "cells", "value": study.cells, "unit": "cells"},
+        {"name": "2 workers over 1", "value": round(times, 2), "unit": "times"},
+        {"name": "different last files", "value": len(digests), "unit": "of 1"},
+    ]
+    emit(rows)
+
+
+if __name__ == "__main__":
+    main()

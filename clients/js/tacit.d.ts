@@ -1,0 +1,212 @@
+// Types of tacit.js, and what each part does. How to use it: docs/browser.md.
+
+/** Both servers' long-term Ed25519 keys in hexadecimal digits, from a source that is neither server. */
+export interface Pinned {
+  coordinator: string;
+  helper: string;
+}
+
+export interface Options {
+  pinned: Pinned;
+  /** The person's own limit of ε over all experiments of this origin, such as "3/2". A limit given here only falls; `setLimit` sets it. */
+  limit?: string;
+  /** Name of the IndexedDB database, "tacit" unless told. All experiments of one person belong into one. */
+  database?: string;
+  /** In the place of `browserStorage(database)`. */
+  storage?: Storage;
+  fetch?: typeof globalThis.fetch;
+  /** Milliseconds since 1970. */
+  now?: () => number;
+}
+
+/** The terms, as the document says them (docs/wire-formats.md), with their digest and canonical spelling. */
+export interface Terms {
+  readonly digest: string;
+  readonly spelling: string;
+  readonly admission: "open" | "invitation";
+  readonly answer: { readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
+  readonly first_day: string;
+  readonly guarantee: { readonly delta: "0"; readonly epsilon: string; readonly neighbours: "replace-one"; readonly participations: number; readonly view: "other-server" };
+  readonly last_day: string;
+  readonly middle: { readonly crowd: number; readonly kind: "two-servers" };
+  readonly noise: { readonly by: "servers"; readonly law: "discrete-laplace"; readonly scale: string };
+  readonly options: readonly string[];
+  readonly parties: readonly [Party, Party];
+  readonly predecessor: string;
+  readonly question: string;
+  readonly version: 2;
+}
+
+export interface Party {
+  readonly address: string;
+  readonly key: string;
+  readonly role: "coordinator" | "helper";
+}
+
+/** What can be recorded: a number, or its decimal digits, stands for the dyadic number that it is; "1/3" is exact. */
+export type Value = number | boolean | string;
+
+/**
+ * fresh: no option yet. unasked: an option, nothing is reported. waiting: until the time of sending; the answer is on this
+ * device only. sealed: charged and on its way. sent: both servers have their halves. opened, refused, unknown: what became of
+ * the round. missed: this device was not running between the time of sending and the deadline; nothing was sent or charged.
+ * broken: a limit fell after joining; nothing was sent. withdrawn: the person left.
+ */
+export type Stage = "fresh" | "unasked" | "waiting" | "sealed" | "sent" | "opened" | "refused" | "unknown" | "missed" | "broken" | "withdrawn";
+
+/** Where the person stands, with the receipt of the last participation. */
+export interface State {
+  stage: Stage;
+  option: string | null;
+  round: string | null;
+  /** What was recorded, as it was given; with several metrics, JSON by name. Forgotten when it is sealed. */
+  recorded: string | null;
+  /** When both halves are first sent, in milliseconds since 1970: fixed when joining. */
+  sendsAt: number | null;
+  deadline: number | null;
+  /** The ε that is charged, as a fraction; null if nothing is (yet, or it was refunded). */
+  charge: string | null;
+  /** Exactly what is for whom: empty until it is sealed. */
+  sent: Half[];
+}
+
+export interface Half {
+  party: "coordinator" | "helper";
+  address: string;
+  bytes: number;
+  /** SHA-256 of the sealed bytes. */
+  digest: string;
+  acknowledged: boolean;
+  /** Why the server will never take it; null if it did not say so. */
+  refused: string | null;
+}
+
+/** ε as fractions: of this experiment and its successors, and (`own…`) of all experiments of this origin. */
+export interface Spending {
+  spent: string;
+  /** What was joined and is not charged yet. */
+  pending: string;
+  /** The smallest ε ever shown for these terms and their successors. */
+  limit: string;
+  ownSpent: string;
+  ownLimit: string | null;
+}
+
+/** Terms, a round or an answer that is not accepted. Nothing was charged or sent because of it. */
+export class Refused extends Error {
+  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question or options changed or the person left), "keys", "digest", "signatures", "noise", "window", "epsilon", "limit", "refused", "answer", … */
+  field: string;
+}
+
+/** A server cannot be asked at the moment: nothing is lost, try again later. */
+export class Offline extends Error {}
+
+export class Device {
+  /** The last terms in the line of those that were asked for, checked; frozen. */
+  readonly terms: Terms;
+
+  /**
+   * The experiment of the coordinator at this address, by the digest of its terms. Fetches the terms and their successors from
+   * both servers (not if that was done within the hour; without a network, what is known is taken) and checks digest, canonical
+   * form, pinned keys and signatures; throws `Refused` or `Offline`.
+   */
+  static open(address: string, digest: string, options: Options): Promise<Device>;
+
+  /** Asks for a place, once; while it holds a second call sends nothing, also from another tab or after a reload. The round is
+   * checked against the terms before anything is drawn. To join is to agree to `terms`, the first time. */
+  join(invitation?: string): Promise<State>;
+
+  /** The person was shown `terms` and takes part; needed where `join` refused with the field "agreement", so also after a withdrawal. */
+  agree(): Promise<State>;
+
+  /** Keeps what happened on this device, in the place of what was recorded before; sends nothing. It is rounded at random to a
+   * level of the terms by an exact draw. With several metrics: numbers by name. */
+  record(value: Value | Record<string, Value>): Promise<State>;
+
+  /** Does what is due now for every participation of this origin: seals and charges, sends, asks for outcomes. Does nothing if
+   * another tab is at it. */
+  tick(): Promise<State>;
+
+  /** Ticks by itself at the right times, and tells the state at least every two seconds (another tab may change it); returns a function that stops it. */
+  run(onState: (state: State) => void, onError?: (problem: unknown) => void): () => void;
+
+  /** Deletes what is unsent; nothing is refunded, and nothing is joined again before `agree()`. */
+  withdraw(): Promise<State>;
+
+  state(): Promise<State>;
+
+  ledger(): Promise<Spending>;
+
+  /** Sets the person's own limit over all experiments of this origin; null for none. What is spent stays spent. */
+  setLimit(limit: string | null): Promise<unknown>;
+
+  /** What was spent, as JSON for another device of this person (the same format as in Python): no answers, nothing sealed. */
+  exportLedger(): Promise<string>;
+
+  /** Takes over what another device exported, all of it or nothing: limits only fall, charges only come to it. */
+  importLedger(text: string): Promise<void>;
+}
+
+/** Where a device keeps its ledger, which is one document of plain data. If it fails, so does what was asked, and nothing is sent. */
+export interface Storage {
+  read(): Promise<any>;
+  /** One transaction, atomic and durable over all tabs: `change` alters the document at once; if it throws, nothing changes. */
+  update<T>(change: (ledger: any) => T): Promise<T>;
+  /** Runs `work` while nobody else runs work of that name; if somebody does, waits, or gives null. */
+  alone<T>(name: string, wait: boolean, work: () => Promise<T>): Promise<T | null>;
+}
+
+/** IndexedDB with Web Locks. */
+export function browserStorage(name?: string): Storage;
+
+// The parts, for test vectors and other clients
+
+export interface Round {
+  identity: string;
+  terms: string;
+  option: number;
+  levels: number;
+  window: number;
+  closes: number;
+  assignedUntil: number;
+  grace: number;
+  places: number;
+  minimum: number;
+  length: number;
+  key0: string;
+  key1: string;
+  scale: [bigint, bigint];
+  modulus: bigint;
+}
+export interface Accepted extends Round {
+  cost: [bigint, bigint];
+  /** Seconds between the end of the last window and the deadline. */
+  margin: number;
+  context: Uint8Array;
+}
+type Draw = (size: number) => Uint8Array;
+
+/** The terms that a text is the one spelling of. */
+export function readTerms(spelling: string): Promise<Terms>;
+/** Refuses what not both parties of the terms signed under a label such as "terms" or "round". */
+export function checkSigned(terms: Terms, label: string, message: Uint8Array, signatures: Uint8Array[]): Promise<void>;
+/** Refuses terms that do not succeed others, or promise less. */
+export function checkSuccessor(old: Terms, next: Terms): void;
+/** What a description says, read strictly. */
+export function readRound(description: Uint8Array): Round;
+/** The round of an announcement that both parties signed and that keeps to the terms. */
+export function accept(terms: Terms, announcement: Uint8Array): Promise<Accepted>;
+/** Which server says what became of a round: 1 opened, 2 refused, 3 unknown (which is not signed). */
+export function readOutcome(terms: Terms, round: Accepted, message: Uint8Array): Promise<[number, number]>;
+/** The level below a value or the next, at random, so that on average it is the value. */
+export function level(answer: { range: readonly [string, string]; levels: number }, value: Value, draw?: Draw): number;
+/** Both halves of a report of levels. */
+export function split(round: Accepted, place: { number: number; token: Uint8Array }, values: number[], draw?: Draw): Promise<[Uint8Array, Uint8Array]>;
+/** Uniform below a bound, exactly. */
+export function uniform(bound: bigint, draw?: Draw): bigint;
+/** The first numbers of a seed's mask. */
+export function mask(seed: Uint8Array, modulus: bigint, count: number): bigint[];
+/** HPKE's key and nonce from X25519's secret. */
+export function schedule(shared: Uint8Array, enc: Uint8Array, recipient: Uint8Array, info: Uint8Array): Promise<[Uint8Array, Uint8Array]>;
+/** HPKE in base mode, without associated data. */
+export function seal(recipient: Uint8Array, info: Uint8Array, message: Uint8Array, pair?: CryptoKeyPair): Promise<Uint8Array>;

@@ -1,0 +1,715 @@
+// A device that takes part in live experiments of tacit. What each part does is in tacit.d.ts, the bytes in docs/wire-formats.md.
+
+export class Refused extends Error {
+  name = "Refused";
+  constructor(field, sentence) {
+    super(sentence);
+    this.field = field;
+  }
+}
+export class Offline extends Error {
+  name = "Offline";
+}
+
+const must = (holds, field, sentence) => {
+  if (!holds) throw new Refused(field, sentence);
+  return holds;
+};
+
+// Bytes and numbers
+
+const json = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {}
+};
+const utf8 = (text) => new TextEncoder().encode(text);
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const unhex = (text, field) => {
+  must(typeof text === "string" && /^([0-9a-f]{2})+$/i.test(text), field, `the ${field} is not spelt in hexadecimal digits`);
+  return Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
+};
+const concat = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
+const big = (bytes) => BigInt(`0x0${hex(bytes)}`);
+const bits = (number) => number.toString(2).length;
+const digits = (number, size) => unhex(number.toString(16).padStart(2 * size, "0"));
+const settled = async (buffer) => new Uint8Array(await buffer);
+const sha256 = (bytes) => settled(crypto.subtle.digest("SHA-256", bytes));
+const imported = (key, algorithm, ...uses) => crypto.subtle.importKey("raw", key, algorithm, false, uses);
+const random = (size) => crypto.getRandomValues(new Uint8Array(size));
+const numberSize = (modulus) => Math.ceil(bits(modulus - 1n) / 8);
+const limit = (size, bound) => (1n << BigInt(8 * size)) - ((1n << BigInt(8 * size)) % bound);
+
+export function uniform(bound, draw = random) {
+  const size = Math.ceil(bits(bound) / 8) + 8;
+  for (;;) {
+    const word = big(draw(size));
+    if (word < limit(size, bound)) return word % bound;
+  }
+}
+
+// Exact fractions, in lowest terms
+
+const gcd = (a, b) => (b ? gcd(b, a % b) : a < 0n ? -a : a);
+const ratio = (n, d = 1n) => [n / gcd(n, d), d / gcd(n, d)];
+const plus = ([a, b], [c, d]) => ratio(a * d + c * b, b * d);
+const minus = (a, [c, d]) => plus(a, [-c, d]);
+const above = ([a, b], [c, d]) => a * d > c * b;
+const lesser = (a, b) => (above(a, b) ? b : a);
+const spell = ([n, d]) => (d === 1n ? `${n}` : `${n}/${d}`);
+const parse = (text) => ratio(...text.split("/").map(BigInt));
+const isFraction = (text) => typeof text === "string" && /^-?(0|[1-9]\d{0,39})(\/[1-9]\d{0,39})?$/.test(text) && spell(parse(text)) === text;
+const ZERO = [0n, 1n];
+
+const amount = (value) => must(/^\d{1,80}(\/[1-9]\d{0,79})?$/.test(value), "limit", `${value} is no fraction such as 3/2`) && spell(parse(value));
+
+function exact(value) {
+  if (isFraction(value)) return parse(value);
+  must(typeof value !== "object" && `${value}`.trim() && Number.isFinite(+value), "answer", `${value} is no number`);
+  let bottom = 1n; // a double is the dyadic number that it is
+  for (value = +value; value % 1; value *= 2) bottom *= 2n;
+  return ratio(BigInt(value), bottom);
+}
+
+// Terms
+
+const plain = (value) => {
+  if (typeof value === "string" && !/\p{Cs}/u.test(value)) return JSON.stringify(value);
+  if (Number.isSafeInteger(value)) return `${value}`;
+  if (Array.isArray(value)) return `[${value.map(plain)}]`;
+  return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${plain(value[key])}`)}}`;
+};
+const seconds = (day) => Date.parse(`${day}T00:00:00Z`) / 1000;
+const day = (value) => value >= "0001" && new Date(seconds(value) * 1000).toJSON() === `${value}T00:00:00.000Z`;
+const like = (pattern) => (value) => typeof value === "string" && pattern.test(value);
+const from = (least) => (value) => Number.isInteger(value) && value >= least && value < 2 ** 32;
+const list = (fits) => (value) => Array.isArray(value) && value.length && new Set(value).size === value.length && value.every(fits);
+const has = (shape) => (value) => value instanceof Object && `${Object.keys(value)}` === `${Object.keys(shape)}` && Object.keys(shape).every((key) => shape[key](value[key]));
+const text = like(/^(?!\p{White_Space})[^\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u2066-\u2069]+(?<!\p{White_Space})$/u);
+const SHAPE = {
+  admission: like(/^(open|invitation)$/),
+  answer: has({ levels: from(1), meaning: text, metrics: list(text), range: list(isFraction), window: from(0) }),
+  first_day: day,
+  guarantee: has({ delta: like(/^0$/), epsilon: isFraction, neighbours: like(/^replace-one$/), participations: from(1), view: like(/^other-server$/) }),
+  last_day: day,
+  middle: has({ crowd: from(1), kind: like(/^two-servers$/) }),
+  noise: has({ by: like(/^servers$/), law: like(/^discrete-laplace$/), scale: isFraction }),
+  options: list(text),
+  parties: list(has({ address: text, key: like(/^[0-9a-f]{64}$/), role: text })),
+  predecessor: like(/^([0-9a-f]{64})?$/),
+  question: text,
+  version: (value) => value === 2,
+};
+
+export async function readTerms(spelling) {
+  let terms, canonical;
+  const bytes = utf8(spelling);
+  try {
+    terms = JSON.parse(spelling);
+    canonical = bytes.length <= 65536 && plain(terms) === spelling;
+  } catch {}
+  must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "these are no terms in canonical form");
+  for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not take part where ${key} is ${JSON.stringify(terms[key])}`);
+  const { answer, guarantee, noise, parties } = terms;
+  must(`${parties.map((party) => party.role)}` === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are no coordinator and helper");
+  const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
+  const sound = above(epsilon, ZERO) && above(scale, ZERO) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
+  must(sound, "terms", "these terms contradict themselves");
+  cost(terms, scale);
+  return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
+}
+
+// What a round with such noise costs, if that is what the terms promise.
+function cost({ answer, guarantee }, scale) {
+  const sum = BigInt(answer.levels) * BigInt(answer.metrics.length);
+  const [e, f] = parse(guarantee.epsilon);
+  must(scale[0] * e >= sum * BigInt(guarantee.participations) * scale[1] * f, "noise", `noise of scale ${spell(scale)} does not earn epsilon ${guarantee.epsilon}`);
+  return ratio(sum * scale[1], scale[0]);
+}
+
+const verified = async (label, message, signature, key) =>
+  crypto.subtle.verify("Ed25519", await imported(unhex(key), "Ed25519", "verify"), signature, concat(utf8(`tacit ${label} v2`), [0], message));
+
+export async function checkSigned(terms, label, message, signatures) {
+  for (const [place, { role, key }] of terms.parties.entries()) {
+    must(signatures.length === 2 && (await verified(label, message, signatures[place], key)), "signatures", `the ${role} did not sign this ${label}`);
+  }
+}
+
+export function checkSuccessor(old, next) {
+  const promised = ({ guarantee, middle, noise }) => [guarantee.epsilon, `${guarantee.participations}`, `${-middle.crowd}`, `-${noise.scale}`].map(parse);
+  const weaker = promised(next).some((value, place) => above(value, promised(old)[place]));
+  must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && !weaker, "successor", "these terms promise less than those before");
+}
+
+// Rounds
+
+const FIELD = 2n ** 255n - 19n;
+const isKey = (key) => {
+  const u = big(unhex(key).reverse());
+  const w = u * u - 1n; // 0 where the order is 8 or less
+  return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
+};
+const ROUND = { kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, assignedUntil: 8, grace: 4, places: 4, minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32 };
+
+export function readRound(bytes) {
+  let at = 0;
+  const take = (size) => bytes.slice(at, (at += size));
+  const integer = () => ((digits) => (digits[0] ? big(digits) : 0n))(take(take(1)[0]));
+  const round = {};
+  for (const name in ROUND) round[name] = ROUND[name] < 9 ? Number(big(take(ROUND[name]))) : hex(take(ROUND[name]));
+  const { key0, key1, scale, modulus } = Object.assign(round, { scale: [integer(), integer()], modulus: integer() });
+  must(round.suite === 3, "suite", "this device seals with suite 3");
+  must(scale[0] && scale[1] && `${ratio(...scale)}` === `${scale}` && scale[0] < scale[1] << 1000n, "noise", "the servers of this round add no noise");
+  must(new Set([key0, key1, round.collector]).size === 3 && round.line0 !== round.line1 && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
+  const times = round.kind === 0x74610220 && at === bytes.length && round.assignedUntil <= round.closes;
+  const counts = round.levels && round.minimum && round.minimum <= round.places && round.length && modulus > 1n && round.length * numberSize(modulus) < 2 ** 30;
+  must(times && counts, "round", "the description of the round makes no sense");
+  return round;
+}
+
+export async function accept(terms, announcement) {
+  const [description, ...signatures] = [[0, -128], [-128, -64], [-64]].map((part) => announcement.slice(...part));
+  await checkSigned(terms, "round", description, signatures);
+  const round = readRound(description);
+  const { levels, metrics, window } = terms.answer;
+  for (const [field, holds, found] of [
+    ["terms", round.terms === terms.digest, round.terms],
+    ["levels", round.levels === levels, round.levels],
+    ["metrics", round.length === metrics.length, round.length],
+    ["window", round.window === window, round.window],
+    ["option", round.option < terms.options.length, round.option],
+    ["crowd", round.minimum >= terms.middle.crowd, round.minimum],
+    ["deadline", seconds(terms.first_day) <= round.closes && round.closes < seconds(terms.last_day) + 86400, round.closes],
+    ["modulus", round.modulus > BigInt(round.places) * BigInt(levels), round.modulus],
+  ]) must(holds, field, `the round's ${field}, ${found}, is not what the terms promise`);
+  return { ...round, cost: cost(terms, round.scale), margin: round.closes - round.assignedUntil - window, context: await sha256(description) };
+}
+
+export async function readOutcome(terms, round, message) {
+  const [role, said] = message.slice(20);
+  const known = hex(message.slice(0, 20)) === `74610224${round.identity}` && role < 2 && said > 0 && said < 4;
+  const signed = said === 3 ? message.length === 22 : known && (await verified("outcome", concat(round.context, [role, said]), message.slice(22), terms.parties[role].key));
+  must(known && signed, "outcome", "this is no outcome of this round");
+  return [role, said];
+}
+
+// An answer and its two halves, sealed with HPKE (RFC 9180)
+
+export function level({ range, levels }, value, draw = random) {
+  const [low, high] = range.map(parse);
+  const number = exact(value);
+  must(!above(low, number) && !above(number, high), "answer", `the answer ${value} does not lie from ${range.join(" to ")}`);
+  const [[a, b], [c, d]] = [minus(number, low), minus(high, low)];
+  const [top, bottom] = ratio(a * d * BigInt(levels), b * c);
+  return Number(top / bottom) + (uniform(bottom, draw) < top % bottom ? 1 : 0);
+}
+
+function nothingHappened(answer) {
+  const [low, high] = answer.range.map(parse);
+  const zero = spell(above(low, ZERO) ? low : lesser(ZERO, high));
+  return answer.metrics.map(() => level(answer, zero));
+}
+
+// ChaCha20 (RFC 8439)
+export function mask(seed, modulus, count) {
+  const size = 8 * Math.ceil(bits(modulus - 1n) / 64);
+  const [numbers, stream] = [[], []];
+  for (let block = 0; numbers.length < count; ) {
+    if (stream.length < size) {
+      const start = Uint32Array.of(0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, ...new Uint32Array(seed.slice().buffer), block++, 0, 0, 0);
+      const x = start.slice();
+      for (let n = 0; n < 80; n++) {
+        const [a, b, c, d] = [0, 1, 2, 3].map((row) => 4 * row + ((n + (n & 4 ? row : 0)) & 3));
+        for (const [i, j, k, by] of [[a, b, d, 16], [c, d, b, 12], [a, b, d, 8], [c, d, b, 7]]) {
+          x[i] += x[j];
+          x[k] ^= x[i];
+          x[k] = (x[k] << by) | (x[k] >>> (32 - by));
+        }
+      }
+      stream.push(...new Uint8Array(x.map((word, place) => word + start[place]).buffer));
+      continue;
+    }
+    const word = big(stream.splice(0, size).reverse());
+    if (word < limit(size, modulus)) numbers.push(word % modulus);
+  }
+  return numbers;
+}
+
+const hmac = async (key, message) => settled(crypto.subtle.sign("HMAC", await imported(key, { name: "HMAC", hash: "SHA-256" }, "sign"), message));
+const KEM = [...utf8("KEM"), 0, 32];
+const SUITE = [...utf8("HPKE"), 0, 32, 0, 1, 0, 1];
+const extract = (suite, salt, label, secret) => hmac(salt, concat(utf8("HPKE-v1"), suite, utf8(label), secret));
+const expand = async (suite, key, label, info, size) => (await hmac(key, concat([0, size], utf8("HPKE-v1"), suite, utf8(label), info, [1]))).slice(0, size);
+
+export async function schedule(shared, enc, recipient, info) {
+  const none = new Uint8Array(32);
+  const secret = await expand(KEM, await extract(KEM, none, "eae_prk", shared), "shared_secret", concat(enc, recipient), 32);
+  const context = concat([0], await extract(SUITE, none, "psk_id_hash", []), await extract(SUITE, none, "info_hash", info));
+  const inner = await extract(SUITE, secret, "secret", []);
+  return [await expand(SUITE, inner, "key", context, 16), await expand(SUITE, inner, "base_nonce", context, 12)];
+}
+
+export async function seal(recipient, info, message, pair) {
+  const { publicKey, privateKey } = pair ?? (await crypto.subtle.generateKey("X25519", false, ["deriveBits"]));
+  const enc = await settled(crypto.subtle.exportKey("raw", publicKey));
+  const shared = await settled(crypto.subtle.deriveBits({ name: "X25519", public: await imported(recipient, "X25519") }, privateKey, 256));
+  const [key, iv] = await schedule(shared, enc, recipient, info);
+  return concat(enc, await settled(crypto.subtle.encrypt({ name: "AES-GCM", iv }, await imported(key, "AES-GCM", "encrypt"), message)));
+}
+
+export async function split(round, place, values, draw = random) {
+  const { modulus, length, levels } = round;
+  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "a report holds levels of the terms");
+  const words = [draw(16), draw(16)];
+  const size = numberSize(modulus);
+  const packed = (numbers) => concat(...numbers.map((number) => digits(number, size)));
+  const seed = length * size > 32 && draw(32);
+  const first = seed ? mask(seed, modulus, length) : values.map(() => uniform(modulus, draw));
+  const second = first.map((part, metric) => (BigInt(values[metric]) - part + modulus) % modulus);
+  const parts = [seed || packed(first), packed(second)];
+  const number = digits(place.number, 4);
+  return Promise.all([0, 1].map(async (role) => {
+    const other = await sha256(concat(utf8("tacit word v2"), words[1 - role]));
+    const info = concat(utf8("tacit half v2"), round.context, [role], number);
+    const sealed = await seal(unhex(role ? round.key1 : round.key0), info, concat(words[role], other.slice(0, 16), parts[role]));
+    return concat(unhex(`74610221${round.identity}`), [role], number, place.token, sealed);
+  }));
+}
+
+// The ledger: terms and their successors share an entry
+
+const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
+const holder = ({ entries }, identity) => entries.find((entry) => identity in entry.rounds);
+const part = () => Number(big(random(6))) / 2 ** 49; // of a margin: uniform below a half
+const total = (rounds) => rounds.reduce((sum, round) => plus(sum, parse(round.cost)), ZERO);
+const spent = (rounds) => spell(total(rounds.filter((round) => round.charged)));
+const roundsOf = (...entries) => entries.flatMap((entry) => Object.values(entry.rounds));
+const least = (...limits) => spell(limits.map(parse).reduce(lesser));
+
+function united(ledger, digests, epsilon) {
+  const found = ledger.entries.filter((entry) => digests.some((digest) => digest in entry.terms));
+  const entry = found[0] ?? { option: null, until: 0, asked: null, nonce: null, terms: {}, rounds: {} };
+  for (const other of found) {
+    epsilon = least(epsilon, other.epsilon);
+    entry.withdrawn ||= other.withdrawn;
+    Object.assign(entry.terms, other.terms);
+    Object.assign(entry.rounds, other.rounds);
+  }
+  for (const digest of digests) entry.terms[digest] ??= null;
+  ledger.entries = [...ledger.entries.filter((one) => !found.includes(one)), entry];
+  return Object.assign(entry, { epsilon });
+}
+
+function lastOf(entry, digest) {
+  const after = Object.entries(entry.terms).find(([, row]) => row?.approved && JSON.parse(row.text).predecessor === digest);
+  return after ? lastOf(entry, after[0]) : digest;
+}
+
+function checkRoom({ own, entries }, entry, cost, besides) {
+  const beyond = (rounds, limit) => above(plus(cost, total(rounds.filter((round) => round !== besides && (round.charged || !round.outcome)))), parse(limit));
+  must(!beyond(roundsOf(entry), entry.epsilon), "epsilon", "one more round would break the promise");
+  must(own === null || !beyond(roundsOf(...entries), own), "limit", "one more round is beyond your own limit");
+}
+
+// Nothing is kept of a participation that is over but the account and the receipt.
+function end(round, outcome) {
+  if (round.outcome) return;
+  Object.assign(round, { outcome, announcement: null, place: null, invitation: null, levels: null, recorded: null });
+  for (const post of round.posts) post.sealed = null;
+}
+
+export function browserStorage(name = "tacit") {
+  const database = new Promise((done, fail) => {
+    const asked = indexedDB.open(name, 1);
+    asked.onupgradeneeded = () => asked.result.createObjectStore("ledger");
+    asked.onsuccess = () => done(asked.result);
+    asked.onerror = () => fail(asked.error);
+  });
+  const transact = async (change) => {
+    const transaction = (await database).transaction("ledger", change ? "readwrite" : "readonly", { durability: "strict" });
+    const store = transaction.objectStore("ledger");
+    return new Promise((done, fail) => {
+      let result, problem;
+      transaction.oncomplete = () => done(result);
+      transaction.onabort = () => fail(problem ?? transaction.error);
+      store.get(0).onsuccess = ({ target }) => {
+        const ledger = target.result ?? { own: null, entries: [] };
+        try {
+          result = change ? change(ledger) : ledger;
+          if (change) store.put(ledger, 0);
+        } catch (error) {
+          problem = error;
+          transaction.abort();
+        }
+      };
+    });
+  };
+  return {
+    read: () => transact(),
+    update: transact,
+    alone: (what, wait, work) => navigator.locks.request(`${name} ${what}`, { ifAvailable: !wait }, (lock) => lock && work()),
+  };
+}
+
+const MOST_REFUSED = 3;
+const MOST_QUESTIONS = 20;
+const asking = (post) => !post.said && post.outcome[0] < MOST_QUESTIONS;
+const under = (address, path) => address.replace(/\/*$/, path);
+
+export class Device {
+  #address; #digest; #pins; #fetch; #now; #storage;
+
+  static async open(address, digest, { pinned, limit, database, storage, fetch = globalThis.fetch, now = Date.now }) {
+    must(globalThis.crypto?.subtle, "context", "this page is not from https or localhost");
+    const device = new Device();
+    device.#address = address;
+    device.#digest = hex(unhex(digest, "digest"));
+    device.#pins = [pinned.coordinator, pinned.helper].map((key) => hex(unhex(key, "pinned key")));
+    device.#fetch = fetch;
+    device.#now = () => now() / 1000;
+    device.#storage = storage ?? browserStorage(database);
+    if (limit) await device.#storage.update((ledger) => (ledger.own = least(amount(limit), ledger.own ?? limit)));
+    await device.#refresh(true);
+    return device;
+  }
+
+  setLimit(limit) {
+    return this.#storage.update((ledger) => (ledger.own = limit === null ? null : amount(limit)));
+  }
+
+  async #ask(url, method, body, headers) {
+    try {
+      if (!/^https?:/.test(url)) return [0];
+      const reply = await (0, this.#fetch)(url, { method, body, headers, signal: AbortSignal.timeout(10000), credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store" });
+      return [reply.status, await settled(reply.arrayBuffer())];
+    } catch {
+      return [0];
+    }
+  }
+
+  async #document(who, ...request) {
+    const [status, bytes] = await this.#ask(...request);
+    const found = json(new TextDecoder().decode(bytes));
+    const said = `${who} says: ${`${found?.error ?? status}`.replace(/\p{C}/gu, "").slice(0, 300)}`;
+    if (!status || status === 429 || status >= 500) throw new Offline(`${said}; try again later`);
+    must(status < 300 && found instanceof Object, status === 409 ? "succeeded" : "server", said);
+    return found;
+  }
+
+  async #copy(who, address, digest) {
+    const listed = (signatures) => must(Array.isArray(signatures), "signatures", `${who} gave no signatures`) && signatures.map((one) => unhex(one, "signature"));
+    const read = async (copy) => ({ terms: await readTerms(`${copy.terms}`), signatures: listed(copy.signatures), approvals: listed(copy.approvals ?? []) });
+    const found = await this.#document(who, under(address, `/experiments/${digest}/terms`), "GET");
+    const copy = { ...(await read(found)), state: `${found.state}`, successor: found.successor && (await read(found.successor)) };
+    must(copy.terms.digest === digest, "digest", `${who} gave other terms than those that were asked for`);
+    return copy;
+  }
+
+  async #fetchLine() {
+    let one = await this.#copy("the coordinator", this.#address, this.#digest);
+    must(`${one.terms.parties.map((party) => party.key)}` === `${this.#pins}`, "keys", "the terms name other keys than pinned");
+    await checkSigned(one.terms, "terms", utf8(one.terms.spelling), one.signatures);
+    const known = await this.#storage.read();
+    const before = entryOf(known, one.terms.predecessor)?.terms[one.terms.predecessor];
+    if (before) checkSuccessor(await readTerms(before.text), one.terms);
+    const line = [];
+    for (let next = one; next; one = next && (await this.#copy("the coordinator", next.terms.parties[0].address, next.terms.digest))) {
+      const { terms } = one;
+      const other = await this.#copy("the helper", terms.parties[1].address, terms.digest);
+      next = one.successor ?? other.successor;
+      must(line.push(one) <= 16 && (!other.successor || other.successor.terms.digest === next.terms.digest), "successor", "the servers name different successors");
+      if (!next) break;
+      checkSuccessor(terms, next.terms);
+      await checkSigned(terms, "successor terms", utf8(next.terms.spelling), next.approvals);
+      await checkSigned(next.terms, "terms", utf8(next.terms.spelling), next.signatures);
+    }
+    await this.#storage.update((ledger) => {
+      for (const { terms, state } of line) {
+        const entry = united(ledger, [terms.digest, terms.predecessor].filter(Boolean), terms.guarantee.epsilon);
+        entry.terms[terms.digest] = { ...entry.terms[terms.digest], text: terms.spelling, state, checked: this.#now() };
+        if (terms !== line[0].terms) entry.terms[terms.digest].approved = true;
+      }
+    });
+  }
+
+  async #refresh(opening, anew) {
+    const look = async () => {
+      const entry = entryOf(await this.#storage.read(), this.#digest);
+      const named = entry?.terms[this.#digest];
+      if (!named || `${JSON.parse(named.text).parties.map((party) => party.key)}` !== `${this.#pins}`) return null;
+      const row = entry.terms[lastOf(entry, this.#digest)];
+      this.terms = await readTerms(row.text);
+      return { entry, row, age: this.#now() - row.checked };
+    };
+    const known = await look();
+    if (known?.age >= 0 && known.age < 3600 && !anew) return known;
+    try {
+      await this.#fetchLine();
+    } catch (problem) {
+      if (opening && known && problem instanceof Offline) return known;
+      throw problem;
+    }
+    return look();
+  }
+
+  async agree(digest = this.terms.digest) {
+    await this.#storage.update((ledger) => {
+      const entry = entryOf(ledger, digest);
+      if (entry.withdrawn) entry.asked = null;
+      entry.withdrawn = false;
+      entry.terms[digest].agreed = true;
+    });
+    return this.state();
+  }
+
+  join(invitation) {
+    return this.#storage.alone("join", true, () => this.#join(invitation));
+  }
+
+  async #join(invitation, anew) {
+    const shown = this.terms;
+    const held = entryOf(await this.#storage.read(), this.#digest);
+    if (held.option !== null && this.#now() < held.until) return this.state();
+    const { entry, row } = await this.#refresh(false, anew);
+    const { terms } = this;
+    const agreed = Object.values(entry.terms).filter((one) => one?.agreed).map((one) => JSON.parse(one.text));
+    if (!agreed.length && !entry.withdrawn) {
+      await this.agree(shown.digest);
+      agreed.push(shown);
+    }
+    must(!entry.withdrawn && agreed.some((old) => plain([old.question, old.options]) === plain([terms.question, terms.options])), "agreement", "these terms were not agreed to on this device");
+    must(roundsOf(entry).filter((round) => round.outcome === "refused").length < MOST_REFUSED, "refused", "three rounds were refused: this device joins no more");
+    must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "who takes part here needs an invitation");
+    try {
+      checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));
+    } catch (problem) {
+      if (/^(running|paused)$/.test(row.state)) {
+        must(terms.options.includes(entry.option), problem.field, problem.message);
+        return this.state();
+      }
+    }
+    const now = this.#now();
+    const fresh = hex(random(16));
+    const nonce = await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce ??= fresh));
+    try {
+      const body = JSON.stringify(invitation ? { nonce, invitation } : { nonce });
+      const place = await this.#document("the coordinator", under(terms.parties[0].address, `/experiments/${terms.digest}/places`), "POST", body, { "Content-Type": "application/json" });
+      await this.#placed(terms, place, now, invitation);
+    } catch (problem) {
+      if (problem instanceof Refused) {
+        if (problem.field === "succeeded" && !anew) return this.#join(invitation, true);
+        await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce = null));
+      }
+      throw problem;
+    }
+    return this.state();
+  }
+
+  // A round is checked against terms, clock and ledger; only then is anything drawn.
+  async #placed(terms, { option, asked, announcement, place, token }, joined, invitation) {
+    must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an option that is none");
+    let round;
+    if (asked) {
+      announcement = unhex(announcement, "announcement");
+      round = await accept(terms, announcement);
+      token = unhex(token, "token");
+      must(Math.floor(joined) <= round.assignedUntil && round.margin >= 1, "time", "this round leaves no time to report");
+      must(terms.options[round.option] === option, "option", "the coordinator gave an option that is none");
+      must(Number.isInteger(place) && place >= 0 && place < round.places && token.length === 16, "place", "the place is none of the round's");
+    }
+    await this.#storage.update((ledger) => {
+      const entry = entryOf(ledger, terms.digest);
+      if (joined < entry.until || entry.withdrawn) return; // another tab was faster
+      if (asked) {
+        must(!holder(ledger, round.identity), "round", "this device was in this round before");
+        checkRoom(ledger, entry, round.cost);
+        const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
+        entry.rounds[round.identity] = {
+          identity: round.identity, sends, asks, option, invitation, announcement, closes: round.closes, terms: terms.digest, cost: spell(round.cost), place: { number: place, token },
+          levels: nothingHappened(terms.answer), recorded: null, charged: false, outcome: null, posts: [],
+        };
+      }
+      Object.assign(entry, { option, until: round?.closes ?? joined + Math.max(terms.answer.window, 60), asked: round?.identity ?? null, nonce: null });
+    });
+  }
+
+  async record(value) {
+    const { answer } = this.terms;
+    const several = value instanceof Object || answer.metrics.length > 1;
+    const given = several ? Object.entries(value ?? {}) : [[answer.metrics[0], value]];
+    must(given.length && given.every(([name]) => answer.metrics.includes(name)), "answer", `record numbers for ${answer.metrics} by name`);
+    const levels = given.map(([name, one]) => [answer.metrics.indexOf(name), level(answer, one)]);
+    await this.#storage.update((ledger) => {
+      const waiting = roundsOf(entryOf(ledger, this.#digest)).find((round) => round.levels);
+      if (!waiting) return;
+      for (const [metric, one] of levels) waiting.levels[metric] = one;
+      waiting.recorded = several ? JSON.stringify({ ...JSON.parse(waiting.recorded), ...value }) : `${value}`;
+    });
+    return this.state();
+  }
+
+  async tick() {
+    await this.#work();
+    return this.state();
+  }
+
+  run(onState, onError = () => {}) {
+    let timer;
+    const go = async () => {
+      const due = await this.#work().catch(onError);
+      const state = await this.state().catch(onError);
+      if (!timer) return;
+      timer = setTimeout(go, due ? Math.min(Math.max((due - this.#now()) * 1000, 20), 2000) : 2000);
+      if (state) onState(state);
+    };
+    timer = setTimeout(go);
+    return () => (timer = clearTimeout(timer));
+  }
+
+  #work() {
+    return this.#storage.alone("report", false, async () => {
+      const { entries } = await this.#storage.read();
+      const running = roundsOf(...entries).filter((round) => !round.outcome);
+      return Math.min(...(await Promise.all(running.map((round) => this.#advance(round, entryOf({ entries }, round.terms))))));
+    });
+  }
+
+  #change(identity, change) {
+    return this.#storage.update((ledger) => {
+      const entry = holder(ledger, identity);
+      return change(entry.rounds[identity], entry, ledger);
+    });
+  }
+
+  async #advance(row, entry) {
+    try {
+      return await this.#step(row, entry);
+    } catch (problem) {
+      if (!(problem instanceof Refused)) throw problem;
+      return this.#change(row.identity, (one) => end(one, "broken") ?? Infinity);
+    }
+  }
+
+  async #step(row, entry) {
+    const { identity } = row;
+    const terms = await readTerms(entry.terms[row.terms].text);
+    const round = await accept(terms, row.announcement);
+    if (row.levels) {
+      if (this.#now() < row.sends) return row.sends;
+      if (this.#now() < row.closes) row = await this.#sealed(terms, round, row);
+      else await this.#change(identity, (one) => end(one, "missed"));
+    }
+    const open = this.#now() < row.closes;
+    const what = open ? "report" : "outcome";
+    const dues = await Promise.all(row.posts.map(async (post, role) => {
+      if (open ? !post.sealed : !asking(post)) return open ? row.asks : Infinity;
+      const [count, due] = post[what];
+      const now = this.#now();
+      if (due > now) return Math.min(due, open ? row.asks : due);
+      const pause = Math.min(Math.min(Math.max(round.margin / 64, 0.05), 30) * 2 ** count, 86400);
+      const mine = await this.#change(identity, (one) => !one.outcome && one.posts[role][what][0] === count && (one.posts[role][what] = [count + 1, now + pause * (0.5 + part())]));
+      const news = mine && (await (open ? this.#send(post, row) : this.#question(terms, round, post, role)));
+      if (news) await this.#change(identity, (one) => Object.assign(one.posts[role], news));
+      return now;
+    }));
+    if (!open) await this.#change(identity, settle);
+    return Math.min(...dues, open && row.levels ? 0 : Infinity);
+  }
+
+  // Charged when the sealed halves are stored, in one transaction, before anything is sent.
+  async #sealed(terms, round, row) {
+    const halves = await split(round, row.place, row.levels);
+    const posts = await Promise.all(halves.map(async (sealed, role) => {
+      const { role: party, address } = terms.parties[role];
+      return { party, address, bytes: sealed.length, digest: hex(await sha256(sealed)), sealed, acknowledged: false, refused: null, said: null, report: [0, row.sends], outcome: [0, row.asks] };
+    }));
+    return this.#change(row.identity, (one, entry, ledger) => {
+      if (one.outcome || `${one.levels}` !== `${row.levels}`) return { ...one, posts: [] }; // another tab was faster
+      checkRoom(ledger, entry, parse(one.cost), one);
+      return Object.assign(one, { charged: true, levels: null, recorded: null, posts });
+    });
+  }
+
+  async #send({ address, sealed }, { identity, place, invitation }) {
+    const headers = { "Content-Type": "application/octet-stream", ...(invitation && { "Tacit-Invitation": invitation }) };
+    const [status] = await this.#ask(under(address, `/rounds/${identity}/reports/${place.number}`), "PUT", sealed, headers);
+    if (status >= 200 && status < 300) return { sealed: null, acknowledged: true };
+    return [403, 409, 410, 413, 422].includes(status) && { sealed: null, refused: `status ${status}` };
+  }
+
+  async #question(terms, round, { address }, role) {
+    const [status, bytes] = await this.#ask(under(address, `/rounds/${round.identity}/outcome`), "GET");
+    const [who, said] = status === 200 ? await readOutcome(terms, round, bytes).catch(() => []) : [];
+    return who === role && said < 3 && { said };
+  }
+
+  async withdraw() {
+    await this.#storage.update((ledger) => {
+      const entry = entryOf(ledger, this.#digest);
+      roundsOf(entry).forEach((round) => end(round, "withdrawn"));
+      Object.assign(entry, { withdrawn: true, option: null, until: 0, nonce: null });
+    });
+    return this.state();
+  }
+
+  async state() {
+    const { rounds, asked, option, withdrawn } = entryOf(await this.#storage.read(), this.#digest);
+    const state = shown(asked, rounds[asked]);
+    if (withdrawn) return { ...state, stage: "withdrawn", option: null };
+    return asked ? state : { ...state, stage: option ? "unasked" : "fresh", option };
+  }
+
+  async ledger() {
+    const { own, entries } = await this.#storage.read();
+    const entry = entryOf({ entries }, this.#digest);
+    const pending = spell(total(roundsOf(entry).filter((round) => !round.charged && !round.outcome)));
+    return { spent: spent(roundsOf(entry)), pending, limit: entry.epsilon, ownSpent: spent(roundsOf(...entries)), ownLimit: own };
+  }
+
+  async exportLedger() {
+    const { own, entries } = await this.#storage.read();
+    const experiments = entries.map(({ terms, epsilon, withdrawn, rounds }) => ({
+      terms: Object.keys(terms), epsilon, withdrawn: !!withdrawn,
+      rounds: Object.entries(rounds).map(([round, { cost, charged, outcome }]) => ({ round, cost, charged: charged || !outcome, refused: outcome === "refused" })),
+    }));
+    return JSON.stringify({ format: "tacit ledger 1", own_limit: own, experiments }, null, 1);
+  }
+
+  async importLedger(text) {
+    const name = (value) => hex(unhex(value, "export"));
+    try {
+      await this.#storage.update((ledger) => {
+        const { format, own_limit: own, experiments } = JSON.parse(text);
+        must(format === "tacit ledger 1", "export", `format ${format}`);
+        if (own !== null) ledger.own = least(amount(own), ledger.own ?? own);
+        for (const { terms, epsilon, withdrawn, rounds } of experiments) {
+          const entry = united(ledger, terms.map(name), amount(epsilon));
+          entry.withdrawn ||= !!withdrawn;
+          for (const { round, cost, charged, refused } of rounds) {
+            const { rounds } = holder(ledger, name(round)) ?? entry;
+            const known = (rounds[name(round)] ??= { cost: amount(cost), charged: !!charged, outcome: refused ? "refused" : "elsewhere", posts: [] });
+            known.charged ||= !!charged && known.outcome !== "refused";
+          }
+        }
+      });
+    } catch (problem) {
+      throw new Refused("export", `this is no export of a ledger: ${problem.message}`);
+    }
+  }
+}
+
+// A refund needs both servers' word.
+function settle(round) {
+  if (round.outcome) return;
+  const said = round.posts.map((post) => (post.sealed = null, post.said));
+  if (!said.includes(1) && round.posts.some(asking)) return;
+  if (said.every((word) => word === 2)) round.charged = false;
+  end(round, said.includes(1) ? "opened" : said.includes(2) ? "refused" : "unknown");
+}
+
+function shown(round, { posts = [], levels, outcome, option = null, recorded = null, sends, closes, cost, charged } = {}) {
+  const sent = posts.map(({ party, address, bytes, digest, acknowledged, refused }) => ({ party, address, bytes, digest, acknowledged, refused }));
+  const stage = outcome ?? (levels ? "waiting" : sent.every((post) => post.acknowledged) ? "sent" : "sealed");
+  return { stage, option, round, recorded, sendsAt: sends ? Math.ceil(sends * 1000) : null, deadline: closes ? closes * 1000 : null, charge: charged ? cost : null, sent };
+}

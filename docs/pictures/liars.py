@@ -1,0 +1,14 @@
+"""Draws docs/pictures/liars.png: how often the best option is found when some participants lie.
+
+Run it as `python docs/pictures/liars.py`; it needs the extra `plot`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.studies.plan import Question, answer, draw_liars
+
+if __name__ == "__main__":
+    question = Question.of(baseline=0.2, lift=0.25, liars=0.01, trusts=("two-servers",))
+    draw_liars(question, answer(question), Path(__file__).with_suffix(".png"))

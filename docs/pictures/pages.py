@@ -1,0 +1,36 @@
+"""Draws page-experimenter.png and page-participant.png: real pages of real parties.
+
+Run it as `python docs/pictures/pages.py`; it needs the extra `dev` and Chromium.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from tests.browser.conftest import chromium  # noqa: E402
+from tests.browser.shots import keep, opened  # noqa: E402
+from tests.browser.staging import scenes, staged, steps  # noqa: E402
+
+
+def draw(directory: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory() as parties,
+        chromium() as browser,
+        staged(Path(parties)) as stage,
+        opened(browser, "desktop", "light") as page,
+    ):
+        next(step for step in steps(page, stage) if step == "sent")
+        keep(page, directory / "page-participant.png")
+        address = next(address for name, address in scenes(stage) if name == "decided")
+        page.goto(address)
+        page.wait_for_selector(".live[data-state=live]")
+        keep(page, directory / "page-experimenter.png")
+
+
+if __name__ == "__main__":
+    draw(HERE)

@@ -1,0 +1,203 @@
+"""The commands that sweep grids of algorithms and problems, and report on them.
+
+Exit codes: 0 if every cell is there, 1 if some failed, 2 if the study or the directory is refused,
+130 after an interrupt; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.options import Json, whole
+from tacit.cli.printing import print_json, sentence, table
+from tacit.cli.simulating import stopped
+
+if TYPE_CHECKING:
+    from tacit.simulation.sweeping import Estimate, Swept
+
+FAILED = 1
+MOST_ROWS = 40
+MOST_FAILURES = 5
+
+
+def sweep(
+    study: Annotated[Path, typer.Argument(help="The study, in TOML.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of results; by default beside the study, with its name."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes; all cores by default, 0 for none.", parser=whole, metavar="N"
+        ),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local: processes of this machine; ray: a cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of Ray's cluster; auto for one on this machine, local for its own."),
+    ] = None,
+    file_format: Annotated[
+        str,
+        typer.Option("--format", help="parquet, jsonl, or auto: Parquet where pyarrow is there."),
+    ] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many cells and how long, and stop.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Sweep a grid of algorithms, problems, environments, guarantees and seeds.
+
+    A sweep that was interrupted or killed goes on where it was when it is called again.
+
+    Examples:
+
+    tacit sweep study.toml --dry-run
+
+    tacit sweep study.toml --workers 8
+
+    tacit sweep study.toml --engine ray --address ray-head:6379
+    """
+    from tacit.simulation.grid import read_study
+    from tacit.simulation.sweeping import Way, carry_out, estimate
+
+    way = Way(workers, engine, address, file_format, progress=True)
+    where = study.with_suffix("") if out is None else out
+    read = read_study(study)
+    if dry_run:
+        tell_estimate(estimate(read, way, where), as_json)
+        return
+    command = shlex.join(["tacit", *sys.argv[1:]])
+    tell(carry_out(read, way, where, command), where, as_json)
+
+
+def report(
+    study: Annotated[Path, typer.Argument(help="The directory of a sweep.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the report; the sweep's by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Report on a sweep: one HTML page that needs nothing else, and tables as CSV.
+
+    Example: tacit report study/
+    """
+    from tacit.simulation.report import write_report
+
+    paths = write_report(study, out)
+    if as_json:
+        print_json({path.stem: str(path) for path in paths})
+        return
+    for path in paths:
+        sentence(path.stem, str(path))
+
+
+def tell_estimate(found: Estimate, as_json: bool) -> None:
+    """How much work there is."""
+    from tacit.simulation.progress import duration
+
+    if as_json:
+        print_json(asdict(found))
+    else:
+        alone = f" ({found.merged:,} more came to the same)" if found.merged else ""
+        rows: list[list[Any]] = [
+            ["configurations", f"{found.configurations:,}{alone}"],
+            ["cells", found.cells],
+            ["done already", found.done],
+            ["seconds of one core", round(found.core_seconds, 1)],
+            [f"with {found.workers} worker{'s' * (found.workers != 1)}", duration(found.seconds)],
+        ]
+        probes = f"measured on {found.probes} probe cell{'s' * (found.probes != 1)}"
+        table(f"a dry run, {probes}", None, rows)
+    _failed(list(found.failures))
+
+
+def tell(swept: Swept, where: Path, as_json: bool) -> None:
+    """What came of a sweep."""
+    cells, done = swept.study.cells, len(swept.rows)
+    for name in swept.unread:
+        typer.echo(f"tacit: {where / 'parts' / name} is torn: its cells were run again", err=True)
+    rows = _summary(where) if done else []
+    if as_json:
+        shown = [{k: v for k, v in one.items() if k != "trace"} for one in swept.failures]
+        print_json(
+            {
+                "cells": cells,
+                "done": done,
+                "done_before": swept.before,
+                "failed": shown,
+                "seconds": swept.seconds,
+                "interrupted": swept.interrupted,
+                "results": None if swept.results is None else str(swept.results),
+                "configurations": rows,
+            }
+        )
+    else:
+        _print_summary(rows, cells, done)
+        if swept.before:
+            sentence("resumed", f"{swept.before:,} of {cells:,} cells were done before")
+        if swept.results is not None:
+            sentence("results", str(swept.results))
+            sentence("report", f"tacit report {shlex.quote(str(where))}")
+    stopped(swept.interrupted, done, cells)
+    _failed(swept.failures)
+
+
+def _summary(where: Path) -> list[dict[str, Any]]:
+    from tacit.simulation.report import entries, summaries
+    from tacit.simulation.sweeping import saved
+
+    return summaries(entries(saved(where)))
+
+
+def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
+    """A table for each problem and environment."""
+    told = f"{done:,} of {cells:,} cells" if done < cells else f"{cells:,} cells"
+    shown = rows[:MOST_ROWS]
+    settings = dict.fromkeys((row["problem"], row["environment"]) for row in shown)
+    for setting in settings:
+        same = [row for row in shown if (row["problem"], row["environment"]) == setting]
+        body = [
+            [
+                row["algorithm"],
+                row["guarantee"],
+                row["regret_mean"],
+                row["regret_sem"],
+                row.get("bits_per_user"),
+                row["runs"],
+            ]
+            for row in same
+        ]
+        title = "; ".join(part for part in setting if part not in ("default", "–")) or told
+        table(title, ["algorithm", "guarantee", "regret", "± s.e.", "bits each", "runs"], body)
+    if len(rows) > MOST_ROWS:
+        sentence("note", f"the first {MOST_ROWS} of {len(rows)} configurations; the report has all")
+    sentence("done", told)
+
+
+def _failed(failures: list[dict[str, Any]]) -> None:
+    """The cells that failed, one line each on standard error, and exit code 1."""
+    if not failures:
+        return
+    for one in failures[:MOST_FAILURES]:
+        where = ", ".join(
+            f"{axis} {one[axis]}"
+            for axis in ("problem", "environment", "guarantee")
+            if one[axis] not in ("default", "–")
+        )
+        typer.echo(
+            f"tacit: cell {one['cell']} failed: {one['algorithm']}, seed {one['seed']}"
+            f"{', ' if where else ''}{where}: {' '.join(one['error'].split())}",
+            err=True,
+        )
+    if len(failures) > MOST_FAILURES:
+        typer.echo(f"tacit: {len(failures) - MOST_FAILURES} more failed", err=True)
+    raise typer.Exit(FAILED)

@@ -1,0 +1,169 @@
+"""Charts as SVG, without a library: series with bands on logarithmic axes, drawn to be read at the
+width of a phone as well as beside each other on a desk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDE, HIGH = 440, 300
+LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 46
+DASHES = ("", "7 4", "2 3", "9 3 2 3")
+MOST_TICKS = 6
+LOWEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value at a place, and how far it may be off; without a place it holds everywhere."""
+
+    x: float | None
+    y: float
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one thing, in its colour: a curve with a band, marks with bars, or a level."""
+
+    name: str
+    points: tuple[Point, ...]
+    colour: str
+    dash: str = ""
+    marks: bool = False
+    quiet: bool = False  # drawn thin, and not what the axes are made for
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is shown along a side, and from where to where."""
+
+    title: str
+    low: float
+    high: float
+    places: tuple[float, ...] = ()  # to be named, instead of round numbers
+
+    @classmethod
+    def around(
+        cls,
+        title: str,
+        values: Iterable[float],
+        room: float = 0.06,
+        places: Iterable[float] = (),
+    ) -> Axis:
+        """With a little room around positive values."""
+        logs = [math.log10(value) for value in values if value > LOWEST] or [0.0]
+        low, high = min(logs), max(logs)
+        margin = max((high - low) * room, 0.08)
+        return cls(title, low - margin, high + margin, tuple(places))
+
+    def share(self, value: float) -> float:
+        """Where a value is, between 0 and 1."""
+        place = (math.log10(max(value, LOWEST)) - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, place))
+
+    def ticks(self) -> list[float]:
+        """Powers of ten or, where there are few, also twice and five times them; at most six."""
+        if 0 < len(self.places) <= MOST_TICKS:
+            return list(self.places)
+        first, last = math.ceil(self.low), math.floor(self.high)
+        decades = [10.0**power for power in range(first, last + 1)]
+        if len(decades) < 3:
+            every = [m * 10.0**p for p in range(first - 1, last + 2) for m in (1, 2, 5)]
+            decades = [v for v in every if self.low <= math.log10(v) <= self.high]
+        step = -(-len(decades) // MOST_TICKS)
+        return decades[::step] if decades else [10 ** ((self.low + self.high) / 2)]
+
+
+def compact(value: float) -> str:
+    """A number in few characters.
+
+    >>> [compact(value) for value in (0.05, 1, 2500, 1e5, 3e7, 1e10, 1e15)]
+    ['0.05', '1', '2.5k', '100k', '30M', '10G', '1e15']
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size <= value < 1e12:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}".replace("e+", "e")
+
+
+def chart(about: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
+    """One chart; `about` says in words what it shows."""
+    drawn = [_frame(x, y)]
+    drawn += [_series(one, x, y) for one in sorted(series, key=lambda one: not one.quiet)]
+    return (
+        f'<svg viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{escape(about, quote=True)}">'
+        f"{''.join(drawn)}</svg>"
+    )
+
+
+def _across(x: Axis, value: float) -> float:
+    return LEFT + (WIDE - LEFT - RIGHT) * x.share(value)
+
+
+def _down(y: Axis, value: float) -> float:
+    return HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * y.share(value)
+
+
+def _frame(x: Axis, y: Axis) -> str:
+    """Lines at the ticks, their values, and what the sides are."""
+    parts = []
+    for value in y.ticks():
+        at = _down(y, value)
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" '
+            f'stroke="var(--line)"/><text x="{LEFT - 7}" y="{at + 4:.1f}" '
+            f'text-anchor="end">{compact(value)}</text>'
+        )
+    for value in x.ticks():
+        at = _across(x, value)
+        parts.append(
+            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{HIGH - BOTTOM}" y2="{HIGH - BOTTOM + 4}" '
+            f'stroke="var(--soft)"/><text x="{at:.1f}" y="{HIGH - BOTTOM + 18}" '
+            f'text-anchor="middle">{compact(value)}</text>'
+        )
+    middle = (LEFT + WIDE - RIGHT) / 2
+    parts.append(
+        f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x.title)}</text>'
+        f'<text transform="translate(13 {(TOP + HIGH - BOTTOM) / 2}) rotate(-90)" '
+        f'text-anchor="middle">{escape(y.title)}</text>'
+    )
+    return "".join(parts)
+
+
+def _series(one: Series, x: Axis, y: Axis) -> str:
+    dash = f' stroke-dasharray="{one.dash}"' if one.dash else ""
+    width = 1.4 if one.quiet else 2.2
+    look = f'fill="none" stroke="{one.colour}" stroke-width="{width}"{dash}'
+    told = f"<title>{escape(one.name)}</title>"
+    levels = [p for p in one.points if p.x is None]
+    placed = [(_across(x, p.x), p) for p in one.points if p.x is not None]
+    parts = [
+        f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{_down(y, p.y):.1f}" y2="{_down(y, p.y):.1f}" '
+        f"{look}/>"
+        for p in levels
+    ]
+    if len(placed) > 1:
+        line = " ".join(f"{at:.1f},{_down(y, p.y):.1f}" for at, p in placed)
+        parts.append(f'<polyline points="{line}" {look} stroke-linejoin="round"/>')
+    if one.marks:
+        parts += [_mark(at, p, y, one.colour) for at, p in placed]
+    elif any(p.spread for _, p in placed):
+        upper = [f"{at:.1f},{_down(y, p.y + p.spread):.1f}" for at, p in placed]
+        lower = [f"{at:.1f},{_down(y, p.y - p.spread):.1f}" for at, p in reversed(placed)]
+        parts.insert(
+            0, f'<polygon points="{" ".join(upper + lower)}" fill="{one.colour}" opacity="0.18"/>'
+        )
+    return f"<g>{told}{''.join(parts)}</g>"
+
+
+def _mark(at: float, p: Point, y: Axis, colour: str) -> str:
+    low, high = _down(y, p.y - p.spread), _down(y, p.y + p.spread)
+    return (
+        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="{colour}" '
+        f'stroke-width="1.5"/><circle cx="{at:.1f}" cy="{_down(y, p.y):.1f}" r="4" '
+        f'fill="{colour}" stroke="var(--ground)" stroke-width="1"/>'
+    )

@@ -1,0 +1,381 @@
+"""Where runs are carried out: in processes of this machine, or on a cluster that Ray keeps.
+
+An engine is handed a task and numbers, and gives back `(number, answer)` as runs end, in any order;
+a run that fails gives a `Failure` and takes nothing else with it, even if it ends its process.
+Workers of this machine are fresh interpreters (`spawn`) that end with this process, however it
+ends. There is no scheduler here: on a cluster, Ray decides what runs where.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tacit.checks import TacitError
+
+Task = Callable[[int], Any]
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+"""Linear algebra on one thread: workers do not crowd each other, and sums are added in the same
+order whatever the number of cores."""
+MOST_WORKERS = 61  # Windows waits for no more
+HANDFUL = 0.1  # seconds of work that a worker has in hand
+LARGEST_HANDFUL = 64  # runs
+
+
+class Unloadable(TacitError):  # noqa: N818 - the task is sound, only not elsewhere
+    """The task is known to this process alone: a closure, or what a script defines itself."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run gave nothing; `error` is the exception itself, where it could be sent."""
+
+    reason: str
+    trace: str = ""
+    error: BaseException | None = None
+
+
+Answer = tuple[int, Any]
+Answers = Generator[Answer, None, None]
+
+
+def attempt(task: Task, number: int) -> tuple[int, float, Any]:
+    """A run: its number, how many seconds it took, and what came of it."""
+    start = time.perf_counter()
+    try:
+        answer = task(number)
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        answer = Failure(reason, traceback.format_exc(), _sendable(error))
+    return number, time.perf_counter() - start, answer
+
+
+def _sendable(error: BaseException) -> BaseException | None:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return None
+    return error
+
+
+def here(task: Task, numbers: Iterable[int]) -> Answers:
+    """In this process, one after another; an interrupt is passed on."""
+    for number in numbers:
+        _, _, answer = attempt(task, number)
+        if isinstance(answer, Failure) and isinstance(answer.error, KeyboardInterrupt):
+            raise answer.error
+        yield number, answer
+
+
+# Processes of this machine
+
+
+@dataclass
+class _Queue:
+    """Numbers that nobody has in hand, and how many are given out at a time."""
+
+    numbers: Iterator[int]
+    back: deque[int] = field(default_factory=deque)  # of workers that died
+    mean: float = HANDFUL  # seconds of a run, the late ones counting more
+
+    def took(self, seconds: float) -> None:
+        self.mean += (seconds - self.mean) / 8
+
+    def handful(self, seconds: float) -> list[int]:
+        size = min(LARGEST_HANDFUL, max(1, round(seconds / max(self.mean, 1e-9))))
+        found: list[int] = []
+        while len(found) < size:
+            number = self.back.popleft() if self.back else next(self.numbers, None)
+            if number is None:
+                break
+            found.append(number)
+        return found
+
+
+@dataclass
+class _Worker:
+    """A process, the line to it, and the numbers that it has in hand, in order."""
+
+    process: Any
+    line: Connection
+    hand: deque[int] = field(default_factory=deque)
+    ready: bool = False
+
+    def give(self, queue: _Queue) -> None:
+        """Refills a hand that is nearly empty."""
+        if self.ready and len(self.hand) <= LARGEST_HANDFUL and (more := queue.handful(HANDFUL)):
+            self.hand += more
+            with suppress(OSError):  # it died: its line says so next
+                self.line.send(more)
+
+
+def local(
+    task: Task, numbers: Iterable[int], workers: int, environment: Mapping[str, str] | None = None
+) -> Answers:
+    """On workers of this machine, which are started in `environment` beside this process's own."""
+    packed = _packed(task)
+    queue, surroundings = _Queue(iter(numbers)), dict(environment or {})
+    if os.name == "posix":  # it lifts signal masks, so it is not started inside `_apart`
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()
+    team: list[_Worker] = []
+    try:
+        with _apart(surroundings):
+            for _ in range(min(workers, MOST_WORKERS)):
+                team.append(_hired(packed))
+        while team:
+            lines = {worker.line: worker for worker in team}
+            for line in wait(list(lines)):
+                worker = lines[line]  # type: ignore[index]
+                try:
+                    said = worker.line.recv()
+                except (EOFError, OSError):
+                    team.remove(worker)
+                    yield from _death(worker, queue)
+                    with _apart(surroundings):
+                        team.append(_hired(packed))
+                    continue
+                if said is None:
+                    raise Unloadable("the task cannot be loaded by another process")
+                if not worker.ready:
+                    worker.ready = True
+                else:
+                    number, seconds, answer = said
+                    queue.took(seconds)
+                    worker.hand.popleft()
+                    yield number, answer
+                if len(worker.hand) * queue.mean < HANDFUL / 2:
+                    worker.give(queue)
+                if not worker.hand:
+                    worker.line.close()
+                    team.remove(worker)
+                    worker.process.join()
+    finally:
+        for worker in team:
+            worker.process.kill()
+            worker.process.join()
+
+
+def _packed(task: Task) -> bytes:
+    """The task in bytes; refused where another process could not load it: what a script or a
+    notebook defines itself is known to that one process.
+    """
+    try:
+        packed = pickle.dumps(task)
+    except Exception as error:  # whatever a callable of somebody else's raises, it cannot be sent
+        raise Unloadable(f"the task cannot be sent to another process: {error}") from error
+    if b"__main__" in packed:
+        raise Unloadable("the task is defined in a script, which other processes do not run")
+    return packed
+
+
+def _hired(packed: bytes) -> _Worker:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_work, args=(packed, theirs), daemon=True
+    )
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _death(worker: _Worker, queue: _Queue) -> Iterator[Answer]:
+    """What a worker's end leaves behind: the run that it was at has failed, the others go back."""
+    worker.process.join()
+    code = worker.process.exitcode
+    reason = f"a worker ended unexpectedly (exit code {code}): if memory is short, use fewer "
+    if not worker.ready:
+        raise TacitError(f"{reason}workers (it had not begun a run)")
+    if worker.hand:
+        failed = worker.hand.popleft()
+        queue.back.extend(worker.hand)
+        yield failed, Failure(f"{reason}workers")
+
+
+@contextmanager
+def _apart(environment: Mapping[str, str]) -> Iterator[None]:
+    """Processes started here do not run the caller's script again, which may have no guard against
+    that, and never see an interrupt, which is for this process to handle.
+    """
+    main, masks = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
+    before = {name: os.environ.get(name) for name in environment}
+    if masks:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        sys.modules["__main__"] = main
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _work(packed: bytes, line: Connection) -> None:
+    """A worker's life: it ends with its parent and leaves interrupts to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    try:
+        task: Task = pickle.loads(packed)
+    except Exception:
+        line.send(None)
+        return
+    line.send(True)
+    with suppress(EOFError, OSError):  # the parent has no more for it
+        while True:
+            for number in line.recv():
+                line.send(attempt(task, number))
+
+
+def _leave_with_parent() -> None:
+    """Ends this process when its parent has ended, even by SIGKILL and in the midst of a run."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
+
+
+# A cluster
+
+
+def on_ray(
+    task: Task, numbers: Iterable[int], address: str | None, workers: int | None = None
+) -> Answers:
+    """On a cluster that Ray keeps: the one at the address, `auto` for one on this machine, `local`
+    for one of this process's own. At most `workers` runs at once, if that is said.
+    """
+    asked = address or "auto"
+    if asked not in ("auto", "local"):
+        _with_token()
+    ray = _ray()
+    ours = not ray.is_initialized()
+    if ours:
+        _join(ray, asked)
+    try:
+        yield from _remotely(ray, task, numbers, workers)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _with_token() -> None:
+    """Shows the token, where there is one, also to a cluster that is named: Ray itself does so only
+    where it finds the cluster, and asks for this before it is imported.
+    """
+    kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", Path.home() / ".ray" / "auth_token"))
+    if "RAY_AUTH_TOKEN" in os.environ or kept.exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise TacitError("the engine ray needs Ray: pip install 'tacit[ray]'") from error
+    return ray
+
+
+def _join(ray: Any, address: str) -> None:
+    own = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except Exception as error:  # Ray has many, for one thing: it is not there, or not for us
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise TacitError(
+            f"no Ray cluster at {address!r} for us ({said[0].rstrip('.')}): start one with `ray "
+            "start --head`, give its --address, and its token in RAY_AUTH_TOKEN or "
+            "~/.ray/auth_token"
+        ) from error
+
+
+def _remotely(ray: Any, task: Task, numbers: Iterable[int], workers: int | None) -> Answers:
+    held, queue = ray.put(task), _Queue(iter(numbers))
+    runtime = {"env_vars": ONE_THREAD}
+    work = ray.remote(num_cpus=1, max_retries=0, runtime_env=runtime)(_handful)
+    again = work.options(max_retries=2)  # alone: a machine that is lost costs nothing
+    _same_versions(ray, work)
+    out: dict[Any, list[int]] = {}
+    try:
+        while True:
+            room = workers or int(ray.cluster_resources().get("CPU", 1))
+            while len(out) < 2 * room and (more := queue.handful(5 * HANDFUL)):
+                out[work.remote(held, more)] = more
+            if not out:
+                return
+            for ended in ray.wait(list(out), num_returns=1)[0]:
+                given = out.pop(ended)
+                try:
+                    answers = ray.get(ended)
+                except ray.exceptions.RayError as error:
+                    if len(given) == 1:
+                        said = str(error).strip().splitlines()[0]
+                        yield given[0], Failure(f"its worker was lost: {said}")
+                    else:
+                        out |= {again.remote(held, [number]): [number] for number in given}
+                    continue
+                for number, seconds, answer in answers:
+                    queue.took(seconds)
+                    yield number, answer
+    finally:
+        for left in out:
+            ray.cancel(left, force=True)
+
+
+def _handful(task: Task, numbers: list[int]) -> list[tuple[int, float, Any]]:
+    return [attempt(task, number) for number in numbers]
+
+
+def _same_versions(ray: Any, work: Any) -> None:
+    """Refuses a cluster whose numbers could be others."""
+    theirs = ray.get(work.remote(versions, [0]))[0][2]
+    if isinstance(theirs, Failure):
+        raise TacitError(f"the cluster cannot run tacit ({theirs.reason}): install it there")
+    if theirs != versions():
+        raise TacitError(
+            f"the cluster has {_listed(theirs)}, here is {_listed(versions())}: install the same "
+            "on both, or results could differ"
+        )
+
+
+def versions(_: int = 0) -> dict[str, str]:
+    """What the numbers of a run depend on, beside its configuration."""
+    import platform
+
+    import numpy as np
+    import scipy
+
+    from tacit import __version__
+
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {
+        "tacit": __version__,
+        "python": python,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+
+
+def _listed(found: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in found.items())

@@ -1,0 +1,65 @@
+"""The rows of a sweep by columns: light, without a library, and handed to one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.checks import TacitError
+from tacit.simulation.results import data_frame
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One row per run, in the order of the grid; what a run does not know is None.
+
+    `frame["final_regret"]` is a column, `frame.rows()` are dicts, `frame.where(algorithm="ucb1")`
+    keeps some of them, `frame.pandas()` is a DataFrame. `failures` are the runs that gave nothing,
+    each with its seed and its error.
+
+    >>> frame = Frame.of([{"seed": 0, "regret": 3.0}, {"seed": 1, "regret": 5.0}])
+    >>> len(frame), frame["regret"], len(frame.where(seed=1))
+    (2, [3.0, 5.0], 1)
+    """
+
+    columns: Mapping[str, list[Any]]
+    failures: tuple[Mapping[str, Any], ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls, rows: Iterable[Mapping[str, Any]], failures: Iterable[Mapping[str, Any]] = ()
+    ) -> Frame:
+        """From rows, which need not have the same columns."""
+        listed = list(rows)
+        names = dict.fromkeys(name for row in listed for name in row)
+        return cls({name: [row.get(name) for row in listed] for name in names}, tuple(failures))
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def __getitem__(self, name: str) -> list[Any]:
+        if name not in self.columns:
+            raise TacitError(f"there is no column {name!r}; there are {', '.join(self.columns)}")
+        return self.columns[name]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dict per run."""
+        for values in zip(*self.columns.values(), strict=True):
+            yield dict(zip(self.columns, values, strict=True))
+
+    def where(self, choose: Callable[[dict[str, Any]], bool] | None = None, **equal: Any) -> Frame:
+        """The rows with these values, for which `choose` is true."""
+        for name in equal:
+            self[name]  # there is such a column
+        kept = [
+            row
+            for row in self.rows()
+            if all(row[name] == value for name, value in equal.items())
+            and (choose is None or choose(row))
+        ]
+        return Frame({name: [row[name] for row in kept] for name in self.columns}, self.failures)
+
+    def pandas(self) -> Any:
+        """As a DataFrame of pandas or, without it, of polars; tacit needs neither."""
+        return data_frame(list(self.rows()))

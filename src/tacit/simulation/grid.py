@@ -1,0 +1,468 @@
+"""Studies: grids of algorithms × problems × environments × guarantees × seeds, from a file or a
+mapping, checked whole before anything runs.
+
+Every axis is a list of tables of options, and an option that is a list is an axis of its own. An
+option goes to the algorithms that have it, and must go to one at least; tables that come to the
+same for an algorithm are one configuration. A `Study` is a picklable function of a cell's number:
+its row, as JSON, is the same wherever it is computed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import pickle
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tacit.algorithms.problems import LinearProblem, Problem
+from tacit.algorithms.registry import Algorithm, check_together, lookup
+from tacit.checks import TacitError, integer
+from tacit.environments.contract import World
+from tacit.simulation.driver import Trial
+from tacit.simulation.study import How, asked, matched, promise_of, recorded, tried
+
+AXES = ("problems", "environments", "guarantees")
+FIELDS = ("name", "algorithms", *AXES, "seeds", "first_seed")
+REPLAY = ("replay", "clip", "resample")  # of an environment, beside a problem's options
+ABOUT = ("label", "family")  # of any table
+NOT_KEPT = ("seed", "estimates", "realised")  # of a run's record
+EXPECTED = {
+    "int": ((int, float), "a whole number, such as 1e5"),
+    "float": ((int, float), "a number, such as 0.5"),
+    "str": ((str,), 'a word in quotes, such as "easy"'),
+    "bool": ((bool,), "true or false"),
+    "tuple[float, ...]": ((list, tuple), "a list of numbers, such as [0.31, 0.47]"),
+}
+MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value on an axis: options, or a world of somebody's own, for some families or all."""
+
+    place: str
+    options: Mapping[str, Any]
+    label: str | None = None
+    families: frozenset[str] | None = None
+    world: int | None = None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What all runs of one part of the grid share; they differ in their seeds."""
+
+    algorithm: str
+    label: str
+    problem: Problem
+    world: int | None
+    axes: Mapping[str, str]  # how the values on the axes are called
+    chosen: Mapping[str, Mapping[str, Any]]  # the options that they are, of the algorithm's own
+    named: Mapping[str, Any]  # options that the study names, and those that everybody asks for
+    options: Mapping[str, Any]  # all that are in force
+    promise: Mapping[str, Any] | None
+
+    def described(self) -> dict[str, Any]:
+        """As data, for who reads results without tacit's registry."""
+        return {
+            "algorithm": self.algorithm,
+            "label": self.label,
+            "family": self.problem.family,
+            "per": self.problem.per,
+            "extras": list(self.problem.extras),
+            **self.axes,
+            "chosen": _plain(self.chosen),
+            "options": _plain(self.options),
+            "promise": _plain(self.promise),
+        }
+
+
+@dataclass(frozen=True)
+class Study:
+    """All configurations, in the order of the grid; a cell is a configuration and a seed."""
+
+    name: str
+    configurations: tuple[Configuration, ...]
+    first_seed: int
+    seeds: int
+    worlds: tuple[World, ...] = ()
+    digests: tuple[str, ...] = ()  # of the worlds
+    homes: tuple[str, ...] = ()  # modules that bring the algorithms
+    merged: int = 0  # combinations that came to the same as others
+
+    @property
+    def cells(self) -> int:
+        """How many runs there are."""
+        return len(self.configurations) * self.seeds
+
+    def at(self, cell: int) -> tuple[Configuration, int]:
+        """The configuration and the seed of a cell."""
+        place, step = divmod(cell, self.seeds)
+        return self.configurations[place], self.first_seed + step
+
+    def told(self, cell: int) -> dict[str, Any]:
+        """A cell in words, for who wants to run it alone."""
+        where, seed = self.at(cell)
+        return {"cell": cell, "algorithm": where.label, **where.axes, "seed": seed}
+
+    def __call__(self, cell: int) -> str:
+        """A cell's row, in JSON."""
+        for home in self.homes:
+            import_module(home)
+        where, seed = self.at(cell)
+        world = None if where.world is None else self.worlds[where.world]
+        problem = settled(where.algorithm, where.problem, self.first_seed, self.seeds)
+        record = Trial(where.algorithm, problem, world)(seed)
+        kept = {name: value for name, value in record.items() if name not in NOT_KEPT}
+        named = {
+            f"asked_{name}" if name in kept else name: value for name, value in where.named.items()
+        }
+        return json.dumps(
+            _plain({**self.told(cell), **named, **kept}), ensure_ascii=False, allow_nan=False
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """What its results are results of, as data."""
+        return {
+            "first_seed": self.first_seed,
+            "seeds": self.seeds,
+            "data": list(self.digests),
+            "configurations": [where.described() for where in self.configurations],
+        }
+
+
+def settled(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
+    """The problem with what a search on the seeds decides, where an algorithm leaves that open."""
+    if isinstance(problem, LinearProblem) and "fixed_clients" in lookup(algorithm).options:
+        return _searched(algorithm, problem, first, runs)
+    return problem
+
+
+@cache
+def _searched(algorithm: str, problem: LinearProblem, first: int, runs: int) -> Problem:
+    return matched(lookup(algorithm), problem, How(runs, first, workers=1))
+
+
+def read_study(path: Path) -> Study:
+    """The study of a TOML file; what is wrong with it is one line that names the place."""
+    import tomllib
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise TacitError(f"{path} is no text: give a study in TOML") from None
+    except OSError as error:
+        raise TacitError(f"cannot read {path}: {error.strerror}: give a study in TOML") from error
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TacitError(f"{path} is not TOML: {error}: mend that place") from error
+    return study_of({"name": path.stem, **given}, source=path.name, beside=path.parent)
+
+
+def study_of(given: Mapping[str, Any], source: str = "study", beside: Path = Path()) -> Study:
+    """The study that a mapping describes; paths in it are relative to `beside`.
+
+    >>> study_of({"algorithms": ["ucb1"], "problems": {"arms": [3, 5]}, "seeds": 10}).cells
+    20
+    """
+    try:
+        return _Reader(given, beside).study()
+    except TacitError as error:
+        raise TacitError(f"{source}: {as_fields(str(error))}") from error
+
+
+def as_fields(text: str) -> str:
+    """Options as a file spells them, not as a command line does.
+
+    >>> as_fields("--control-share is 2: leave --arms out")
+    'control_share is 2: leave arms out'
+    """
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
+
+
+@dataclass
+class _Reader:
+    """A study in the making."""
+
+    given: Mapping[str, Any]
+    beside: Path
+    worlds: list[World] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    entries: dict[str, Algorithm] = field(default_factory=dict)
+
+    def study(self) -> Study:
+        for name in self.given:
+            if name not in FIELDS:
+                raise TacitError(f"{name} is no field of a study{_meant(name, FIELDS)}")
+        name = self.given.get("name", "study")
+        if not isinstance(name, str) or not name.strip():
+            raise TacitError(f'name is {name!r}; give a few words, such as "Which is best?"')
+        seeds = integer("seeds", self.given.get("seeds", 20), at_least=1, remedy="how many of each")
+        first = integer("first_seed", self.given.get("first_seed", 0), at_least=0)
+        variants = self._variants()
+        axes = {axis: list(self._choices(axis)) for axis in AXES}
+        self._check_used(variants, axes)
+        found: dict[str, Configuration] = {}
+        count = 0
+        for entry, variant in variants:
+            for picked in product(*(self._suiting(entry, axis, axes[axis]) for axis in AXES)):
+                count += 1
+                self._check_size(len(found) * seeds)
+                made = self._configuration(entry, variant, picked, How(seeds, first))
+                key = [made.algorithm, made.label, made.world, made.options]
+                found.setdefault(json.dumps(_plain(key), sort_keys=True), made)
+        self._check_size(len(found) * seeds)
+        homes = dict.fromkeys(entry.build.__module__ for entry in self.entries.values())
+        foreign = tuple(home for home in homes if not home.startswith("tacit."))
+        return Study(
+            name.strip(),
+            tuple(found.values()),
+            first,
+            seeds,
+            tuple(self.worlds),
+            tuple(self.digests),
+            foreign,
+            count - len(found),
+        )
+
+    @staticmethod
+    def _check_size(cells: int) -> None:
+        if cells > MOST_CELLS:
+            raise TacitError(
+                f"there are more than {MOST_CELLS:,} cells: use fewer seeds, or several studies"
+            )
+
+    def _variants(self) -> list[tuple[Algorithm, Choice]]:
+        """Algorithms, each with options of its own."""
+        listed = self.given.get("algorithms")
+        if not isinstance(listed, (list, tuple)) or not listed:
+            raise TacitError(
+                f'algorithms is {listed!r}; give a list of names, such as ["private-med", "ucb1"] '
+                "(see: tacit algorithms)"
+            )
+        found: list[tuple[Algorithm, Choice]] = []
+        for number, one in enumerate(listed, start=1):
+            place = f"algorithms[{number}]"
+            table = dict(one) if isinstance(one, Mapping) else {"name": one}
+            name = table.pop("name", None)
+            if not isinstance(name, str):
+                raise TacitError(f"{place} is {one!r}; give a name, or a table with a name")
+            entry = self.entries.setdefault(name, lookup(name))
+            for choice in self._expanded(place, table, (entry,)):
+                shown = f"{name} ({_shown(choice.options)})" if choice.options else name
+                found.append((entry, Choice(place, choice.options, choice.label or shown)))
+        labels = [choice.label for _, choice in found]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise TacitError(f"algorithms names {label} twice: leave one out, or give a label")
+        return found
+
+    def _choices(self, axis: str) -> Iterator[Choice]:
+        listed = self.given.get(axis, ())
+        tables = [listed] if isinstance(listed, (Mapping, World)) else listed
+        if not isinstance(tables, Sequence) or isinstance(tables, str):
+            raise TacitError(f"{axis} is {listed!r}; give tables: [[{axis}]]")
+        for number, table in enumerate(tables, start=1):
+            place = f"{axis}[{number}]"
+            if isinstance(table, World) and axis == "environments":
+                label = f"{type(table).__name__} {number}"
+                yield Choice(place, {}, label, world=self._own(table, pickle_digest(table)))
+            elif isinstance(table, Mapping):
+                yield from self._expanded(place, dict(table), tuple(self.entries.values()))
+            else:
+                raise TacitError(f"{place} is {table!r}; give a table: [[{axis}]]")
+
+    def _expanded(
+        self, place: str, table: dict[str, Any], entries: Iterable[Algorithm]
+    ) -> Iterator[Choice]:
+        """The choices that a table stands for: every list in it is an axis."""
+        label, family = (table.pop(name, None) for name in ABOUT)
+        world = None
+        if place.startswith("environments") and "replay" in table:
+            world, name = self._replayed(place, table)
+            label = label or name
+        known = {name: one for entry in entries for name, one in entry.problem.options().items()}
+        for name in table:
+            if name not in known:
+                which = ", ".join(entry.name for entry in entries)
+                hint = _meant(name, (*known, *ABOUT))
+                raise TacitError(f"{place}.{name} is no option of {which}{hint}")
+        suits = {e.family for e in entries if all(name in e.problem.options() for name in table)}
+        if family is not None:
+            if family not in {entry.family for entry in entries}:
+                of = ", ".join(sorted({entry.family for entry in entries}))
+                raise TacitError(f"{place}.family is {family!r}; the algorithms here are {of}")
+            suits &= {family}
+        if not suits:
+            of = f" of {family}" if family else ""
+            raise TacitError(
+                f"{place} has options that no family{of} has together ({', '.join(table)}): split "
+                "it into a table for each"
+            )
+        values = [list(self._values(f"{place}.{name}", known[name], table[name])) for name in table]
+        for picked in product(*values):
+            options = dict(zip(table, picked, strict=True))
+            yield Choice(place, options, label, frozenset(suits), world)
+
+    @staticmethod
+    def _values(place: str, declared: Any, given: Any) -> Iterator[Any]:
+        """The values that are given for an option; a list is several, but where the option itself
+        is one.
+        """
+        kind = str(declared.type).removesuffix(" | None")
+        several = isinstance(given, (list, tuple))
+        if kind.startswith("tuple"):
+            several = several and bool(given) and isinstance(given[0], (list, tuple))
+        listed = list(given) if several else [given]
+        if not listed:
+            raise TacitError(f"{place} is empty; give a value, or leave it out")
+        types, expected = EXPECTED.get(kind, ((object,), ""))
+        for value in listed:
+            strange = isinstance(value, bool) and bool not in types and object not in types
+            if strange or not isinstance(value, types):
+                raise TacitError(f"{place} is {value!r}; give {expected}")
+            yield tuple(value) if isinstance(value, list) else value
+
+    def _replayed(self, place: str, table: dict[str, Any]) -> tuple[int, str]:
+        """The world of a recorded table, which is read once."""
+        from tacit.environments import read_table
+
+        how = {name: table.pop(name) for name in REPLAY if name in table}
+        if not isinstance(how["replay"], str):
+            raise TacitError(f"{place}.replay is {how['replay']!r}; give the name of a CSV file")
+        for name in REPLAY[1:]:
+            if not isinstance(how.get(name, False), bool):
+                raise TacitError(f"{place}.{name} is {how[name]!r}; give true or false")
+        path = self.beside / how.pop("replay")
+        world = read_table(path, **how)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        label = ", ".join([path.name, *(name for name in REPLAY[1:] if how.get(name))])
+        return self._own(world, f"{label} {digest}"), label
+
+    def _own(self, world: World, digest: str) -> int:
+        self.worlds.append(world)
+        self.digests.append(digest)
+        return len(self.worlds) - 1
+
+    def _check_used(
+        self, variants: list[tuple[Algorithm, Choice]], axes: dict[str, list[Choice]]
+    ) -> None:
+        """Refuses an option that would count for nothing."""
+        entries = list({entry.name: entry for entry, _ in variants}.values())
+        for choice in (choice for listed in axes.values() for choice in listed):
+            suited = [e for e in entries if choice.families is None or e.family in choice.families]
+            for name in choice.options:
+                if not any(name in entry.options for entry in suited):
+                    which = ", ".join(entry.name for entry in suited)
+                    raise TacitError(f"{choice.place}.{name}: none of {which} has it: leave it out")
+
+    @staticmethod
+    def _suiting(entry: Algorithm, axis: str, choices: list[Choice]) -> list[Choice]:
+        """The choices of an axis for an algorithm; one that says nothing, where none was given."""
+        if not choices:
+            return [Choice(axis, {})]
+        suited = [c for c in choices if c.families is None or entry.family in c.families]
+        if not suited:
+            raise TacitError(
+                f"no table of {axis} is for {entry.name}, which is {entry.family}: add [[{axis}]] "
+                f'with options of it, or with family = "{entry.family}"'
+            )
+        return suited
+
+    def _configuration(
+        self, entry: Algorithm, variant: Choice, picked: Sequence[Choice], how: How
+    ) -> Configuration:
+        options: dict[str, Any] = dict(variant.options)
+        said = dict.fromkeys(options, variant.place)
+        labels: dict[str, str] = {}
+        chosen: dict[str, Mapping[str, Any]] = {}
+        for axis, choice in zip(AXES, picked, strict=True):
+            mine = {name: v for name, v in choice.options.items() if name in entry.options}
+            for name in mine:
+                if name in said:
+                    raise TacitError(
+                        f"{name} is given by {said[name]} and by {choice.place}: leave one out"
+                    )
+            said |= dict.fromkeys(mine, choice.place)
+            options |= mine
+            none = not mine and choice.world is None and bool(choice.options)
+            kept = "–" if none else choice.label or _shown(mine) or "default"
+            labels[axis.removesuffix("s")], chosen[axis.removesuffix("s")] = kept, mine
+        index = next((choice.world for choice in picked if choice.world is not None), None)
+        world = None if index is None else self.worlds[index]
+        place = ", ".join(choice.place for choice in picked if "[" in choice.place)
+        try:
+            check_together(options)
+            problem = entry.ask(asked(entry, world, options))
+            fitted, experiment = problem, None
+            if not (isinstance(problem, LinearProblem) and "fixed_clients" in entry.options):
+                fitted, experiment = tried(entry, problem, how, world)
+        except TacitError as error:
+            raise TacitError(f"{place or 'study'}, {entry.name}: {error}") from error
+        in_force = recorded(entry, fitted, world)
+        common = [name for name in ("horizon", "epsilon", "delta") if name in in_force]
+        named = {name: in_force.get(name) for name in dict.fromkeys([*common, *options])}
+        promise = None if experiment is None else promise_of(experiment, world, [])
+        assert variant.label is not None
+        return Configuration(
+            entry.name, variant.label, problem, index, labels, chosen, named, in_force, promise
+        )
+
+
+def pickle_digest(world: World) -> str:
+    """What tells one world of somebody's own from another."""
+    try:
+        return hashlib.sha256(pickle.dumps(world)).hexdigest()
+    except Exception:  # a lambda, say: it has nothing that outlasts this process
+        return f"{type(world).__name__} of one process"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    listed = list(known)
+    close = difflib.get_close_matches(name, listed, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(listed)}"
+
+
+def _shown(options: Mapping[str, Any]) -> str:
+    """Options in a few words.
+
+    >>> _shown({"epsilon": 0.5, "horizon": 1e6, "means": (0.1, 0.25), "lazy": False})
+    'ε 0.5, horizon 1,000,000, means 0.1 0.25, lazy no'
+    """
+    greek = {"epsilon": "ε", "delta": "δ"}
+    return ", ".join(
+        f"{greek.get(name, name.replace('_', ' '))} {_word(v)}" for name, v in options.items()
+    )
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        whole = abs(value) < 1e15 and value == int(value)
+        return f"{int(value):,}" if whole else f"{value:g}"
+    return " ".join(map(_word, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; numbers that it does not know are none."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)

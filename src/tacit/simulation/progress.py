@@ -1,0 +1,72 @@
+"""How far something has come, for whoever waits: a bar on a terminal, lines where there is none."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+WORTH_A_BAR = 2.0  # seconds after which somebody who waits wants to know how long
+BETWEEN_LINES = 15.0  # seconds
+
+
+@contextmanager
+def bar(
+    label: str, total: int, done: int, shown: bool, *, lines: bool = False
+) -> Iterator[Callable[[], None]]:
+    """What to call after each run: it moves a progress bar on standard error, which is shown once
+    the runs have taken a while, or does nothing. Where standard error is no terminal, `lines` asks
+    for a line now and then.
+    """
+    if not shown or not sys.stderr.isatty():
+        yield _lines(label, total, done) if lines and shown else lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
+
+    drawn = Progress(
+        *Progress.get_default_columns(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = drawn.add_task(label, total=total, completed=done)
+    timer = threading.Timer(WORTH_A_BAR, drawn.start)
+    timer.start()
+    try:
+        yield lambda: drawn.advance(task)
+    finally:
+        timer.cancel()
+        timer.join()
+        if drawn.live.is_started:
+            drawn.stop()
+
+
+def _lines(label: str, total: int, before: int) -> Callable[[], None]:
+    start, done, told = time.monotonic(), before, time.monotonic()
+
+    def advance() -> None:
+        nonlocal done, told
+        done += 1
+        now = time.monotonic()
+        if now - told >= BETWEEN_LINES:
+            told = now
+            left = (now - start) / (done - before) * (total - done)
+            said = f"{label}: {done:,} of {total:,} cells, about {duration(left)} left"
+            print(said, file=sys.stderr, flush=True)
+
+    return advance
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it.
+
+    >>> [duration(seconds) for seconds in (0.2, 42, 60 * 12, 3600 * 5.3, 86400 * 3.6)]
+    ['1 s', '42 s', '12 min', '5.3 h', '3.6 days']
+    """
+    for size, unit in ((86_400, " days"), (3600, " h")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f}{unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1, round(seconds))} s"

@@ -1,0 +1,318 @@
+"""Sweeps: a study carried out on an engine, cell by cell, with nothing lost however it ends.
+
+Cells that are in the study's directory are not run again; those that fail are told of with their
+seed, and are tried again by the next sweep. The last file depends on the study alone, neither on
+the engine nor on the number of workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.checks import TacitError, integer
+from tacit.simulation.engines import (
+    ONE_THREAD,
+    Answers,
+    Failure,
+    Unloadable,
+    attempt,
+    here,
+    local,
+    on_ray,
+    versions,
+)
+from tacit.simulation.frame import Frame
+from tacit.simulation.grid import Study, read_study, study_of
+from tacit.simulation.parts import (
+    FAILURES,
+    Rows,
+    Store,
+    check_same,
+    read_manifest,
+    read_results,
+    stored,
+)
+from tacit.simulation.progress import bar
+
+ENGINES = ("local", "ray")
+FLUSH, SLOWEST_FLUSH = 1.0, 30.0  # seconds between parts: the latter of a sweep that takes hours
+PROBED = 5.0  # seconds that a dry run computes for
+START = 1.5  # seconds until workers have loaded
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a study is carried out: where, by how many, and into what files."""
+
+    workers: int | None = None
+    engine: str = "local"
+    address: str | None = None
+    format: str = "auto"
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise TacitError(f"engine is {self.engine!r}; it must be one of {', '.join(ENGINES)}")
+        if self.workers is not None:
+            integer("workers", self.workers, at_least=0, remedy="0 is this process itself")
+        if self.address is not None and self.engine != "ray":
+            raise TacitError(
+                f"address is {self.address!r}, but the engine is local: use --engine ray, or leave "
+                "it out"
+            )
+
+
+@dataclass
+class Swept:
+    """What came of a sweep."""
+
+    study: Study
+    rows: Rows = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    before: int = 0  # cells that were done already
+    seconds: float = 0.0
+    interrupted: bool = False
+    unread: list[str] = field(default_factory=list)
+    results: Path | None = None
+
+    def frame(self) -> Frame:
+        """Its rows, in the order of cells."""
+        return Frame.of((json.loads(self.rows[cell]) for cell in sorted(self.rows)), self.failures)
+
+
+def sweep(
+    study: Study | Path | str | None = None,
+    *,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    progress: bool = False,
+    **grid: Any,
+) -> Frame:
+    """Carries out a study: a file, or the axes of a grid as arguments: `algorithms`, `problems`,
+    `environments`, `guarantees`, `seeds`, `first_seed`.
+
+    With `out`, finished cells are kept in that directory, and the same call goes on where it was
+    interrupted. `workers` are this machine's cores by default; 0 runs in this process.
+
+    >>> frame = sweep(algorithms=["ucb1"], problems={"horizon": [100, 200]}, seeds=2, workers=0)
+    >>> frame["horizon"], frame["seed"]
+    ([100, 100, 200, 200], [0, 1, 0, 1])
+    """
+    way = Way(workers, engine, address, progress=progress)
+    if study is not None and grid:
+        raise TacitError(f"a study is given, and {', '.join(grid)} too: leave one of them out")
+    if study is None:
+        study = study_of(grid)
+    elif not isinstance(study, Study):
+        study = read_study(Path(study))
+    swept = carry_out(study, way, None if out is None else Path(out))
+    if swept.interrupted:
+        raise KeyboardInterrupt(f"{len(swept.rows)} of {study.cells}")
+    return swept.frame()
+
+
+def carry_out(study: Study, way: Way, out: Path | None, command: str = "") -> Swept:
+    """Runs what is not done yet, and writes what there is."""
+    start, swept = time.perf_counter(), Swept(study)
+    described = {**manifest(study), "command": command}
+    keeping = nullcontext() if out is None else stored(out, described, study.cells, way.format)
+    with keeping as store:
+        if store is not None:
+            swept.rows, swept.unread = dict(store.rows), store.unread
+        swept.before = len(swept.rows)
+        left = [cell for cell in _in_order(study) if cell not in swept.rows]
+        try:
+            if left:
+                _run(swept, left, way, store)
+        except KeyboardInterrupt:
+            swept.interrupted = True
+        swept.failures.sort(key=lambda one: one["cell"])
+        if store is not None:
+            if left and not swept.interrupted:
+                store.finish(swept.failures)
+            swept.results = store.results if store.results.exists() else None
+    swept.seconds = time.perf_counter() - start
+    return swept
+
+
+def _in_order(study: Study) -> list[int]:
+    """Some seeds of every configuration first, so that what is left can be foretold and an early
+    report has all of them; then one configuration after the other, as what they prepare is kept.
+    """
+    few = -(-study.seeds // 8)
+    return sorted(range(study.cells), key=lambda cell: (cell % study.seeds >= few, cell))
+
+
+def manifest(study: Study) -> dict[str, Any]:
+    """What a directory of results says of itself."""
+    return {"name": study.name, "versions": versions(), "study": study.identity()}
+
+
+def _run(swept: Swept, left: list[int], way: Way, store: Store | None) -> None:
+    """Runs cells, and keeps each as soon as it is there, or soon after."""
+    fresh: Rows = {}
+    start = flushed = time.monotonic()
+    total, done = swept.study.cells, len(swept.rows)
+    answers = _answers(swept.study, left, way)
+    try:
+        with (
+            bar(swept.study.name, total, done, way.progress, lines=True) as advance,
+            closing(answers),
+        ):
+            for cell, answer in answers:
+                if isinstance(answer, Failure):
+                    told = {**swept.study.told(cell), "error": answer.reason}
+                    swept.failures.append({**told, "trace": answer.trace})
+                else:
+                    fresh[cell] = answer
+                advance()
+                now = time.monotonic()
+                if now - flushed > min(SLOWEST_FLUSH, max(FLUSH, (now - start) / 100)):
+                    _keep(swept, fresh, store)
+                    fresh, flushed = {}, now
+    finally:
+        _keep(swept, fresh, store)
+
+
+def _keep(swept: Swept, fresh: Rows, store: Store | None) -> None:
+    if fresh and store is not None:
+        store.add(fresh)
+    swept.rows |= fresh
+
+
+def _answers(study: Study, cells: list[int], way: Way) -> Answers:
+    if way.engine == "ray":
+        yield from on_ray(study, cells, way.address, way.workers or None)
+        return
+    workers = min(os.cpu_count() or 1 if way.workers is None else way.workers, len(cells))
+    if workers:
+        try:
+            yield from local(study, cells, workers, ONE_THREAD)
+            return
+        except Unloadable:  # a world or an algorithm that only this process knows: nothing was run
+            pass
+    yield from here(study, cells)
+
+
+# Before and after
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How much work a study is: seconds of one core, and by these workers, from probe cells."""
+
+    cells: int
+    done: int
+    configurations: int
+    merged: int
+    probes: int
+    core_seconds: float
+    seconds: float
+    workers: int
+    failures: tuple[dict[str, Any], ...] = ()
+
+
+def estimate(study: Study, way: Way, out: Path | None, budget: float = PROBED) -> Estimate:
+    """Runs first cells of configurations, as many as there is time for, one at least; the others
+    are taken to cost what those of the same algorithm do.
+    """
+    done = _done_cells(study, way, out)
+    seconds: dict[str, list[float]] = {}
+    failures: list[dict[str, Any]] = []
+    start, probes = time.perf_counter(), 0
+    attempt(study, 0)  # the first loads what others find there
+    for place in _spread(len(study.configurations)):
+        if probes and time.perf_counter() - start > budget:
+            break
+        cell = place * study.seeds
+        _, took, answer = attempt(study, cell)
+        probes += 1
+        seconds.setdefault(study.configurations[place].label, []).append(took)
+        if isinstance(answer, Failure):
+            failures.append({**study.told(cell), "error": answer.reason})
+    known = [took for listed in seconds.values() for took in listed]
+    overall = sum(known) / len(known)
+    means = {label: sum(listed) / len(listed) for label, listed in seconds.items()}
+    each = [means.get(one.label, overall) for one in study.configurations]
+    core = sum(each) * study.seeds * (1 - done / study.cells)
+    workers = max(1, way.workers if way.workers is not None else os.cpu_count() or 1)
+    return Estimate(
+        study.cells,
+        done,
+        len(study.configurations),
+        study.merged,
+        probes,
+        core,
+        core / workers + START,
+        workers,
+        tuple(failures),
+    )
+
+
+def _spread(count: int) -> Iterator[int]:
+    """Places in an order in which neighbours, which cost alike, come late.
+
+    >>> list(_spread(7))
+    [0, 4, 2, 6, 1, 5, 3]
+    """
+    size = 1
+    while size < count:
+        size *= 2
+    width = size.bit_length() - 1
+    for step in range(size):
+        place = int(f"{step:0{width}b}"[::-1], 2) if width else 0
+        if place < count:
+            yield place
+
+
+def _done_cells(study: Study, way: Way, out: Path | None) -> int:
+    known = None if out is None else read_manifest(out)
+    if out is None or known is None:
+        return 0
+    check_same(out, known, manifest(study), way.format)
+    store = Store(out, known["format"], study.cells)
+    store.read()
+    return len(store.rows)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A study as it is on disk, finished or not, for who reports on it."""
+
+    name: str
+    manifest: Mapping[str, Any]
+    rows: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+
+    @property
+    def cells(self) -> int:
+        """How many runs it asks for."""
+        about = self.manifest["study"]
+        return len(about["configurations"]) * int(about["seeds"])
+
+
+def saved(directory: Path) -> Saved:
+    """What is in the directory of a sweep."""
+    known = read_manifest(directory)
+    if known is None:
+        raise TacitError(
+            f"{directory} has no study.json: give the directory of a sweep (tacit sweep study.toml)"
+        )
+    about = known["study"]
+    store = Store(directory, known["format"], len(about["configurations"]) * about["seeds"])
+    store.read()
+    if not store.rows:
+        raise TacitError(f"{directory} has no finished cell yet: nothing to report")
+    rows = [json.loads(store.rows[cell]) for cell in sorted(store.rows)]
+    failed = directory / FAILURES
+    failures = list(read_results(failed)) if failed.exists() else []
+    return Saved(known["name"], known, rows, failures)

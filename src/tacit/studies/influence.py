@@ -1,0 +1,126 @@
+"""What participants who lie can do to an experiment under each trust model, and a picture of it.
+
+One report adds between `low` and `high` answers to an estimated sum (`SumProtocol.reach`), where an
+honest one adds 0 to 1. If a part λ of all who are asked report against the best option, its mean
+reads (1 - λ)μ + λ·low and another's (1 - λ)ν + λ·high; so the winner changes from
+λ = (μ - ν) / (μ - ν + high - low) on, and where a report may add any number, with one liar.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.algorithms.registry import Algorithm, lookup
+from tacit.protocols.contract import SumProtocol
+from tacit.simulation.results import Result
+from tacit.simulation.study import How, simulate, tried
+
+TRIED = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # times the part that is asked about, in the picture
+WAYS = {"two-servers": "two servers", "verified": "two servers, verified reports"}
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What liars can do in one way of running an experiment.
+
+    `lie` is the most by which one of them moves a sum, in answers, `shift` the most by which the
+    part asked about moves an estimate, both None where that is any number; from `part` of all
+    participants on, `people` of those until the experiment is decided, another option wins.
+    """
+
+    trust: str
+    lie: float | None
+    shift: float | None
+    part: float
+    people: int | None = None
+
+
+def reached(
+    trust: str,
+    reach: tuple[float, float],
+    means: Sequence[float],
+    liars: float,
+    participants: int | None,
+) -> Influence:
+    """What a protocol of this reach lets liars do among options of these means.
+
+    >>> reached("verified", (0.0, 1.0), (0.5, 0.5625), 0.01, 1000)  # doctest: +ELLIPSIS
+    Influence(trust='verified', lie=1.0, shift=0.005625, part=0.058..., people=59)
+    """
+    low, high = reach
+    best, other = max(means), min(means)
+    gap = best - other
+    any_number = not math.isfinite(high - low)
+    part = 0.0 if any_number else gap / (gap + high - low)
+    known = participants is not None
+    people = max(1, math.ceil(part * (participants or 0))) if known or any_number else None
+    if any_number:
+        return Influence(trust, None, None, part, people)
+    lie, shift = max(high, 1 - low), liars * max(high - other, best - low)
+    return Influence(trust, lie, shift, part, people)
+
+
+def influence(
+    entry: Algorithm, given: dict[str, Any], liars: float, participants: int | None
+) -> list[Influence]:
+    """A row for a way of running an algorithm of arms, and one for the same with verification,
+    where there is one.
+    """
+    ways = {given.get("trust") or entry.name: given}
+    if given.get("trust") == "two-servers" and "through" in entry.options:
+        ways["verified"] = given | {"through": "verified"}
+    found = []
+    for trust, options in ways.items():
+        _, experiment = tried(entry, entry.ask(options), How(), None)
+        protocol = experiment.open(experiment.propose()[0])
+        if isinstance(protocol, SumProtocol):
+            row = reached(trust, protocol.reach, options["means"], liars, participants)
+            found.append(row)
+    return found
+
+
+def right_winners(
+    algorithm: str, liars: Sequence[float], how: How, **options: Any
+) -> dict[str, list[float]]:
+    """The part of simulated experiments over two servers that find the best option, by the part of
+    participants who lie, without and with verification.
+    """
+    means, found = options["means"], dict[str, list[float]]()
+    for through in WAYS:
+        asked = options | {"trust": "two-servers", "through": through}
+        _, experiment = tried(lookup(algorithm), lookup(algorithm).ask(asked), how, None)
+        best = experiment.options[means.index(max(means))]
+        runs = [simulate(algorithm, **asked, **vars(replace(how, liars=part))) for part in liars]
+        found[through] = [_part_of(best, result) for result in runs]
+    return found
+
+
+def _part_of(best: str, result: Result) -> float:
+    found = [record["winner"] for record in result.runs]
+    return found.count(best) / len(found)
+
+
+def draw(found: dict[str, list[float]], liars: Sequence[float], turning: float, path: Path) -> Path:
+    """How often the best option is found, against the part who lie; from `turning` on false answers
+    in range are enough to have another look best.
+    """
+    from tacit.simulation import pictures
+
+    figure, axes = pictures.axes()
+    for index, (through, right) in enumerate(found.items()):
+        drawn = pictures.style(index) | {"markevery": 1}
+        axes.plot([100 * part for part in liars], right, label=WAYS[through], **drawn)
+    axes.set_xscale("log")
+    axes.set_xticks([100 * part for part in liars], [f"{100 * part:g}" for part in liars])
+    axes.minorticks_off()
+    label = "false answers in range suffice from here on"
+    axes.axvline(100 * turning, label=label, **pictures.BOUND)
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xlabel("participants who lie, in percent")
+    axes.set_ylabel("experiments that find the best option")
+    pictures.legend(axes)
+    return pictures.save(figure, path)

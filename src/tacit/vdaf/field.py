@@ -1,0 +1,93 @@
+"""The field of Prio3Count and Prio3Sum, the integers modulo 2^64 - 2^32 + 1, and interpolation in
+it.
+
+Elements are plain integers from 0 to the modulus, eight bytes each, little-endian (VDAF draft,
+section 6.1). Polynomials are given by their values at roots of unity. Python's integers do not run
+in constant time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import prod
+
+from tacit.checks import Refusal
+
+MODULUS = 2**64 - 2**32 + 1
+SIZE = 8  # bytes of an element
+_ORDER = 1 << 32  # of the roots of unity that there are
+_GENERATOR = pow(7, (MODULUS - 1) // _ORDER, MODULUS)
+
+
+def pack(numbers: Sequence[int]) -> bytes:
+    """The bytes of a vector.
+
+    >>> pack([1, 2**32]).hex()
+    '01000000000000000000000001000000'
+    """
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def unpack(data: bytes, count: int, what: str) -> list[int]:
+    """A vector of `count` elements in its only spelling."""
+    if len(data) != count * SIZE:
+        raise Refusal(f"{what} has {len(data)} bytes; expected are {count} numbers of {SIZE}")
+    numbers = list(struct.unpack(f"<{count}Q", data))
+    if max(numbers, default=0) >= MODULUS:
+        raise Refusal(f"{what} holds a number that is not below the modulus of the field")
+    return numbers
+
+
+def roots(count: int) -> list[int]:
+    """The `count`-th roots of unity, a power of two of them, in the order of their exponents.
+
+    >>> roots(2) == [1, MODULUS - 1]
+    True
+    """
+    root = pow(_GENERATOR, _ORDER // count, MODULUS)
+    return list(accumulate([root] * (count - 1), _times, initial=1))
+
+
+def dot(row: Sequence[int], values: Sequence[int]) -> int:
+    """The sum of products, reduced once; the shorter of the two says how many."""
+    return sum([a * b for a, b in zip(row, values, strict=False)]) % MODULUS
+
+
+def _times(a: int, b: int) -> int:
+    return a * b % MODULUS
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Points at which polynomials are given, each with the inverse of the product of its distances
+    from all others.
+    """
+
+    points: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    def lagrange(self, at: int) -> list[int]:
+        """What each value counts in a polynomial's value at this point: w_j times the product of
+        all other differences, from both ends, so that no division is needed, not even at a node.
+        """
+        gaps = [at - point for point in self.points]
+        before = accumulate(gaps[:-1], _times, initial=1)
+        after = [*accumulate(gaps[:0:-1], _times, initial=1)][::-1]
+        return [
+            weight * first % MODULUS * second % MODULUS
+            for weight, first, second in zip(self.weights, before, after, strict=True)
+        ]
+
+
+@lru_cache(maxsize=64)
+def nodes(order: int, count: int) -> Nodes:
+    """The first `count` of the roots of unity of this order."""
+    points = tuple(roots(order)[:count])
+    distances = [
+        prod([own - other for other in points if other != own]) % MODULUS for own in points
+    ]
+    return Nodes(points, tuple(pow(distance, -1, MODULUS) for distance in distances))

@@ -1,0 +1,152 @@
+"""Prio3 for two aggregators, without joint randomness (VDAF draft, sections 7.2, 7.4.1 and 7.4.2).
+
+Aggregator 0 holds its share of measurement and proof in full, aggregator 1 a seed from which its
+share is drawn. A report must be verified under one key and one nonce, once: two questions about
+one proof can tell the measurement. What comes from others and makes no sense is a `Refusal`, at the
+stage that the draft says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from tacit.checks import Refusal, TacitError
+from tacit.vdaf.field import MODULUS, SIZE, pack, unpack
+from tacit.vdaf.proofs import BIT, Circuit, Question, whole_number
+from tacit.vdaf.xof import SEED_SIZE, expand, turboshake
+
+VERSION = 18  # of the draft's formats, the last that changed them
+KEY_SIZE = SEED_SIZE
+NONCE_SIZE = 16
+RANDOM_SIZE = 2 * SEED_SIZE
+COUNT, SUM = 1, 2  # the draft's numbers of Prio3Count and Prio3Sum
+_MEASUREMENT, _PROOF, _PROVE, _QUERY = 1, 2, 4, 5  # what a draw is for
+_PROOFS = b"\x01"  # one for each report
+_HELPER = b"\x01"  # aggregator 1
+
+
+class Verifying(NamedTuple):
+    """What an aggregator has of a report that is being verified: its share of the output, which it
+    keeps, and its verifier share, for the other.
+    """
+
+    output: int
+    share: bytes
+
+
+@dataclass(frozen=True)
+class Prio3:
+    """One kind of report: the draft's number of the kind, and what is proved."""
+
+    number: int
+    circuit: Circuit
+
+    def __post_init__(self) -> None:
+        turboshake()  # or an error, before anything is drawn
+
+    def share_size(self, role: int) -> int:
+        """Bytes of an aggregator's input share."""
+        return SEED_SIZE if role else SIZE * (self.circuit.calls + self.circuit.proof_size)
+
+    @property
+    def verifier_size(self) -> int:
+        """Bytes of a verifier share."""
+        return SIZE * self.circuit.verifier_size
+
+    def shard(
+        self, context: bytes, measurement: int, nonce: bytes, drawn: bytes
+    ) -> tuple[bytes, bytes]:
+        """The input shares of both aggregators, of so many random bytes; the public share is
+        empty.
+        """
+        if len(nonce) != NONCE_SIZE or len(drawn) != RANDOM_SIZE:
+            raise TacitError(
+                f"a nonce of {len(nonce)} and {len(drawn)} random bytes; expected are {NONCE_SIZE} "
+                f"and {RANDOM_SIZE}"
+            )
+        bits = self.circuit.encode(measurement)
+        seed, prove = drawn[:SEED_SIZE], drawn[SEED_SIZE:]
+        seeds = expand(prove, self._tag(_PROVE, context), _PROOFS, self.circuit.wires)
+        whole = [*bits, *self.circuit.prove(bits, seeds)]
+        helper = [part for parts in self._expanded(context, seed) for part in parts]
+        leader = [(own - other) % MODULUS for own, other in zip(whole, helper, strict=True)]
+        return pack(leader), seed
+
+    def question(self, key: bytes, context: bytes, nonce: bytes) -> Question:
+        """What is asked of every proof under this key and nonce: the same by both aggregators."""
+        tag = self._tag(_QUERY, context)
+        return self.circuit.question(expand(key, tag, _PROOFS + nonce, self.circuit.asked))
+
+    def verify_init(self, asked: Question, context: bytes, role: int, share: bytes) -> Verifying:
+        """An aggregator's first step, with its input share."""
+        if len(share) != self.share_size(role):
+            raise Refusal(
+                f"an input share has {len(share)} bytes; expected are {self.share_size(role)}"
+            )
+        if role:
+            bits, proof = self._expanded(context, share)
+        else:
+            numbers = unpack(share, len(share) // SIZE, "an input share")
+            bits, proof = numbers[: self.circuit.calls], numbers[self.circuit.calls :]
+        verifier = self.circuit.query(bits, proof, asked)
+        return Verifying(self.circuit.truncate(bits), pack(verifier))
+
+    def verifier_shares_to_message(self, first: bytes, second: bytes) -> bytes:
+        """The verifier message of two verifier shares, which is empty; refused if the report is not
+        valid.
+        """
+        size, what = self.circuit.verifier_size, "a verifier share"
+        both = zip(unpack(first, size, what), unpack(second, size, what), strict=True)
+        if not self.circuit.decide([(a + b) % MODULUS for a, b in both]):
+            raise Refusal("the proof of this report does not hold: it is not in range")
+        return b""
+
+    def verify_next(self, verifying: Verifying, message: bytes) -> int:
+        """The output share of a report that was found valid."""
+        if message:
+            raise Refusal("a verifier message says something; without joint randomness it is empty")
+        return verifying.output
+
+    def aggregate(self, outputs: Iterable[int]) -> int:
+        """An aggregator's share of the aggregate."""
+        return sum(outputs) % MODULUS
+
+    def unshard(self, first: int, second: int) -> int:
+        """The aggregate of both shares."""
+        return (first + second) % MODULUS
+
+    def _expanded(self, context: bytes, seed: bytes) -> tuple[list[int], list[int]]:
+        """Aggregator 1's shares of measurement and proof."""
+        circuit = self.circuit
+        measurement = self._tag(_MEASUREMENT, context), _HELPER, circuit.calls
+        proof = self._tag(_PROOF, context), _PROOFS + _HELPER, circuit.proof_size
+        return expand(seed, *measurement), expand(seed, *proof)
+
+    def _tag(self, usage: int, context: bytes) -> bytes:
+        """What separates draws: the version, the class, the kind, what it is for, the context."""
+        return bytes((VERSION, 0)) + self.number.to_bytes(4) + usage.to_bytes(2) + context
+
+
+def report_bits(limit: int) -> int:
+    """Bits of both input shares of a number from 0 to the limit.
+
+    >>> report_bits(1), report_bits(1023)
+    (640, 2944)
+    """
+    circuit = BIT if limit == 1 else whole_number(limit)
+    return 8 * (SIZE * (circuit.calls + circuit.proof_size) + SEED_SIZE)
+
+
+@lru_cache(maxsize=64)
+def prio3_count() -> Prio3:
+    """Prio3Count: bits."""
+    return Prio3(COUNT, BIT)
+
+
+@lru_cache(maxsize=64)
+def prio3_sum(limit: int) -> Prio3:
+    """Prio3Sum: whole numbers from 0 to the limit."""
+    return Prio3(SUM, whole_number(limit))

@@ -1,0 +1,51 @@
+"""XofTurboShake128 of the VDAF draft (section 6.2.1): seeds, tags and binders in, bytes or field
+elements out.
+
+TurboSHAKE128 is that of RFC 9861 with domain separation byte 1, from `pycryptodome`.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from tacit.checks import TacitError
+from tacit.vdaf.field import MODULUS, SIZE
+
+if TYPE_CHECKING:
+    from Crypto.Hash.TurboSHAKE128 import TurboSHAKE
+
+SEED_SIZE = 32
+
+
+@cache
+def turboshake() -> ModuleType:
+    """The module that has it, or an error that says how to get it."""
+    try:
+        from Crypto.Hash import TurboSHAKE128
+    except ImportError:
+        raise TacitError(
+            "verified sums need TurboSHAKE128 of pycryptodome, which is not installed: pip install "
+            "'tacit[verified]'"
+        ) from None
+    return TurboSHAKE128
+
+
+def stream(seed: bytes, tag: bytes, binder: bytes) -> TurboSHAKE:
+    """Bytes without end, by `read`: `size(tag) u16 little-endian | tag | size(seed) u8 | seed |
+    binder` is absorbed.
+    """
+    data = len(tag).to_bytes(2, "little") + tag + bytes((len(seed),)) + seed + binder
+    made: TurboSHAKE = turboshake().new(domain=1, data=data)
+    return made
+
+
+def expand(seed: bytes, tag: bytes, binder: bytes, count: int) -> list[int]:
+    """So many field elements; words that are not below the modulus are skipped."""
+    source, numbers = stream(seed, tag, binder), list[int]()
+    while missing := count - len(numbers):
+        words = struct.unpack(f"<{missing}Q", source.read(SIZE * missing))
+        numbers += [word for word in words if word < MODULUS]
+    return numbers

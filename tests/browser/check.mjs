@@ -1,0 +1,175 @@
+// Holds clients/js/tacit.js against the vectors of Python; runs in Node and in a browser alike.
+
+const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const utf8 = (text) => new TextEncoder().encode(text);
+const big = (bytes) => BigInt(`0x0${hex(bytes)}`);
+
+const PKCS8 = "302e020100300506032b656e04220420";
+const privateKey = (seed) => crypto.subtle.importKey("pkcs8", unhex(PKCS8 + seed), "X25519", true, ["deriveBits"]);
+const publicKey = (bytes) => crypto.subtle.importKey("raw", unhex(bytes), "X25519", true, []);
+const shared = async (own, peer) => new Uint8Array(await crypto.subtle.deriveBits({ name: "X25519", public: await publicKey(peer) }, own, 256));
+
+/** Random bytes that are given, in order. */
+const from = (stream) => {
+  let at = 0;
+  return (size) => {
+    if (at + size > stream.length) throw new Error("the stream is at its end");
+    return stream.slice(at, (at += size));
+  };
+};
+
+/** What HPKE sealed, opened with the recipient's key. */
+async function open(tacit, sealed, own, recipient, info) {
+  const [enc, rest] = [sealed.slice(0, 32), sealed.slice(32)];
+  const [key, iv] = await tacit.schedule(await shared(own, hex(enc)), enc, unhex(recipient), info);
+  const cipher = await crypto.subtle.importKey("raw", key, "AES-GCM", false, ["decrypt"]);
+  return new Uint8Array(await crypto.subtle.decrypt({ name: "AES-GCM", iv }, cipher, rest));
+}
+
+const concat = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
+const info = (round, role, place) => concat(utf8("tacit half v2"), round.context, [role], place.slice(0, 4));
+
+/** The digest of terms, or null if they are refused; any other error is one of the module. */
+async function digestOf(tacit, text) {
+  try {
+    return (await tacit.readTerms(text)).digest;
+  } catch (problem) {
+    if (!(problem instanceof tacit.Refused)) throw problem;
+    return null;
+  }
+}
+
+/** What a device makes of an announcement at a time. */
+async function offered(tacit, { terms, announcement, now }) {
+  try {
+    const round = await tacit.accept(await tacit.readTerms(terms), unhex(announcement));
+    if (Math.floor(now) > round.assignedUntil || round.margin < 1) return { cost: null };
+    const cost = round.cost[1] === 1n ? `${round.cost[0]}` : round.cost.join("/");
+    return { cost, context: hex(round.context) };
+  } catch (problem) {
+    if (!(problem instanceof tacit.Refused)) throw problem;
+    return { cost: null };
+  }
+}
+
+/** The module's verdicts about texts and announcements that were made up. */
+export async function verdicts(tacit, { texts = [], rounds = [] }) {
+  return {
+    digests: await Promise.all(texts.map((text) => digestOf(tacit, text))),
+    costs: await Promise.all(rounds.map(async (round) => (await offered(tacit, round)).cost)),
+  };
+}
+
+/** Halves of reports that Python's servers are to open. */
+export async function halves(tacit, { terms, announcement, places, values }) {
+  const round = await tacit.accept(await tacit.readTerms(terms), unhex(announcement));
+  const one = (place) => ({ number: Number(big(unhex(place).slice(0, 4))), token: unhex(place).slice(4) });
+  return Promise.all(places.map(async (place, number) => (await tacit.split(round, one(place), values[number])).map(hex)));
+}
+
+/** All differences from the vectors, each as a sentence. */
+export async function failures(tacit, { device, terms, primitives, twoServers }) {
+  const wrong = [];
+  const same = (what, found, known) => JSON.stringify(found) === JSON.stringify(known) || wrong.push(`${what}: ${JSON.stringify(found)} instead of ${JSON.stringify(known)}`);
+  const refuses = async (what, work) => {
+    try {
+      await work();
+      wrong.push(`${what}: accepted`);
+    } catch (problem) {
+      if (!(problem instanceof tacit.Refused)) wrong.push(`${what}: ${problem}`);
+    }
+  };
+
+  for (const { text, digest } of device.terms) same(`terms ${text}`, await digestOf(tacit, text), digest);
+  for (const { old, new: next, approvals, refused } of device.successors) {
+    const [before, after] = [await tacit.readTerms(old), await tacit.readTerms(next)];
+    if (refused) await refuses(`successor ${next}`, async () => tacit.checkSuccessor(before, after));
+    else tacit.checkSuccessor(before, after);
+    await tacit.checkSigned(before, "successor terms", utf8(next), approvals.map(unhex));
+    await refuses("approvals as signatures", () => tacit.checkSigned(before, "terms", utf8(next), approvals.map(unhex)));
+    await refuses("approvals in another order", () => tacit.checkSigned(before, "successor terms", utf8(next), approvals.map(unhex).reverse()));
+    await refuses("one approval", () => tacit.checkSigned(before, "successor terms", utf8(next), approvals.map(unhex).slice(1)));
+  }
+  for (const { canonical, digest, signatures } of terms.terms) {
+    const read = await tacit.readTerms(canonical);
+    same("digest", read.digest, digest);
+    await tacit.checkSigned(read, "terms", utf8(canonical), signatures.map(unhex));
+    const spoilt = signatures.map(unhex);
+    spoilt[1][5] ^= 1;
+    await refuses("a spoilt signature", () => tacit.checkSigned(read, "terms", utf8(canonical), spoilt));
+  }
+  for (const round of device.rounds) {
+    const { terms: _, announcement, now, ...known } = round;
+    same(`round ${announcement}`, await offered(tacit, round), known);
+  }
+  const { terms: text, announcement, cases } = device.outcomes;
+  const [shown, round] = [await tacit.readTerms(text), await tacit.accept(await tacit.readTerms(text), unhex(announcement))];
+  for (const { message, said } of cases) {
+    if (said === null) await refuses(`outcome ${message}`, () => tacit.readOutcome(shown, round, unhex(message)));
+    else same(`outcome ${message}`, await tacit.readOutcome(shown, round, unhex(message)), said);
+  }
+  for (const { range, levels, value, draw, level } of device.levels) {
+    const drawn = unhex(draw);
+    same(`level of ${value}`, tacit.level({ range, levels }, value, (size) => drawn.slice(0, size)), level);
+  }
+  let draws = 0;
+  const drawn = tacit.uniform(3n, (size) => new Uint8Array(size).fill(draws++ ? 0 : 255)); // the last word would favour 0
+  same("a word that is drawn again", [draws, `${drawn}`], [2, "0"]);
+  for (const { seed, modulus, numbers } of primitives.masks) {
+    same(`mask modulo ${modulus}`, tacit.mask(unhex(seed), BigInt(modulus), numbers.length).map(String), numbers);
+  }
+  const rfc = device.hpke;
+  const pair = { privateKey: await privateKey(rfc.ephemeral), publicKey: await publicKey(rfc.enc) };
+  const scheduled = await tacit.schedule(await shared(pair.privateKey, rfc.recipient), unhex(rfc.enc), unhex(rfc.recipient), unhex(rfc.info));
+  same("RFC 9180", scheduled.map(hex), [rfc.key, rfc.nonce]);
+  const sealed = await tacit.seal(unhex(rfc.recipient), unhex(rfc.info), utf8("beauty"), pair);
+  same("enc", hex(sealed.slice(0, 32)), rfc.enc);
+  same("sealed", hex(await open(tacit, sealed, await privateKey(rfc.private), rfc.recipient, unhex(rfc.info))), hex(utf8("beauty")));
+  for (const known of twoServers) wrong.push(...(await twoServerFailures(tacit, known, device.streams, same)));
+  return wrong;
+}
+
+async function twoServerFailures(tacit, known, streams, same) {
+  const round = await tacit.accept(await tacit.readTerms(known.terms), unhex(known.announcement));
+  same("context", hex(round.context), known.context);
+  const keys = await Promise.all(known.servers.map((server) => privateKey(server.x25519)));
+  for (const [number, values] of known.values.entries()) {
+    const place = unhex(known.places[number]);
+    const drawn = await tacit.split(round, { number, token: place.slice(4) }, values, from(unhex(streams[number])));
+    for (const [role, half] of drawn.entries()) {
+      const recipient = role ? round.key1 : round.key0;
+      const theirs = unhex(known.halves[number][role]);
+      same("front of a half", hex(half.slice(0, 41)), hex(theirs.slice(0, 41)));
+      same("size of a half", half.length, theirs.length);
+      for (const one of [half, theirs]) {
+        same("half", hex(await open(tacit, one.slice(41), keys[role], recipient, info(round, role, place))), known.opened[number][role]);
+      }
+    }
+  }
+  return [];
+}
+
+/** Chi-squared statistics: of levels of 1/3, and of single numbers below 11. */
+export async function draws(tacit, { count }) {
+  const [levels, parts] = [[0, 0], Array(11).fill(0)];
+  for (let n = 0; n < count; n++) {
+    levels[tacit.level({ range: ["0", "1"], levels: 1 }, "1/3")] += 1;
+    parts[Number(tacit.uniform(11n))] += 1;
+  }
+  const squared = (found, shares) => found.reduce((sum, number, place) => sum + (number - count * shares[place]) ** 2 / (count * shares[place]), 0);
+  return { levels: squared(levels, [2 / 3, 1 / 3]), parts: squared(parts, Array(11).fill(1 / 11)) };
+}
+
+/** One participation with a storage that forgets and a clock that is set; the states it passed. */
+export async function participate(tacit, { address, digest, pinned, start, answer }) {
+  const { memoryStorage } = await import("../../clients/js/memory.js");
+  let now = start;
+  const device = await tacit.Device.open(address, digest, { pinned, storage: memoryStorage(), now: () => now });
+  const states = [await device.state(), await device.join(), await device.record(answer)];
+  const [again] = await Promise.all([device.join(), device.join(), device.tick()]);
+  states.push(again);
+  now = again.sendsAt;
+  await Promise.all([device.tick(), device.tick()]);
+  return [...states, await device.state()];
+}

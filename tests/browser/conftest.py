@@ -1,0 +1,50 @@
+"""A real Chromium for the tests of pages and of the browser's device."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+NOT_RUN = "nothing was tried in a real browser: "
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Chromium, as it is installed; where there is none, whoever asks is told what is missing."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"{NOT_RUN}no Chromium is installed (Debian: apt-get install chromium)")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason=f"{NOT_RUN}Playwright is not installed (tacit[dev])"
+    )
+    with driver.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A browser for all tests of a process."""
+    with chromium() as made:
+        yield made

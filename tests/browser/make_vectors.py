@@ -1,0 +1,417 @@
+"""Writes the vectors of the browser device: `python -m tests.browser.make_vectors`.
+
+What is in them is what Python accepts, refuses and computes; `check.mjs` holds the module against
+it, in Node and in Chromium, beside the vectors of terms and of two servers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tests.intermediaries.make_vectors import source
+from tests.live.parties import GRACE, JOINING, KEYS, MARGIN, START, pinned, terms
+
+from tacit.checks import TacitError
+from tacit.intermediaries import Binding, TwoServerRound, accept, announce
+from tacit.intermediaries.agreement import new_key, public_bytes
+from tacit.intermediaries.announcements import endorse
+from tacit.intermediaries.interface import Source
+from tacit.intermediaries.two_servers import read_outcome
+from tacit.live.client.levels import level
+from tacit.live.client.pace import check_times
+from tacit.signatures import Signed, sign
+from tacit.terms import Answer, Middle, Noise, Pinned, Promise, Terms, check_successor
+
+ROOT = Path(__file__).parent.parent.parent
+FILE = ROOT / "clients" / "js" / "vectors" / "device.json"
+RFC_9180 = {  # appendix A.1.1
+    "info": "4f6465206f6e2061204772656369616e2055726e",
+    "ephemeral": "52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736",
+    "enc": "37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431",
+    "private": "4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8",
+    "recipient": "3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d",
+    "key": "4531685d41d65f03dc48f6b8302c05b0",
+    "nonce": "56d890e5accaaf011cff4b7d",
+}
+
+
+# Terms
+
+
+def decided(text: str) -> dict[str, Any]:
+    """What a device in Python makes of a text."""
+    try:
+        made = Terms.decode(text.encode("utf-8", "surrogatepass"))
+    except (TacitError, UnicodeError):
+        return {"text": text, "digest": None}
+    if made.view != "other-server":
+        return {"text": text, "digest": None}
+    return {"text": text, "digest": made.digest.hex()}
+
+
+def accepted_terms() -> Iterator[Terms]:
+    yield terms()
+    yield terms(question='Größe "egal"\\ – 𝄞\u2028?', options=("ö", "日本", "a" * 99))
+    yield terms(
+        answer=Answer("x", ("b", "a"), 7, 0, Fraction(-1, 3), Fraction(10**39, 7)),
+        promise=Promise(Fraction(1, 10**37), participations=3),
+        noise=Noise(Fraction(42 * 10**37)),
+        admission="invitation",
+        predecessor=bytes(range(32)),
+    )
+    yield terms(middle=Middle(crowd=(1 << 32) - 1), question="\ufeffa mark that is no space\ufeff")
+
+
+def spelt(change: Callable[[dict[str, Any]], object]) -> str:
+    """Canonical text of terms that are changed, whether they make sense or not."""
+    document = json.loads(terms().encode())
+    change(document)
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def at(*path: Any, value: Any) -> str:
+    """Terms with another value somewhere."""
+
+    def change(document: Any) -> None:
+        for step in path[:-1]:
+            document = document[step]
+        document[path[-1]] = value
+
+    return spelt(change)
+
+
+def refused_texts() -> Iterator[str]:
+    good = terms().encode().decode()
+    yield from (
+        "",
+        "{}",
+        "[]",
+        "null",
+        "2",
+        "{",
+        good[:-1],
+        good + "\n",
+        " " + good,
+        "\ufeff" + good,
+    )
+    yield good.replace(":2}", ":2.0}")
+    yield good.replace(":2}", ":2e0}")
+    yield good.replace('"window":60', '"window":60.5')
+    yield good.replace('"window":60', '"window":6e1')
+    yield good.replace('"window":60', '"window":-0')
+    yield good.replace('"window":60', '"window":9007199254740993')
+    yield good.replace('"window":60', '"window":60,"window":60')
+    yield good.replace('"version":2', '"version":2,"version":2')
+    yield good.replace("Hello", "\\u0048ello")
+    yield good.replace("Hello", "H\\/ello")
+    yield good.replace("Hello", "\\ud800")
+    yield good.replace("Hello", "\\u001f")
+    yield good.replace(",", ", ", 1)
+    yield good.replace('{"admission":"open",', "{", 1)
+    yield json.dumps(dict(reversed(json.loads(good).items())), separators=(",", ":"))
+    for path, values in REFUSED.items():
+        for value in values:
+            yield at(*path, value=value)
+    yield spelt(lambda document: document.update(more="x"))
+    yield spelt(lambda document: document["answer"].update(more="x"))
+    yield spelt(lambda document: document["parties"].reverse())
+    yield spelt(lambda document: document["parties"].pop())
+    yield spelt(lambda document: document["parties"].append(document["parties"][0]))
+    yield spelt(lambda document: document["parties"][1].update(key=document["parties"][0]["key"]))
+
+
+REFUSED: dict[tuple[Any, ...], tuple[Any, ...]] = {
+    ("version",): (1, 3, "2"),
+    ("admission",): ("closed", ""),
+    ("question",): ("", " a", "a ", "a\u3000", "\u0085a", "a\u202eb", "a\tb", 1, "\u200e", ["a"]),
+    ("options",): ([], ["a", "a"], ["a", ""], "a", ["a", 1]),
+    ("answer", "metrics"): ([], ["a", "a"], ["a", 1]),
+    ("answer", "meaning"): ("", "a\nb"),
+    ("answer", "levels"): (0, -1, 1 << 32, "1", 3),
+    ("answer", "window"): (-1, 1 << 32, "60"),
+    ("answer", "range"): (["0"], ["1", "1"], ["1", "0"], ["0", "2/2"], ["-0", "1"], ["0", "1/0"]),
+    ("answer", "range", 1): ("01", "1.0", " 1", "+1", "1/02", "4/2", "1" * 41, 1, "1/1"),
+    ("guarantee", "epsilon"): ("0", "-1", "99/100", "x", 1),
+    ("guarantee", "delta"): ("1/10", "1"),
+    ("guarantee", "participations"): (0, 3, "2"),
+    ("guarantee", "neighbours"): ("add-one", ""),
+    ("guarantee", "view"): ("opened-sum", "shuffled"),
+    ("noise", "scale"): ("199/100", "0", "-2", "4/2"),
+    ("noise", "by"): ("devices", "nobody"),
+    ("noise", "law"): ("gauss",),
+    ("middle", "kind"): ("masking", "mixing"),
+    ("middle", "crowd"): (0, 1 << 32),
+    ("first_day",): ("2027-01-01", "2026-13-01", "2026-02-30", "20261101", "0000-01-01", "", 5),
+    ("last_day",): ("2026-10-31", "2026-12-32", "+10000-01-01", "2026-12-31T00:00:00"),
+    ("predecessor",): ("00", "AB" * 32, "zz" * 32, 0),
+    ("parties", 0, "key"): ("AB" * 32, "00" * 31, "", 3),
+    ("parties", 0, "role"): ("helper", "Coordinator"),
+    ("parties", 0, "address"): ("", "a ", 1),
+    ("parties", 0): ("x", {}),
+}
+
+
+def mutated(seed: int, count: int) -> list[dict[str, Any]]:
+    """Texts of terms with a few signs changed, and what Python makes of each."""
+    draw = random.Random(seed)
+    texts = [made.encode().decode() for made in accepted_terms()]
+    signs = '{}[]",:0123456789-+.eE/\\ abu\u00e9\u2028\u200b\ufeff\u202e'
+    found = []
+    for _ in range(count):
+        whole = list(draw.choice(texts))
+        for _ in range(draw.choice((1, 1, 2))):
+            place = draw.randrange(len(whole))
+            whole[place : place + draw.randrange(2)] = draw.choice((draw.choice(signs), ""))
+        found.append(decided("".join(whole)))
+    return found
+
+
+def successors() -> Iterator[dict[str, Any]]:
+    old = terms(middle=Middle(crowd=3), promise=Promise(Fraction(1), participations=2))
+    named = {"predecessor": old.digest, "middle": Middle(crowd=3)}
+    for changes in (
+        {},
+        {"question": "Which one?", "options": ("Hello", "Hi", "Hey")},
+        {"promise": Promise(Fraction(1, 2), participations=1)},
+        {"noise": Noise(Fraction(4)), "middle": Middle(crowd=9)},
+        {"predecessor": bytes(32)},
+        {"middle": Middle(crowd=2)},
+        {"promise": Promise(Fraction(2), participations=2)},
+        {"promise": Promise(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
+        {"promise": Promise(Fraction(1), participations=1), "noise": Noise(Fraction(1))},
+        {"answer": Answer("1 if you liked it", window=61)},
+        {"answer": Answer("2 if you liked it", window=60)},
+    ):
+        new = terms(**(named | changes))
+        try:
+            check_successor(old, new)
+            refused = False
+        except TacitError:
+            refused = True
+        approvals = [sign(Signed.SUCCESSOR, new.encode(), key).hex() for key in KEYS[:2]]
+        yield {
+            "old": old.encode().decode(),
+            "new": new.encode().decode(),
+            "approvals": approvals,
+            "refused": refused,
+        }
+
+
+# Rounds
+
+
+def described(of: Terms, **changes: Any) -> TwoServerRound:
+    """A round that keeps to the terms, but for what is changed."""
+    fixed = source("browser rounds")
+    keys = [public_bytes(new_key(fixed)) for _ in range(5)]
+    now, answer = int(START), of.answer
+    closes = now + JOINING + answer.window + MARGIN
+    made = TwoServerRound(
+        Binding(of.digest, 0, answer.levels, answer.window, closes),
+        places=4,
+        minimum=of.middle.crowd,
+        modulus=1 << 20,
+        servers=(keys[0] + keys[1], keys[2] + keys[3]),
+        collector=keys[4],
+        length=len(answer.metrics),
+        scale=of.noise.scale,
+        assigned_until=now + JOINING,
+        grace=GRACE,
+        identity=bytes(range(16)),
+    )
+    binding = {name: changes.pop(name) for name in list(changes) if hasattr(made.binding, name)}
+    return replace(made, binding=replace(made.binding, **binding), **changes)
+
+
+def announced(description: bytes, *keys: Any) -> bytes:
+    return announce(description, [endorse(description, key) for key in keys or KEYS[:2]])
+
+
+def verdict(of: Pinned, announcement: bytes, now: float = START) -> dict[str, Any]:
+    """What a device in Python makes of an announcement."""
+    entry: dict[str, Any] = {
+        "terms": of.terms.encode().decode(),
+        "announcement": announcement.hex(),
+        "now": now,
+        "cost": None,
+    }
+    try:
+        found = accept(TwoServerRound, of, announcement)
+        cost = of.check(found.offer())
+        check_times(found, now)
+        _ = found.recipients
+    except TacitError:
+        return entry
+    if found.sealing != 3:
+        return entry
+    return entry | {"cost": str(cost), "context": found.context.hex()}
+
+
+def rounds() -> Iterator[dict[str, Any]]:
+    of = pinned(terms(middle=Middle(crowd=3)))
+    several = pinned(
+        terms(
+            answer=Answer("x", ("a", "b"), 3, 5, Fraction(-1), Fraction(2)),
+            promise=Promise(Fraction(1, 3), participations=2),
+            noise=Noise(Fraction(40)),
+        )
+    )
+    yield verdict(of, announced(described(of.terms).encode()))
+    yield verdict(several, announced(described(several.terms).encode()))
+    yield verdict(of, announced(described(of.terms, scale=Fraction(7, 3)).encode()), START + 99.5)
+    closes = described(of.terms).binding.closes
+    for changes in (
+        {"terms": bytes(32)},
+        {"window": 61},
+        {"window": 59},
+        {"levels": 2},
+        {"option": 2},
+        {"closes": 4_000_000_000},
+        {"closes": 1_790_000_000, "assigned_until": 1_789_999_000},
+        {"scale": Fraction(199, 100)},
+        {"scale": Fraction(2) - Fraction(1, 10**60)},
+        {"scale": None},
+        {"length": 2},
+        {"modulus": 4},
+        {"minimum": 2},
+        {"assigned_until": closes - 60},
+        {"assigned_until": int(START) - 1},
+        {"modulus": 5},
+        {"places": 3, "modulus": 1 << 90},
+    ):
+        yield verdict(of, announced(described(of.terms, **changes).encode()))
+    whole = described(of.terms).encode()
+    for keys in ((KEYS[2], KEYS[3]), (KEYS[0], KEYS[0]), (KEYS[1], KEYS[0]), KEYS[:3]):
+        yield verdict(of, announced(whole, *keys))
+    for spoilt in (
+        whole + b"\x00",
+        whole[:-1],
+        b"tb" + whole[2:],
+        whole[:2] + b"\x01" + whole[3:],
+        whole[:3] + b"\x30" + whole[4:],
+        whole.replace(b"\x01\x02\x01\x01\x03", b"\x02\x00\x02\x01\x01\x03"),
+        whole.replace(b"\x01\x02\x01\x01\x03", b"\x01\x04\x01\x02\x03"),
+        whole.replace(b"\x01\x02\x01\x01\x03", b"\x00\x01\x01\x03"),
+        whole.replace(b"\x01\x02\x01\x01\x03", b"\x01\x02\x00\x03"),
+        whole[:94] + b"\x01" + whole[95:],
+        *(whole[:159] + key + whole[191:] for key in WRONG_KEYS),
+        whole[:159] + whole[223:255] + whole[191:],
+        whole[:127] + whole[191:223] + whole[159:],
+        whole[:94],
+        b"",
+    ):
+        yield verdict(of, announced(spoilt))
+
+
+WRONG_KEYS = [
+    number.to_bytes(32, "little")
+    for number in (
+        0,
+        1,
+        2**255 - 20,
+        2**255 - 19,
+        2**255 - 10,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    )
+]
+
+
+def altered_rounds(seed: int, count: int) -> list[dict[str, Any]]:
+    """Descriptions with a byte changed that both servers signed all the same."""
+    draw, of = random.Random(seed), pinned(terms(middle=Middle(crowd=3)))
+    whole, found = described(of.terms).encode(), []
+    for _ in range(count):
+        spoilt = bytearray(whole)
+        spoilt[draw.choice((*range(4), *range(20, 95), *range(255, len(whole))))] ^= (
+            1 << draw.randrange(8)
+        )
+        found.append(verdict(of, announced(bytes(spoilt))))
+    return found
+
+
+def outcomes() -> dict[str, Any]:
+    of = pinned(terms())
+    announcement = announced(described(of.terms).encode())
+    found = accept(TwoServerRound, of, announcement)
+    front, cases = b"ta\x02\x24" + found.identity, []
+    for role in (0, 1):
+        for said in (1, 2):
+            word = bytes((role, said))
+            signature = sign(Signed.OUTCOME, found.context + word, KEYS[role])
+            cases += [front + word + signature, front + word + signature[:-1] + b"\x00"]
+            cases += [front + bytes((1 - role, said)) + signature, front + word]
+            cases += [front + bytes((role, 3 - said)) + signature]
+            wrong = sign(Signed.ROUND, found.context + word, KEYS[role])
+            cases += [front + word + wrong, b"ta\x02\x24" + bytes(16) + word + signature]
+        cases += [front + bytes((role, 3)), front + bytes((role, 3, 0)), front + bytes((role, 4))]
+    cases += [front + bytes((2, 3)), front + bytes((0, 0)), front, b""]
+    return {
+        "terms": of.terms.encode().decode(),
+        "announcement": announcement.hex(),
+        "cases": [_outcome(of, found, message) for message in cases],
+    }
+
+
+def _outcome(of: Pinned, found: TwoServerRound, message: bytes) -> dict[str, Any]:
+    try:
+        role, said = read_outcome(of, found, message)
+    except TacitError:
+        return {"message": message.hex(), "said": None}
+    return {"message": message.hex(), "said": [role, int(said)]}
+
+
+# Numbers
+
+
+def _front(drawn: bytes) -> Source:
+    """Always the same bytes."""
+    return lambda size: drawn[:size]
+
+
+def levels() -> Iterator[dict[str, Any]]:
+    draw = random.Random(9180)
+    for low, high, steps in ((0, 1, 1), (-1, 2, 7), ("-1/3", "22/7", 4), (0, 60, 1000)):
+        answer = Answer("", levels=steps, low=Fraction(low), high=Fraction(high))
+        for part in ("0", "1", "1/2", "1/3", "999/1000", "1/1000"):
+            value = answer.low + (answer.high - answer.low) * Fraction(part)
+            for _ in range(3):
+                drawn = draw.randbytes(40)
+                yield {
+                    "range": [str(answer.low), str(answer.high)],
+                    "levels": steps,
+                    "value": str(value),
+                    "draw": drawn.hex(),
+                    "level": level(answer, value, _front(drawn)),
+                }
+    for number in (0.1, 0.5, 1e-300, 5e-324, 0.999999999999999, 1.0):
+        drawn = draw.randbytes(200)
+        found = level(Answer("", levels=3), number, _front(drawn))
+        entry = {"range": ["0", "1"], "levels": 3, "value": number, "draw": drawn.hex()}
+        yield entry | {"level": found}
+
+
+def vectors() -> dict[str, Any]:
+    """All of them, as plain data."""
+    return {
+        "terms": [
+            *(decided(made.encode().decode()) for made in accepted_terms()),
+            *(decided(text) for text in refused_texts()),
+        ],
+        "successors": list(successors()),
+        "rounds": list(rounds()),
+        "outcomes": outcomes(),
+        "levels": list(levels()),
+        "hpke": RFC_9180,
+        "streams": [source(f"report {place}")(600).hex() for place in range(3)],
+    }
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(vectors(), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,109 @@
+"""Pictures of every state of both pages: `python -m tests.browser.shots DIRECTORY`.
+
+Desktop and phone, light and dark, in few colours so that they are small. Those that are kept in
+`tests/browser/screenshots` were looked at one by one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from unittest import mock
+
+from PIL import Image
+from tests.browser.conftest import chromium
+from tests.browser.staging import Stage, scenes, staged, steps
+
+from tacit.live.pages.document import style_sheet
+from tacit.live.service import pages
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+Scheme = Literal["light", "dark"]
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+COLOURS = 40
+SCALE = 0.75
+
+
+@contextmanager
+def opened(browser: Browser, size: str, scheme: Scheme) -> Iterator[Page]:
+    """A fresh window."""
+    wide, high = SIZES[size]
+    context = browser.new_context(
+        viewport={"width": wide, "height": high}, color_scheme=scheme, device_scale_factor=SCALE
+    )
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
+
+
+def keep(page: Page, path: Path) -> None:
+    """A picture of the whole page, small."""
+    picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+    few = picture.convert("RGB").quantize(palette=_palette(picture), dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+def _palette(picture: Image.Image) -> Image.Image:
+    """The colours of the pages' style, and those that a picture has most of."""
+    counted = picture.convert("RGB").getcolors(1 << 24) or []
+    named = [tuple(bytes.fromhex(one)) for one in re.findall("#([0-9a-f]{6})", style_sheet())]
+    common = [colour for _, colour in sorted(counted, reverse=True)[:COLOURS]]
+    made = Image.new("P", (1, 1))
+    made.putpalette([part for colour in (*named, *common) for part in _rgb(colour)])
+    return made
+
+
+def _rgb(colour: object) -> tuple[int, int, int]:
+    assert isinstance(colour, tuple)
+    return colour[0], colour[1], colour[2]
+
+
+def keep_all(page: Page, directory: Path, name: str) -> None:
+    """The page as it is, in every size and scheme."""
+    for size, (wide, high) in SIZES.items():
+        page.set_viewport_size({"width": wide, "height": high})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            keep(page, directory / f"{name}-{size}-{scheme}.png")
+
+
+def experimenter(browser: Browser, stage: Stage, directory: Path) -> None:
+    """The experimenter's page in every state."""
+    for name, address in scenes(stage):
+        with opened(browser, "desktop", "light") as page:
+            page.goto(address)
+            page.wait_for_selector(".live[data-state=live]")
+            keep_all(page, directory, name)
+
+
+def participant(browser: Browser, stage: Stage, directory: Path) -> None:
+    """The participant's page, step by step."""
+    with opened(browser, "desktop", "light") as page:
+        for name in steps(page, stage):
+            keep_all(page, directory, f"part-{name}")
+
+
+def main(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (
+        mock.patch.multiple(pages, PULSE=0.0, FRESH=0.0),
+        tempfile.TemporaryDirectory() as parties,
+        chromium() as browser,
+        staged(Path(parties)) as stage,
+    ):
+        participant(browser, stage, directory)
+        experimenter(browser, stage, directory)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,252 @@
+"""Experiments in every state that a page can show, between two real parties over HTTP.
+
+People are brought in by hand, without devices, where only their number matters; the clock is moved
+instead of waited for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.live.pairs import experiment_of
+from tests.live.served import Threads, served, wait_for
+
+from tacit.intermediaries.two_servers import TwoServerRound, split
+from tacit.live.desk import Assigned, Ticket
+from tacit.live.timing import Timing
+from tacit.terms import Answer, Middle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+OPTIONS = ("No reminder", "A quiet line", "A friendly question")
+QUESTION = "Which reminder gets people on our wards to take a break?"
+LIKING = {"No reminder": 0.1, "A quiet line": 0.3, "A friendly question": 0.8}
+TIMING = Timing(joining=3600, margin=600, grace=7200)
+
+
+@dataclass
+class Clock:
+    """Now, and as much later as a test wants."""
+
+    ahead: float = 0.0
+
+    def __call__(self) -> float:
+        return datetime.now(UTC).timestamp() + self.ahead
+
+
+@dataclass
+class Stage:
+    """Two parties, one experiment, and people who come when they are called."""
+
+    both: Threads
+    clock: Clock
+    digest: bytes = b""
+    begun: int = 0
+    liked: Callable[[str, int], int] = field(default=lambda option, n: _liked(option, n))
+
+    @property
+    def page(self) -> str:
+        return f"{self.both.urls[0]}/e/{self.digest.hex()}"
+
+    def begin(
+        self,
+        horizon: int = 4000,
+        options: tuple[str, ...] = OPTIONS,
+        timing: Timing = TIMING,
+        window: int = 3600,
+        **changed: Any,
+    ) -> None:
+        """An experiment that both have signed, with its first rounds open."""
+        self.begun += 1  # one day more makes the terms others
+        about: dict[str, Any] = {
+            "question": QUESTION,
+            "answer": Answer("1 if you took a break, 0 if not", window=window),
+            "middle": Middle(crowd=20),
+            "first_day": datetime.now(UTC).date() - timedelta(days=2),
+            "last_day": datetime.now(UTC).date() + timedelta(days=60 + self.begun),
+        }
+        made = experiment_of(horizon, options)
+        made.control = options[0]
+        self.digest = self.both.begin(made, timing, **(about | changed))
+        self.wait_open()
+
+    def wait_open(self) -> None:
+        wait_for(lambda: {"open"} == {one["stage"] for one in self.rounds} - {"opened", "refused"})
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.both.coordinator.status(self.digest)["rounds"]
+        return found
+
+    def come(self, share: float = 1.0) -> list[Assigned]:
+        """So many of those who are wanted in the open rounds get a place."""
+        wanted = sum(one["places"] - one["given"] for one in self.rounds if one["stage"] == "open")
+        tickets = [Ticket(self.digest, os.urandom(16)) for _ in range(int(share * wanted))]
+        found = self.both.coordinator.join(tickets)
+        return [one for one in found if isinstance(one, Assigned) and one.place is not None]
+
+    def report(self, came: list[Assigned]) -> None:
+        """They report to both servers."""
+        pinned = self.both.coordinator.pinned(self.digest)
+        counts: dict[str, int] = {}
+        halves = []
+        for one in came:
+            counts[one.option] = counts.get(one.option, 0) + 1
+            assert one.place is not None
+            value = self.liked(one.option, counts[one.option])
+            halves.append(split(pinned, one.announcement, one.place, [value]))
+        for role, party in enumerate(self.both.parties):
+            waiting = [
+                party.report(_identity(one), one.place.number, pair[role])
+                for one, pair in zip(came, halves, strict=True)
+                if one.place is not None
+            ]
+            assert party.keep(waiting) == [None] * len(waiting)
+
+    def hold(self, share: float = 1.0) -> None:
+        """A round from its opening to its end, of which this share reports."""
+        before = {one["round"] for one in self.rounds if one["stage"] == "open"}
+        came = self.come()
+        self.report(came[: round(share * len(came))])
+        if share < 1:
+            self.clock.ahead += 3600 + 3600 + 600 + 1
+        self.poke()
+        over = ("opened", "refused")
+        wait_for(lambda: all(one["stage"] in over for one in self.rounds if one["round"] in before))
+        self.wait_next()
+
+    def wait_next(self) -> None:
+        """Until the next rounds are open, if there are any."""
+        ended = ("finished", "stopped", "paused")
+        state = self.both.coordinator.status(self.digest)["state"]
+        if state not in ended:
+            self.poke()
+            self.wait_open()
+
+    def poke(self) -> None:
+        for front in self.both.fronts:
+            front.app.state.service.driver.poke()  # type: ignore[attr-defined]
+
+
+def _identity(assigned: Assigned) -> bytes:
+    return TwoServerRound.decode(assigned.announcement[: -2 * 64]).identity
+
+
+def _liked(option: str, n: int) -> int:
+    """Evenly so many of them as like an option."""
+    share = Fraction(LIKING.get(option, 0.5)).limit_denominator(100)
+    return int(n * share) - int((n - 1) * share)
+
+
+@contextmanager
+def staged(directory: Path) -> Iterator[Stage]:
+    """Two parties with a clock of their own."""
+    clock = Clock()
+    sources = ({"clock": clock}, {"clock": clock})
+    with served(directory, sources=sources) as both:
+        yield Stage(both, clock)
+
+
+def scenes(stage: Stage) -> Iterator[tuple[str, str]]:
+    """Every state of the experimenter's page, one after another: its name and its address."""
+    stage.begin()
+    yield "empty", stage.page
+    first = stage.come(0.4)
+    yield "first-round", stage.page
+    stage.report(first)
+    stage.hold()
+    yield "leading", stage.page
+    stage.both.coordinator.pause(stage.digest)
+    yield "paused", stage.page
+    stage.both.coordinator.resume(stage.digest)
+    stage.wait_next()
+    stage.hold(0.05)
+    yield "refused-round", stage.page
+    while stage.both.coordinator.estimates(stage.digest)["decided"] is None:
+        stage.hold()
+    yield "decided", stage.page
+    stage.both.coordinator.stop(stage.digest)
+    stage.clock.ahead += 3600 + 3600 + 600 + 1
+    stage.poke()
+    wait_for(lambda: all(one["stage"] in ("opened", "refused") for one in stage.rounds))
+    yield "over", stage.page
+    stage.begin(question="Does a later ward round help people sleep?")
+    stage.hold()
+    helper = stage.both.fronts[1].app
+    helper.state.service.driver.stop()  # type: ignore[attr-defined]
+    yield "party-down", stage.page
+
+
+SOON = Timing(joining=15, margin=4, grace=600)  # of people who are waited for
+
+
+def steps(page: Page, stage: Stage) -> Iterator[str]:
+    """Every step of the participant's page, one after another: its name."""
+    stage.begin(timing=SOON, window=4)
+    address = f"{stage.page}/take-part"
+    page.goto(address)
+    page.wait_for_selector("text=I agree")
+    yield "terms"
+    page.click("text=I agree")
+    page.wait_for_selector("form")
+    page.check("input[value='1']")
+    page.click("text=Keep my answer")
+    page.wait_for_selector("text=Kept on this device")
+    yield "waiting"
+    page.wait_for_selector("text=Both halves have arrived")
+    yield "sent"
+    stage.hold()
+    page.wait_for_selector("text=The round was opened", timeout=90_000)
+    yield "counted"
+    yield from _apart(page, stage)
+
+
+def _apart(page: Page, stage: Stage) -> Iterator[str]:
+    """What happens to whoever comes at another time, or with another browser."""
+    stage.both.coordinator.pause(stage.digest)
+    yield from _anew(page, stage, "unasked", "text=You are not asked")
+    stage.both.coordinator.resume(stage.digest)
+    stage.begin(question="Which greeting do people like?")
+    yield from _anew(page, stage, "withdrawn", "text=Keep my answer", "text=Withdraw")
+    page.route("**/terms", lowered)
+    yield from _anew(page, stage, "refused", None)
+    page.unroute("**/terms")
+    page.route("**/terms", lambda route: route.abort())
+    yield from _anew(page, stage, "offline", None)
+    page.unroute("**/terms")
+    page.add_init_script("delete Crypto.prototype.subtle")
+    yield from _anew(page, stage, "unable", None)
+
+
+def _anew(
+    page: Page, stage: Stage, name: str, joined: str | None, then: str | None = None
+) -> Iterator[str]:
+    """Somebody with a fresh ledger, who agrees if they are to be given something."""
+    page.goto(f"{stage.both.urls[0]}/static/icon.svg")
+    page.evaluate("() => indexedDB.databases && indexedDB.deleteDatabase('tacit')")
+    page.goto(f"{stage.page}/take-part")
+    page.wait_for_selector(".needs-script", state="detached")
+    if joined is not None:
+        page.click("text=I agree")
+        page.wait_for_selector(joined)
+    if then is not None:
+        page.click(then)
+        page.wait_for_selector("text=What had not been sent is deleted")
+    yield name
+
+
+def lowered(route: Route) -> None:
+    """Terms that promise less than those that were asked for."""
+    answer = route.fetch()
+    said = answer.json()
+    said["terms"] = said["terms"].replace('"epsilon":"1"', '"epsilon":"9"')
+    assert '"epsilon":"9"' in said["terms"]
+    route.fulfill(response=answer, json=said)

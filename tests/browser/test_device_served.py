@@ -1,0 +1,172 @@
+"""Browsers' devices and both parties over real HTTP, as they are served to people: what is answered
+in pages is what is counted, and what a coordinator may not see stays in the browser.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.browser.site import ROOT, serving, static
+from tests.live.pairs import experiment_of
+from tests.live.served import Threads, served, wait_for
+
+from tacit.live import invitations
+from tacit.live.timing import Timing
+from tacit.terms import Answer, Middle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ANSWER = Answer("1 if you liked it, 0 if not", window=1)
+NOISY = 3  # as much as the rounds have room for, whatever was drawn
+
+CROWD = """async ({ address, digest, pinned, wanted, together, invitations }) => {
+  const { Device } = await import("/tacit.js");
+  const pause = (time) => new Promise((done) => setTimeout(done, time));
+  const told = [];
+  let number = 0;
+  const person = async () => {
+    const mine = number++;
+    const device = await Device.open(address, digest, { pinned, database: `person ${mine}` });
+    let state = await device.join(invitations[mine]);
+    if (state.stage !== "waiting") return pause(200);
+    const liked = crypto.getRandomValues(new Uint8Array(1))[0] % 2;
+    if (liked || mine % 3) await device.record(liked);
+    while (!/sent|missed/.test(state.stage) && Date.now() < state.deadline) {
+      await pause(Math.max(50, state.sendsAt - Date.now()));
+      state = await device.tick();
+    }
+    const taken = state.sent.filter((half) => half.acknowledged).length;
+    told.push({ round: state.round, liked, taken });
+  };
+  const worker = async () => {
+    while (told.length < wanted) await person();
+  };
+  await Promise.all(Array.from({ length: together }, worker));
+  return told;
+}"""
+
+
+def drawn(role: int, identity: bytes) -> Callable[[Fraction], int]:
+    """Noise that a test can subtract."""
+    word = hashlib.sha256(bytes((role,)) + identity).digest()
+    return lambda _scale: int.from_bytes(word[:4], "big") % (2 * NOISY + 1) - NOISY
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    first, second = ({"noise": partial(drawn, role)} for role in (0, 1))
+    with served(tmp_path_factory.mktemp("served"), sources=(first, second)) as parties:
+        yield parties
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with serving(static) as site:
+        context = browser.new_context()
+        made = context.new_page()
+        made.goto(site)
+        yield made
+        context.close()
+
+
+def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes:
+    """An experiment of its own on the same servers, with a round that is open."""
+    few = {"middle": Middle(crowd=1), "answer": ANSWER, "question": question}
+    digest = both.begin(experiment_of(horizon=4000), timing, **(few | changed))
+    wait_for(lambda: any(one["stage"] == "open" for one in both.status(digest)["rounds"]))
+    return digest
+
+
+def crowd(page: Page, both: Threads, digest: bytes, wanted: int, **more: Any) -> Any:
+    """So many people report from the page; who was in which round, and what they liked."""
+    keys = [key.hex() for key in both.keys]
+    asked = {
+        "address": both.urls[0],
+        "digest": digest.hex(),
+        "pinned": {"coordinator": keys[0], "helper": keys[1]},
+        "wanted": wanted,
+        "together": 20,
+        "invitations": [],
+    }
+    return page.evaluate(CROWD, asked | more)
+
+
+def assert_counted(both: Threads, digest: bytes, told: Any) -> int:
+    """Every opened round holds exactly what was answered, and the noise that was injected; how many
+    reports that were.
+    """
+    mine = {one["round"] for one in told}
+
+    def opened() -> Any:
+        rounds = [one for one in both.status(digest)["rounds"] if one["round"] in mine]
+        over = [one for one in rounds if one["stage"] not in ("open", "closing", "opening")]
+        return rounds if len(over) == len(mine) else None
+
+    reports = 0
+    for one in wait_for(opened):
+        if one["sums"] is None:
+            continue
+        identity = bytes.fromhex(one["round"])
+        noise = sum(drawn(role, identity)(Fraction(1)) for role in (0, 1))
+        arrived = [
+            said["liked"] for said in told if said["round"] == one["round"] and said["taken"] == 2
+        ]
+        assert (one["reports"], one["sums"][0] - noise) == (len(arrived), sum(arrived))
+        reports += len(arrived)
+    return reports
+
+
+def test_what_browsers_answer_is_what_the_experiment_counts(page: Page, both: Threads) -> None:
+    digest = begin(both, "Is it counted?", Timing(joining=6, margin=6, grace=60))
+    told = crowd(page, both, digest, 24)
+    assert assert_counted(both, digest, told) >= 24
+
+
+def test_an_invited_person_takes_part_from_a_browser(page: Page, both: Threads) -> None:
+    timing = Timing(joining=20, margin=2, grace=60)
+    digest = begin(both, "Is it by invitation?", timing, admission="invitation")
+    tickets = invitations.make(digest, both.members[0].key, 9)
+    told = crowd(page, both, digest, 2, invitations=tickets, together=2)
+    assert {one["taken"] for one in told} == {2}
+
+
+def test_the_page_of_the_documentation_runs(page: Page, both: Threads) -> None:
+    text = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"<script type=\"module\">\n(.*?)</script>", text, re.S)
+    digest = begin(both, "Does the page work?", Timing(joining=8, margin=4, grace=60))
+    said = {
+        "./tacit.js": "/tacit.js",
+        "https://coordinator.example": both.urls[0],
+        "COORDINATOR_KEY": both.keys[0].hex(),
+        "HELPER_KEY": both.keys[1].hex(),
+        "EXPERIMENT": digest.hex(),
+    }
+    for blank, filled in said.items():
+        assert blank in program
+        program = program.replace(blank, filled)
+    lines: list[str] = []
+    page.on("console", lambda line: lines.append(line.text))
+    page.add_script_tag(content=program, type="module")
+    for _ in range(100):
+        page.wait_for_timeout(100)
+        if any(line.startswith("sent") for line in lines):
+            break
+    assert lines[0] == "Does the page work? 1"
+    assert any(line.startswith("waiting") for line in lines)
+    assert any(line.startswith("sent") for line in lines)
+
+
+@pytest.mark.slow
+def test_a_thousand_browser_reports_give_the_exact_sums(page: Page, both: Threads) -> None:
+    digest = begin(both, "Are a thousand counted?", Timing(joining=40, margin=10, grace=120))
+    page.set_default_timeout(600_000)
+    told = crowd(page, both, digest, 1000, together=120)
+    assert len(told) >= 1000
+    assert assert_counted(both, digest, told) >= 1000

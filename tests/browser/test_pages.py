@@ -1,0 +1,175 @@
+"""The experimenter's page in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.browser.axe import violations
+from tests.browser.shots import SCHEMES, SIZES, Scheme, opened
+from tests.browser.staging import Stage, scenes, staged
+from tests.live.test_pages import HOSTILE
+
+from tacit.live.service import pages
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+LARGEST = 100_000  # bytes of everything that a page needs, unpacked
+SHIFTS = """
+() => new Promise((done) => new PerformanceObserver((list, observer) => {
+  done(list.getEntries().reduce((sum, one) => sum + one.value, 0));
+  observer.disconnect();
+}).observe({ type: "layout-shift", buffered: true }) || setTimeout(() => done(0), 300))
+"""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with staged(tmp_path_factory.mktemp("stage")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown is looked up whenever it is asked for."""
+    monkeypatch.setattr(pages, "FRESH", 0.0)
+    monkeypatch.setattr(pages, "PULSE", 0.0)
+    monkeypatch.setattr(pages, "PACE", 0.1)
+
+
+@contextmanager
+def watching(
+    browser: Browser, address: str, size: str = "desktop", scheme: Scheme = "light"
+) -> Iterator[Page]:
+    """A page that is open and live; whatever a browser complains of fails."""
+    with opened(browser, size, scheme) as page:
+        complaints: list[str] = []
+        page.on("console", lambda said: complaints.append(said.text))
+        page.on("pageerror", lambda problem: complaints.append(str(problem)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(address)
+        page.wait_for_selector(".live[data-state=live]", state="attached")
+        yield page
+        assert complaints == []
+
+
+def test_the_page_follows_the_experiment_without_moving_anything(
+    browser: Browser, stage: Stage
+) -> None:
+    stage.begin()
+    for size in SIZES:
+        with watching(browser, stage.page, size) as page:
+            assert "Nobody knows yet." in page.inner_text("#answers") or size == "phone"
+            before = int(page.inner_text("#people dd >> nth=0").replace(",", ""))
+            stage.hold()
+            page.wait_for_function(
+                "(before) => parseInt(document.querySelector('#people dd').textContent"
+                ".replace(',', '')) > before",
+                arg=before,
+            )
+            page.wait_for_selector(".band")
+            page.wait_for_function(
+                "() => document.querySelector('#answers').textContent.includes('friendly')"
+            )
+            assert page.evaluate(SHIFTS) == 0
+            assert page.inner_text("#told")
+
+
+def test_hostile_names_do_nothing_in_a_browser(browser: Browser, stage: Stage) -> None:
+    stage.begin(options=(HOSTILE, "plain"), question=HOSTILE)
+    with watching(browser, stage.page) as page:
+        assert page.inner_text("h1") == HOSTILE
+        stage.hold()
+        page.wait_for_selector(".band", state="attached")
+        assert page.locator("main script, main img").count() == 0
+
+
+def test_the_page_asks_nobody_but_the_coordinator_and_is_small(
+    browser: Browser, stage: Stage
+) -> None:
+    stage.begin()
+    stage.hold()
+    with opened(browser, "desktop", "light") as page:
+        answers: list[Any] = []
+        page.on("response", lambda one: answers.append(one))
+        page.goto(stage.page)
+        page.wait_for_selector(".live[data-state=live]", state="attached")
+        files = [one for one in answers if not one.url.rpartition("?")[0].endswith("/live")]
+        assert {re.sub("(//[^/]*).*", r"\1", one.url) for one in answers} == {stage.both.urls[0]}
+        assert sum(len(one.body()) for one in files) < LARGEST
+
+
+def test_without_a_script_the_page_is_right(browser: Browser, stage: Stage) -> None:
+    stage.begin()
+    stage.hold()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(stage.page)
+    assert "A friendly question" in page.inner_text("#answers")
+    assert page.locator(".band").count() == 3
+    assert "Load this page again" in page.inner_text("footer")
+    context.close()
+
+
+def test_the_keyboard_reaches_everything_in_the_order_of_reading(
+    browser: Browser, stage: Stage
+) -> None:
+    stage.begin()
+    with watching(browser, stage.page, "phone") as page:
+        assert reached(page) == page.evaluate(FOCUSABLE)
+
+
+FOCUSABLE = """() => [...document.querySelectorAll(
+  "a[href], summary, button:enabled, input:enabled, [tabindex='0']"
+)].filter((one) => one.checkVisibility()).map((one) => one.outerHTML)"""
+
+
+def reached(page: Page) -> list[str]:
+    """What the Tab key reaches, in this order; all of it is seen to be reached."""
+    found: list[str] = []
+    for _ in page.evaluate(FOCUSABLE):
+        page.keyboard.press("Tab")
+        outline = "() => getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+        found.append(page.evaluate("() => document.activeElement.outerHTML"))
+    return found
+
+
+def test_a_coordinator_that_goes_away_is_said_to(browser: Browser, tmp_path: Path) -> None:
+    with staged(tmp_path) as alone:
+        alone.begin()
+        with opened(browser, "phone", "dark") as page:
+            page.goto(alone.page)
+            page.wait_for_selector(".live[data-state=live]", state="attached")
+            alone.both.fronts[0].closing.set()
+            page.context.set_offline(True)
+            page.wait_for_selector(".live[data-state=lost]", state="attached")
+            assert "does not answer" in page.inner_text("#live")
+            assert "Nobody knows yet." in page.inner_text("#answers")
+
+
+@pytest.mark.slow
+def test_no_state_of_the_page_has_an_obstacle(browser: Browser, tmp_path: Path) -> None:
+    with staged(tmp_path) as alone:
+        for name, address in scenes(alone):
+            for size in SIZES:
+                for scheme in SCHEMES:
+                    with watching(browser, address, size, scheme) as page:
+                        assert violations(page) == [], (name, size, scheme)
+
+
+def test_a_page_in_the_middle_of_an_experiment_has_no_obstacle(
+    browser: Browser, stage: Stage
+) -> None:
+    stage.begin()
+    stage.hold()
+    for scheme in SCHEMES:
+        with watching(browser, stage.page, "phone", scheme) as page:
+            for one in page.query_selector_all("details"):
+                one.evaluate("(node) => (node.open = true)")
+            assert violations(page) == []

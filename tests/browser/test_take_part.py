@@ -1,0 +1,306 @@
+"""The participant's page in a real browser, against real parties: from the terms to the receipt."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.browser.axe import violations
+from tests.browser.shots import opened
+from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
+from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
+from tests.live.served import wait_for
+from tests.live.test_pages import HOSTILE
+
+from tacit.live.service import pages
+from tacit.live.timing import Timing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
+
+LATER = Timing(joining=3600, margin=600, grace=600)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with staged(tmp_path_factory.mktemp("stage")) as made:
+        yield made
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    made = browser.new_context(viewport={"width": 1000, "height": 900})
+    yield made
+    made.close()
+
+
+def address(stage: Stage) -> str:
+    return f"{stage.page}/take-part"
+
+
+def agreed(context: BrowserContext, stage: Stage) -> Page:
+    """Somebody who has read the terms and takes part."""
+    page = context.new_page()
+    page.goto(address(stage))
+    page.click("text=I agree")
+    page.wait_for_selector("form")
+    return page
+
+
+@contextmanager
+def asked(page: Page) -> Iterator[list[Request]]:
+    """Everything that a page asks of anybody."""
+    found: list[Request] = []
+    page.on("request", lambda one: found.append(one))
+    yield found
+
+
+def test_somebody_takes_part_from_the_terms_to_the_receipt(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=SOON, window=2)
+    page = context.new_page()
+    with asked(page) as requests:
+        page.goto(address(stage))
+        assert QUESTION in page.inner_text("h1")
+        assert "So here you trust the coordinator." in page.inner_text(".mind")
+        assert not [one for one in requests if one.method == "POST"]
+        page.click("text=I agree")
+        option = page.inner_text(".option")
+        assert option in OPTIONS
+        page.check("input[value='1']")
+        page.click("text=Keep my answer")
+        page.wait_for_selector("text=Kept on this device: 1")
+        sends = page.inner_text("[data-say=sends]")
+        assert not [one for one in requests if one.method == "PUT"]
+        page.wait_for_selector("text=Both halves have arrived")
+    _check_sent(page, stage, requests)
+    assert page.evaluate("() => new Date().toLocaleTimeString()") >= sends
+    given = {one["round"]: one["given"] for one in stage.rounds if one["option"] == option}
+    assert sum(given.values()) == 1
+    stage.hold()
+    page.wait_for_selector("text=The round was opened", timeout=60_000)
+    reports = [one["reports"] for one in stage.rounds if one["round"] in given]
+    assert reports[0] == 39
+    page.goto(stage.page)
+    assert re.search(r"\d+%, between", page.inner_text("#answers"))
+
+
+def _check_sent(page: Page, stage: Stage, requests: list[Request]) -> None:
+    """Two sealed halves, to two places; everything else is public, and the receipt says so."""
+    puts = [one for one in requests if one.method == "PUT"]
+    assert [one.url.partition("/rounds")[0] for one in sorted(puts, key=_url)] == sorted(
+        stage.both.urls
+    )
+    sizes = {len(one.post_data_buffer or b"") for one in puts}
+    shown = page.inner_text("[data-bytes=coordinator]"), page.inner_text("[data-bytes=helper]")
+    assert {f"{size} sealed bytes" for size in sizes} == set(shown)
+    (place,) = [json.loads(one.post_data or "") for one in requests if one.method == "POST"]
+    assert list(place) == ["nonce"]
+    for one in requests:
+        headers = one.all_headers()
+        assert "cookie" not in headers
+        assert one.url.startswith(stage.both.urls)
+        assert one.method in ("GET", "POST", "PUT")
+        if one.method == "GET":
+            assert one.post_data is None
+            assert re.search(r"/(static/[a-z.-]+|take-part|terms|outcome)$", one.url)
+    assert page.inner_text("[data-fate=helper]").startswith("It has arrived. SHA-256")
+    assert "ε = 1 of 1" in page.inner_text("#spent")
+
+
+def _url(request: Request) -> str:
+    return request.url
+
+
+def test_terms_that_were_lowered_are_refused_and_nothing_is_sent(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    page = context.new_page()
+    page.route("**/terms", lowered)
+    with asked(page) as requests:
+        page.goto(address(stage))
+        page.wait_for_selector("text=Your browser refuses")
+        assert page.locator("text=I agree").count() == 0
+        assert {one.method for one in requests} == {"GET"}
+        assert "Nothing has been sent." in page.inner_text("#now")
+        page.unroute("**/terms")
+        page.click("text=Check again")
+        page.wait_for_selector("text=I agree")
+
+
+def test_a_round_with_less_noise_is_refused_after_agreeing(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    page = context.new_page()
+
+    def weaken(route: Any) -> None:
+        answer = route.fetch()
+        said = answer.json()
+        changed = bytearray.fromhex(said["announcement"])
+        changed[60] ^= 1
+        route.fulfill(response=answer, json=said | {"announcement": changed.hex()})
+
+    page.route("**/places", weaken)
+    page.goto(address(stage))
+    page.click("text=I agree")
+    page.wait_for_selector("text=Your browser refuses")
+    assert "ε = 0 of 1" in page.inner_text("#spent")
+
+
+def test_reloading_going_back_and_a_second_tab_show_the_same(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    page = agreed(context, stage)
+    option, sends = page.inner_text(".option"), page.inner_text("[data-say=sends]")
+    with asked(page) as requests:
+        page.reload()
+        page.wait_for_selector("form")
+        page.click("text=What has been found so far")
+        page.wait_for_selector("#answers")
+        page.go_back()
+        page.wait_for_selector("form")
+        second = context.new_page()
+        second.goto(address(stage))
+        second.wait_for_selector("form")
+        for one in (page, second):
+            assert (one.inner_text(".option"), one.inner_text("[data-say=sends]")) == (
+                option,
+                sends,
+            )
+        assert {one.method for one in requests} == {"GET"}
+    second.check("input[value='0']")
+    second.click("text=Keep my answer")
+    page.wait_for_selector("text=Kept on this device: 0")
+    page.click("text=Withdraw")
+    second.wait_for_selector("text=You have withdrawn")
+    assert sum(one["given"] for one in stage.rounds) == 1
+
+
+def test_offline_and_back_loses_nothing(context: BrowserContext, stage: Stage) -> None:
+    stage.begin(timing=Timing(joining=30, margin=20, grace=600), window=1)
+    page = context.new_page()
+    page.goto(address(stage))
+    page.wait_for_selector("text=I agree")
+    context.set_offline(True)
+    page.click("text=I agree")
+    page.wait_for_selector("text=No connection")
+    assert "Nothing is lost" in page.inner_text("#now")
+    context.set_offline(False)
+    page.wait_for_selector("text=I agree")
+    page.click("text=I agree")
+    page.wait_for_selector("form")
+    context.set_offline(True)
+    page.wait_for_selector("text=This device is offline.", timeout=20_000)
+    context.set_offline(False)
+    page.wait_for_selector("text=Both halves have arrived", timeout=30_000)
+
+
+def test_who_is_not_asked_gets_the_best_option_and_sends_nothing(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    stage.both.coordinator.pause(stage.digest)
+    page = context.new_page()
+    page.goto(address(stage))
+    page.click("text=I agree")
+    page.wait_for_selector("text=You are not asked")
+    assert page.inner_text(".option") == OPTIONS[0]
+    assert "nothing about you has left it" in page.inner_text("#here")
+
+
+def test_a_ledger_is_saved_and_added_elsewhere(
+    browser: Browser, context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    page = agreed(context, stage)
+    with page.expect_download() as saved:
+        page.click("text=Save a copy")
+    other = browser.new_context()
+    elsewhere = other.new_page()
+    elsewhere.goto(address(stage))
+    elsewhere.wait_for_selector("text=I agree")
+    elsewhere.set_input_files("#import", saved.value.path())
+    elsewhere.wait_for_selector("text=The copy was added")
+    elsewhere.wait_for_selector("text=ε = 1 of 1")
+    elsewhere.set_input_files(
+        "#import", {"name": "x.json", "mimeType": "text/json", "buffer": b"x"}
+    )
+    elsewhere.wait_for_selector("text=This is no export of a ledger")
+    other.close()
+
+
+def test_without_a_script_or_means_to_seal_nobody_takes_part(
+    browser: Browser, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    silent = browser.new_context(java_script_enabled=False)
+    page = silent.new_page()
+    page.goto(address(stage))
+    assert "Taking part needs JavaScript" in page.inner_text("#now")
+    assert OPTIONS[0] in page.inner_text(".terms >> nth=0")
+    silent.close()
+    bare = browser.new_context()
+    bare.add_init_script("delete Crypto.prototype.subtle")
+    page = bare.new_page()
+    page.goto(address(stage))
+    page.wait_for_selector("text=This browser cannot take part")
+    bare.close()
+
+
+def test_hostile_terms_do_nothing_on_the_participants_page(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER, options=(HOSTILE, f"{HOSTILE}2"), question=HOSTILE)
+    page = context.new_page()
+    heard: list[str] = []
+    page.on("dialog", lambda one: heard.append(one.message))
+    page.on("pageerror", lambda one: heard.append(str(one)))
+    page.goto(address(stage))
+    page.click("text=I agree")
+    page.wait_for_selector("form")
+    assert page.inner_text(".option").startswith(HOSTILE)
+    assert page.inner_text("h1") == HOSTILE
+    assert heard == []
+
+
+def test_the_participants_page_is_small_and_stands_still(
+    context: BrowserContext, stage: Stage
+) -> None:
+    stage.begin(timing=LATER)
+    page = context.new_page()
+    answers: list[Any] = []
+    page.on("response", lambda one: answers.append(one))
+    page.goto(address(stage))
+    page.wait_for_selector("text=I agree")
+    assert page.evaluate(SHIFTS) == 0
+    assert sum(len(one.body()) for one in answers) < LARGEST
+    assert reached(page) == page.evaluate(FOCUSABLE)
+
+
+@pytest.mark.slow
+def test_no_step_of_taking_part_has_an_obstacle(
+    browser: Browser, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "FRESH", 0.0)
+    with opened(browser, "desktop", "light") as page:
+        for name in steps(page, stage):
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                for wide in (1280, 390):
+                    page.set_viewport_size({"width": wide, "height": 844})
+                    assert violations(page) == [], (name, scheme, wide)
+
+
+def test_taking_part_has_no_obstacle(context: BrowserContext, stage: Stage) -> None:
+    stage.begin(timing=LATER)
+    page = agreed(context, stage)
+    wait_for(lambda: page.inner_text("#spent") != "–")
+    assert violations(page) == []

@@ -1,0 +1,114 @@
+"""The browser's device holds the same vectors as Python, in Node."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+import subprocess
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from scipy import stats
+from tests.browser import make_vectors
+from tests.browser.site import world
+from tests.browser.vectors import CLIENT, RUNNER, known
+from tests.live.parties import PINS
+
+from tacit.intermediaries import OwnNoise, SumView, TwoServerSession
+
+NODE = shutil.which("node")
+FALSE_ALARM = 1e-6
+pytestmark = pytest.mark.skipif(
+    NODE is None, reason="the browser's device was not held against the vectors: no Node.js"
+)
+
+
+def node(function: str, given: Any) -> Any:
+    """What a function of check.mjs gives."""
+    assert NODE is not None
+    done = subprocess.run(
+        [NODE, "--no-warnings", str(RUNNER), function],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_device_agrees_with_every_vector_in_node() -> None:
+    assert node("failures", known()) == []
+
+
+def test_the_vectors_are_what_python_makes_now() -> None:
+    assert json.loads(make_vectors.FILE.read_text(encoding="utf-8")) == make_vectors.vectors()
+
+
+def test_altered_terms_and_rounds_get_the_same_verdict_as_in_python() -> None:
+    texts, rounds = make_vectors.mutated(2026, 600), make_vectors.altered_rounds(2027, 200)
+    assert any(one["digest"] for one in texts)
+    assert any(one["cost"] for one in rounds)
+    found = node("verdicts", {"texts": [one["text"] for one in texts], "rounds": rounds})
+    assert found["digests"] == [one["digest"] for one in texts]
+    assert found["costs"] == [one["cost"] for one in rounds]
+
+
+@pytest.mark.parametrize("length", [1, 2, 12])
+def test_halves_from_javascript_are_summed_by_the_servers_of_python(length: int) -> None:
+    noise = OwnNoise(4, Fraction(4 * length), lambda _: 0)
+    session = TwoServerSession(3, 2, 1_000_003, length, noise)
+    values = [[(place + metric) % 5 for metric in range(length)] for place in range(3)]
+    halves = node(
+        "halves",
+        {
+            "terms": session.pinned.terms.encode().decode(),
+            "announcement": session.announcement.hex(),
+            "places": [session.server(0).place(place).encode().hex() for place in range(3)],
+            "values": values,
+        },
+    )
+    for report in halves:
+        for role, half in enumerate(report):
+            session.server(role).take(bytes.fromhex(half), session.now)
+    sums = tuple(sum(column) for column in zip(*values, strict=True))
+    assert session.finish() == SumView(sums, 3)
+
+
+def test_rounding_and_splitting_are_uniform() -> None:
+    """Two chi-squared statistics, each with a false alarm in a million runs."""
+    found = node("draws", {"count": 20_000})
+    assert found["levels"] < stats.chi2.isf(FALSE_ALARM, 1)
+    assert found["parts"] < stats.chi2.isf(FALSE_ALARM, 10)
+
+
+def test_a_device_reports_from_node_with_a_storage_of_its_own() -> None:
+    with world() as hosts:
+        hosts.parties.open()
+        states = node(
+            "participate",
+            {
+                "address": hosts.addresses[0],
+                "digest": hosts.parties.experiment.hex(),
+                "pinned": {"coordinator": PINS.coordinator, "helper": PINS.helper},
+                "start": hosts.parties.clock.now * 1000,
+                "answer": 1,
+            },
+        )
+        stages = [state["stage"] for state in states]
+        assert stages == ["fresh", "waiting", "waiting", "waiting", "sent"]
+        digests = [half["digest"] for half in states[-1]["sent"]]
+        bodies = [body for body in hosts.parties.bodies if body.startswith(b"ta")]
+        assert sorted(hashlib.sha256(body).hexdigest() for body in bodies) == sorted(digests)
+
+
+def test_the_module_is_one_small_file_without_imports() -> None:
+    source = (CLIENT / "tacit.js").read_bytes()
+    assert len(gzip.compress(source, 9)) < 12_000
+    assert b"import" not in source.replace(b"importKey", b"").replace(b"imported", b"").replace(
+        b"importLedger", b""
+    )
+    assert "dependencies" not in (CLIENT / "package.json").read_text(encoding="utf-8")

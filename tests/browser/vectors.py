@@ -1,0 +1,26 @@
+"""Where the vectors are that the browser's device is held against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+CLIENT = ROOT / "clients" / "js"
+RUNNER = Path(__file__).parent / "node.mjs"
+
+
+def known() -> dict[str, Any]:
+    """All vectors, as `failures` of check.mjs takes them."""
+    shared = ROOT / "tests" / "intermediaries" / "vectors"
+    files = {
+        "device": CLIENT / "vectors" / "device.json",
+        "terms": ROOT / "tests" / "terms" / "vectors" / "terms.json",
+        "primitives": shared / "primitives.json",
+        "plain": shared / "two-servers-x25519_aes.json",
+        "seeded": shared / "two-servers-seed.json",
+    }
+    read = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items()}
+    read["twoServers"] = [read.pop("plain"), read.pop("seeded")]
+    return read

@@ -1,0 +1,146 @@
+"""Liars in simulations: what they tell, what verified sums keep of it, and who may be simulated."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.protocols.examples import EXAMPLES
+
+from tacit import simulate
+from tacit.checks import TacitError
+from tacit.environments import Bernoulli
+from tacit.estimates import Levels, Opened
+from tacit.privacy import PureDP
+from tacit.protocols.contract import SumProtocol
+from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.sums import TwoServers, Verified
+from tacit.simulation.liars import Liars
+from tacit.simulation.study import compare
+
+SILENT = PureDP(4000.0)  # noise is nil
+ASKED: Any = {"means": (0.5, 0.55), "horizon": 50_000, "trust": "two-servers"}
+
+
+def honest(people: int, ones: int) -> Levels:
+    return Levels(np.array([0, 1]), np.array([people - ones, ones]))
+
+
+@pytest.mark.parametrize(("arm", "total"), [(0, 40 + 10), (1, 60)])
+def test_where_reports_are_verified_liars_count_one_answer_each(arm: int, total: int) -> None:
+    """Ten liars among a hundred: all ones for the worse option, all zeros for the best."""
+    liars, rng = Liars(0.1, (0.5, 0.6)), np.random.default_rng(0)
+    load = honest(90, 40 if arm == 0 else 60)
+    assert liars.told(Verified(100, 1, SILENT), arm, load, 10, rng).total == total
+
+
+@pytest.mark.parametrize(("arm", "mean"), [(0, 1.0), (1, 0.0)])
+def test_where_they_are_not_one_liar_makes_an_option_perfect_or_worthless(
+    arm: int, mean: float
+) -> None:
+    liars, rng = Liars(0.01, (0.4, 0.6)), np.random.default_rng(0)
+    load = honest(99, round(99 * liars.means[arm]))
+    told = liars.told(TwoServers(100, 1, SILENT), arm, load, 1, rng)
+    assert told.mean == pytest.approx(mean, abs=0.01)
+
+
+def test_one_percent_of_liars_turn_two_servers_and_not_verified_sums() -> None:
+    """Ten seeded experiments each: the right option in none and in all."""
+    plain = simulate("private-med", liars=0.01, runs=10, through="two-servers", **ASKED)
+    verified = simulate("private-med", liars=0.01, runs=10, through="verified", **ASKED)
+    assert plain.summary()["winner"] == "option 1"
+    assert plain.summary()["winner_runs"] == 10
+    assert verified.summary()["winner"] == "option 2"
+    assert verified.summary()["winner_runs"] == 10
+    assert verified.configuration["liars"] == 0.01
+
+
+def test_without_liars_nothing_is_drawn_differently() -> None:
+    plain = simulate("private-med", runs=2, **ASKED)
+    none = simulate("private-med", runs=2, liars=0.0, **ASKED)
+    assert json.dumps(plain.runs) == json.dumps(none.runs)
+    assert "liars" not in none.configuration
+
+
+def test_liars_are_served_like_everybody_else() -> None:
+    found = simulate("private-med", liars=0.2, runs=2, through="verified", **ASKED)
+    assert [run["users"] for run in found.runs] == [50_000, 50_000]
+
+
+def test_a_log_of_runs_with_liars_is_not_continued_without_them(tmp_path: Any) -> None:
+    log = tmp_path / "runs.jsonl"
+    simulate("private-med", liars=0.1, runs=2, log=log, **ASKED)
+    with pytest.raises(TacitError):
+        simulate("private-med", runs=2, log=log, resume=True, **ASKED)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"liars": 1.5}, "liars is 1.5"),
+        ({"liars": -0.1}, "liars is -0.1"),
+        ({"liars": 0.1, "user_by_user": True}, "leave one out"),
+        (
+            {
+                "liars": 0.1,
+                "guardrail": "errors",
+                "guardrail_means": (0.1, 0.1),
+                "control_share": 0.2,
+            },
+            "one metric",
+        ),
+    ],
+)
+def test_liars_that_cannot_be_simulated_are_refused(given: Any, why: str) -> None:
+    with pytest.raises(TacitError, match=why):
+        simulate("private-med", runs=1, **given, **ASKED)
+
+
+def test_only_arms_are_simulated_with_liars() -> None:
+    with pytest.raises(TacitError, match="only arms are simulated with liars"):
+        compare(["cdp-dpe"], runs=1, liars=0.1)
+    liars, rng = Liars.among(0.1, Bernoulli((0.1, 0.2))), np.random.default_rng(0)
+    with pytest.raises(TacitError, match="takes others"):
+        liars.told("no protocol", 0, honest(4, 1), 1, rng)  # type: ignore[arg-type]
+
+
+# How far a report reaches
+
+
+def added(protocol: SumProtocol, value: int) -> float:
+    """What every report adds to the estimate on average, if this is opened of all of them."""
+    total: float = protocol.analyze(Opened((value,), protocol.participants)).total
+    return total / protocol.participants
+
+
+def test_told_bits_reach_as_far_as_they_are_stretched() -> None:
+    protocol = RandomizedBits(10, PureDP(1.0))
+    assert protocol.reach == pytest.approx((added(protocol, 0), added(protocol, 10)))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, one in EXAMPLES.items() if isinstance(one.build(1.0), ShuffledBits)]
+)
+def test_shuffled_bits_reach_from_all_zeros_to_all_ones(name: str) -> None:
+    protocol: Any = EXAMPLES[name].build(1.0)
+    most = protocol.participants * (protocol.precision + protocol.noise_bits)
+    assert protocol.reach == pytest.approx((added(protocol, 0), added(protocol, most)))
+
+
+def test_groups_of_the_pure_shuffle_reach_from_all_zeros_to_all_ones() -> None:
+    protocol = PureShuffle(21, 1.0)
+    bits = int(protocol.bits_per_participant)
+    for bit, end in ((0, 0), (1, 1)):
+        messages = [GroupMessage(0, (bit,) * bits) for _ in range(21)]
+        total = protocol.analyze(protocol.combine(messages)).total
+        assert total / 21 == pytest.approx(protocol.reach[end])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
+    low, high = EXAMPLES[name].build(1.0).reach
+    assert low <= 0 < 1 <= high

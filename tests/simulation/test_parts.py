@@ -1,0 +1,198 @@
+"""A study on disk: the same last file however cells were divided among parts, nothing torn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tacit.checks import TacitError
+from tacit.simulation.parts import KINDS, Store, read_results, stored
+
+MANIFEST: dict[str, Any] = {
+    "name": "some",
+    "versions": {"tacit": "1"},
+    "study": {"seeds": 4, "configurations": [{"label": "a", "options": {"epsilon": 1.0}}]},
+    "command": "",
+}
+KIND = [
+    pytest.param(
+        kind,
+        marks=pytest.mark.skipif(
+            kind == "parquet" and not find_spec("pyarrow"), reason="needs pyarrow"
+        ),
+    )
+    for kind in KINDS
+]
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 70), 1 << 70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3),
+    st.lists(st.integers(0, 9), max_size=2),
+    st.dictionaries(st.text("ab", max_size=1), st.integers(0, 3), max_size=2),
+)
+
+
+@st.composite
+def divided(draw: st.DrawFn) -> tuple[dict[int, str], list[list[int]]]:
+    """Rows of any kind, and cells in any order in any parts."""
+    count = draw(st.integers(1, 8))
+    columns = draw(st.lists(st.sampled_from("uvwxyz"), unique=True, max_size=4))
+    rows = {
+        cell: json.dumps({"cell": cell, **{name: draw(values) for name in columns}})
+        for cell in range(count)
+    }
+    order = draw(st.permutations(range(count)))
+    cuts = sorted(draw(st.sets(st.integers(1, count), max_size=3)) | {count})
+    return rows, [order[a:b] for a, b in zip([0, *cuts], cuts, strict=False) if a < b]
+
+
+def filled(out: Path, kind: str, rows: dict[int, str], parts: list[list[int]]) -> Path:
+    for cells in parts:  # each by a process of its own, as after a kill
+        with stored(out, MANIFEST, len(rows), kind) as store:
+            store.add({cell: rows[cell] for cell in cells})
+    with stored(out, MANIFEST, len(rows), kind) as store:
+        assert store.rows == rows
+        store.finish([])
+    return store.results
+
+
+@pytest.mark.parametrize("kind", KIND)
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(example=divided())
+def test_the_last_file_does_not_depend_on_the_parts(
+    tmp_path: Path, kind: str, example: tuple[dict[int, str], list[list[int]]]
+) -> None:
+    rows, parts = example
+    for name in ("one", "other"):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+    one = filled(tmp_path / "one", kind, rows, parts)
+    other = filled(tmp_path / "other", kind, rows, [sorted(rows)])
+    assert one.read_bytes() == other.read_bytes()
+    assert not (tmp_path / "one" / "parts").exists()
+    read = list(read_results(one))
+    assert [row["cell"] for row in read] == sorted(rows)
+    for row in read:
+        assert row == json.loads(rows[row["cell"]])
+
+
+@pytest.mark.parametrize("kind", KIND)
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
+def test_a_torn_part_is_run_again_and_the_others_are_kept(
+    tmp_path: Path, kind: str, part: float
+) -> None:
+    rows = {cell: json.dumps({"cell": cell, "regret": cell / 3}) for cell in range(6)}
+    with stored(tmp_path, MANIFEST, 6, kind) as store:
+        store.add({cell: rows[cell] for cell in (0, 1)})
+        store.add({cell: rows[cell] for cell in (2, 3)})
+    torn = tmp_path / "parts" / f"part-000001.{kind}"
+    content = torn.read_bytes()
+    torn.write_bytes(content[: int(len(content) * part)])
+    (tmp_path / "parts" / f"part-000009.{kind}.partial").write_bytes(content[:3])
+    with stored(tmp_path, MANIFEST, 6, kind) as store:
+        assert store.rows == {0: rows[0], 1: rows[1]}
+        assert store.unread == [torn.name]
+        store.add({cell: rows[cell] for cell in (2, 3, 4, 5)})
+        store.finish([])
+    assert [row["regret"] for row in read_results(store.results)] == [c / 3 for c in range(6)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "lock",
+        f"results.{kind}",
+        "study.json",
+    ]
+
+
+def test_parts_stay_while_cells_are_missing_and_failures_are_told(tmp_path: Path) -> None:
+    with stored(tmp_path, MANIFEST, 4, "jsonl") as store:
+        store.add({0: '{"cell": 0}', 2: '{"cell": 2}'})
+        store.finish([{"cell": 1, "error": "x"}, {"cell": 3, "error": "y"}])
+    assert [row["cell"] for row in read_results(store.results)] == [0, 2]
+    assert [row["cell"] for row in read_results(store.failures)] == [1, 3]
+    with stored(tmp_path, MANIFEST, 4) as store:
+        assert set(store.rows) == {0, 2}
+        store.add({1: '{"cell": 1}', 3: '{"cell": 3}'})
+        store.finish([])
+    assert not store.failures.exists()
+    with stored(tmp_path, MANIFEST, 4) as store:
+        assert set(store.rows) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("seeds", 5, r"seeds \(there 4, here 5\)"),
+        ("configurations", [], r"configurations \(there 1, here 0\)"),
+        (
+            "configurations",
+            [{"label": "a", "options": {"epsilon": 2.0}}],
+            r"epsilon \(there 1.0, here 2.0\) of configuration 1",
+        ),
+    ],
+)
+def test_another_study_is_refused_by_what_differs(
+    tmp_path: Path, key: str, value: Any, message: str
+) -> None:
+    with stored(tmp_path, MANIFEST, 4, "jsonl"):
+        pass
+    before = (tmp_path / "study.json").read_bytes()
+    changed = MANIFEST | {"study": MANIFEST["study"] | {key: value}}
+    with (
+        pytest.raises(TacitError, match=rf"another study, by .*{message}.*choose another --out"),
+        stored(tmp_path, changed, 4),
+    ):
+        pass
+    assert (tmp_path / "study.json").read_bytes() == before
+
+
+def test_another_version_another_format_and_another_thing_are_refused(tmp_path: Path) -> None:
+    with stored(tmp_path / "a", MANIFEST, 4, "jsonl"):
+        pass
+    newer = MANIFEST | {"versions": {"tacit": "2"}}
+    for manifest, kind, message in (
+        (newer, "auto", r"tacit \(there '1', here '2'\)"),
+        (MANIFEST, "parquet", "files of format jsonl, not parquet"),
+    ):
+        with pytest.raises(TacitError, match=message), stored(tmp_path / "a", manifest, 4, kind):
+            pass
+    (tmp_path / "b" / "parts").mkdir(parents=True)
+    with (
+        pytest.raises(TacitError, match=r"has parts but no study.json"),
+        stored(tmp_path / "b", MANIFEST, 4),
+    ):
+        pass
+    (tmp_path / "a" / "study.json").write_text("[]")
+    with (
+        pytest.raises(TacitError, match="is no study of tacit"),
+        stored(tmp_path / "a", MANIFEST, 4),
+    ):
+        pass
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(TacitError, match="a file is in the way"),
+        stored(tmp_path / "file", MANIFEST, 4),
+    ):
+        pass
+
+
+def test_two_sweeps_do_not_share_a_directory(tmp_path: Path) -> None:
+    with (
+        stored(tmp_path, MANIFEST, 4),
+        pytest.raises(TacitError, match="another process is sweeping in"),
+        stored(tmp_path, MANIFEST, 4),
+    ):
+        pass
+    with stored(tmp_path, MANIFEST, 4) as store:
+        assert isinstance(store, Store)

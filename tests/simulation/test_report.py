@@ -1,0 +1,184 @@
+"""The report of a sweep: one page that needs nothing else, and tables as CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulation.samples import SMALL
+
+from tacit.checks import TacitError
+from tacit.environments import FromFunction
+from tacit.simulation import Frame, sweep
+from tacit.simulation.charts import Axis, Point, Series, chart
+from tacit.simulation.grid import study_of
+from tacit.simulation.parts import stored
+from tacit.simulation.report import entries, summaries, write_report
+from tacit.simulation.sweeping import Way, carry_out, manifest, saved
+
+
+class Reader(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def read(path: Path) -> tuple[str, Reader]:
+    text = path.read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    return text, reader
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Frame]:
+    out = tmp_path_factory.mktemp("study")
+    swept = carry_out(study_of(SMALL), Way(workers=0), out, "tacit sweep small.toml")
+    assert [path.name for path in write_report(out)] == ["report.html", "summary.csv", "runs.csv"]
+    return out, swept.frame()
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_page_has_everything_and_asks_for_nothing(made: tuple[Path, Frame]) -> None:
+    text, reader = read(made[0] / "report.html")
+    assert not re.search(r"https?://|url\(|@import|<link|<img", text)
+    assert all("src" not in attrs and "href" not in attrs for _, attrs in reader.tags)
+    labels = [attrs["aria-label"] for tag, attrs in reader.tags if "aria-label" in attrs]
+    assert labels.count("regret by participants") == 4
+    assert labels.count("regret at the end by epsilon") == 4
+    assert labels.count("regret at the end by bits") == 4
+    assert text.count("<title>lower bound</title>") >= 4
+    for word in ("prefers-color-scheme: dark", "width=device-width", "private-med", "cdp-dpe"):
+        assert word in text
+    for word in ("tacit sweep small.toml", "numpy ", "0 to 1", "(0.5, 0)-DP", "horizon 300"):
+        assert word in text
+
+
+def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Frame]) -> None:
+    text, _ = read(made[0] / "report.html")
+    table = text[text.index('<table class="sortable">') :]
+    table = table[: table.index("</table>")]
+    assert table.count('<th scope="col"') == table.count('<button type="button">') == 9
+    body = table[table.index("<tbody>") :]
+    assert body.count("<tr>") == 10
+    assert body.count("data-value=") == 90
+
+
+def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Frame]) -> None:
+    out, frame = made
+    summary, runs = rows(out / "summary.csv"), rows(out / "runs.csv")
+    assert (len(summary), len(runs)) == (10, 20)
+    assert [float(row["final_regret"]) for row in runs] == frame["final_regret"]
+    first = [row for row in frame.rows() if row["cell"] < 2]
+    mean = sum(row["regret"][-1] for row in first) / 2
+    assert float(summary[0]["regret_mean"]) == pytest.approx(mean)
+    assert summary[0]["promise"].startswith("(0.5, 0)-DP")
+    assert summary[0]["runs"] == "2"
+    assert "checkpoints" not in runs[0]
+
+
+def test_a_sweep_that_is_not_finished_has_a_report_that_says_so(tmp_path: Path) -> None:
+    study = study_of(SMALL)
+    with stored(tmp_path, {**manifest(study), "command": ""}, study.cells) as store:
+        store.add({cell: study(cell) for cell in (0, 1, 4)})
+    write_report(tmp_path)
+    text, _ = read(tmp_path / "report.html")
+    assert "3 of 20 runs, so far" in text
+    assert [row["runs"] for row in rows(tmp_path / "summary.csv")] == ["2", "1"]
+
+
+def test_failed_runs_are_listed_with_their_seed_and_error(tmp_path: Path) -> None:
+    study = study_of({"algorithms": ["ucb1"], "problems": {"arms": 3, "horizon": 50}, "seeds": 2})
+    with stored(tmp_path, {**manifest(study), "command": ""}, 2) as store:
+        store.add({0: study(0)})
+        store.finish([{**study.told(1), "error": "ValueError: <b>", "trace": ""}])
+    write_report(tmp_path)
+    text, _ = read(tmp_path / "report.html")
+    assert "1 run failed" in text
+    assert "ucb1, seed 1: ValueError: &lt;b&gt;" in text
+
+
+def test_names_cannot_break_a_page(tmp_path: Path) -> None:
+    bad = '<script>alert("1")</script>'
+    given: dict[str, Any] = {
+        "name": bad,
+        "algorithms": [{"name": "ucb1", "label": bad}],
+        "problems": {"arms": 3, "horizon": [50, 60], "label": bad + "&amp;"},
+        "seeds": 1,
+    }
+    sweep(study_of(given), out=tmp_path, workers=0)
+    write_report(tmp_path)
+    text, reader = read(tmp_path / "report.html")
+    assert [tag for tag, _ in reader.tags].count("script") == 1
+    assert bad not in text
+
+
+def test_where_nobody_knows_regret_the_page_says_so(tmp_path: Path) -> None:
+    world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), 2)
+    sweep(
+        algorithms=["ucb1"], environments=[world], problems={"horizon": 50}, out=tmp_path, seeds=1
+    )
+    write_report(tmp_path)
+    text, _ = read(tmp_path / "report.html")
+    assert "not known here, nor is regret" in text
+    (row,) = summaries(entries(saved(tmp_path)))
+    assert row["regret_mean"] is None
+
+
+def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TacitError, match=r"has no study.json: give the directory of a sweep"):
+        write_report(tmp_path)
+    study = study_of(SMALL)
+    with stored(tmp_path, {**manifest(study), "command": ""}, study.cells):
+        pass
+    with pytest.raises(TacitError, match="no finished cell yet"):
+        write_report(tmp_path)
+
+
+def test_a_chart_puts_what_is_larger_higher_and_further_right() -> None:
+    points = tuple(Point(x, 3 * x, x) for x in (1.0, 10.0, 1000.0))
+    axes = (Axis.around("ε", [1, 1000]), Axis.around("regret", [1, 5000]))
+    drawn = chart("x", *axes, [Series("s", points, "red", marks=True)])
+    places = [
+        (float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    ]
+    assert len(places) == 3
+    assert sorted(places) == places
+    assert sorted((y for _, y in places), reverse=True) == [y for _, y in places]
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([1, 1e6], [1, 10, 100, 1e3, 1e4, 1e5, 1e6][::2]),
+        ([90, 1100], [100, 200, 500, 1000]),
+        ([0.0, 0.0], [1]),
+        ([3.0], [pytest.approx(3.0)]),
+    ],
+)
+def test_an_axis_names_few_round_places(values: list[float], ticks: list[float]) -> None:
+    assert Axis.around("x", values).ticks() == ticks
+    assert len(ticks) <= 6

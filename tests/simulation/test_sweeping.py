@@ -1,0 +1,269 @@
+"""Sweeps: the same last file whatever carried them out, and nothing lost however they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulation.samples import HARMFUL_TOML, SMALL, SMALL_TOML, installed
+
+from tacit import TacitError
+from tacit.environments import FromFunction
+from tacit.simulation import read_study, sweep, sweeping
+from tacit.simulation.grid import study_of
+from tacit.simulation.sweeping import Way, carry_out, estimate, saved
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals")
+Sweeping = subprocess.Popen[str]
+OFTEN = (  # a part after every other cell
+    "-c",
+    "import tacit.cli, tacit.simulation.sweeping as s; s.FLUSH = 0.01; tacit.cli.main()",
+)
+KILLED_TOML = """
+algorithms = ["private-med", "ucb1"]
+problems = {arms = 3, horizon = [1000, 3000]}
+seeds = 100
+"""
+LARGE = Path(__file__).parents[2] / "benchmarks" / "sweeps.toml"
+
+
+def command(*words: object, program: tuple[str, ...] = ("-m", "tacit"), **how: Any) -> Sweeping:
+    """A sweep under way, in a group of its own."""
+    return subprocess.Popen(
+        [sys.executable, *program, "sweep", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+        **how,
+    )
+
+
+def group(pgid: int) -> list[int]:
+    """The processes of a group that are alive."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == pgid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def content(out: Path) -> bytes:
+    (path,) = out.glob("results.*")
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The last file of the small study, made in one process."""
+    out = tmp_path_factory.mktemp("reference")
+    carry_out(study_of(SMALL), Way(workers=0), out)
+    return content(out)
+
+
+def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: bytes) -> None:
+    for workers in (1, 2):
+        swept = carry_out(study_of(SMALL), Way(workers=workers), tmp_path / str(workers))
+        assert (len(swept.rows), swept.failures, swept.before) == (20, [], 0)
+        assert content(tmp_path / str(workers)) == reference
+
+
+@posix
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_it_ends_in_the_same_file(tmp_path: Path, kills: int) -> None:
+    """However the moments fall: while workers load, and after parts were written."""
+    study, out, rng = tmp_path / "study.toml", tmp_path / "study", random.Random()
+    study.write_text(KILLED_TOML)
+    carry_out(read_study(study), Way(workers=0, format="jsonl"), tmp_path / "whole")
+    done: list[int] = []
+    for kill in range(kills):
+        process = command(study, "--workers", 2, "--format", "jsonl", program=OFTEN)
+        wanted = len(parts_in(out)) + rng.randrange(1, 8) if kill else 0  # first: while they load
+        until(lambda: len(parts_in(out)) >= wanted or process.poll() is not None)  # noqa: B023
+        time.sleep(rng.uniform(0.0, 0.3))
+        process.kill()
+        process.communicate()
+        until(lambda: not group(process.pid), 5.0)  # noqa: B023
+        cells = cells_in(out)
+        assert len(cells) == len(set(cells)), "a cell was done twice"
+        assert set(done) <= set(cells), "what was done is not done any more"
+        done = cells
+    assert done
+    last = command(study, "--workers", 2)
+    _, err = last.communicate(timeout=120)
+    assert last.returncode == 0, err
+    assert content(out) == content(tmp_path / "whole")
+    assert not (out / "parts").exists()
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never happened"
+        time.sleep(0.05)
+
+
+def parts_in(out: Path) -> list[Path]:
+    return list((out / "parts").glob("part-*.jsonl"))
+
+
+def cells_in(out: Path) -> list[int]:
+    """The cells on disk; every file must be whole."""
+    from tacit.simulation.parts import _read_part, read_results
+
+    listed: list[int] = []
+    parts = out / "parts"
+    if not parts.is_dir():
+        return [row["cell"] for path in out.glob("results.*") for row in read_results(path)]
+    for path in parts.iterdir():
+        if path.suffix != ".partial":
+            rows = _read_part(path, path.suffix[1:])
+            assert rows is not None or not path.exists(), f"{path} is torn"
+            listed += rows or {}
+    return listed
+
+
+@posix
+def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path) -> None:
+    study, out = tmp_path / "study.toml", tmp_path / "study"
+    study.write_text(SMALL_TOML.format(seeds=2000))
+    process = command(study, "--workers", 1, "--format", "jsonl")
+    until(lambda: bool(parts_in(out)))
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    cells = cells_in(out)
+    assert 0 < len(cells) < 20_000
+    assert err.splitlines()[-1] == f"tacit: interrupted, {len(cells)} of 20000"
+    assert group(process.pid) == []
+
+
+def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path: Path) -> None:
+    """One raises an error, one ends its worker; both of an algorithm from outside."""
+    study, out = tmp_path / "study.toml", tmp_path / "study"
+    study.write_text(HARMFUL_TOML)
+    env = installed(tmp_path / "site", HARM="yes")
+    process = command(study, "--workers", 2, "--json", env=env)
+    text, err = process.communicate(timeout=120)
+    said = json.loads(text)
+    assert process.returncode == 1
+    assert [(one["algorithm"], one["seed"]) for one in said["failed"]] == [
+        ("harmful", 3),
+        ("harmful", 4),
+    ]
+    for one, expected in zip(
+        said["failed"], ("ZeroDivisionError: at seed 3", "(exit code 9)"), strict=True
+    ):
+        assert expected in one["error"]
+        told = f"tacit: cell {one['seed']} failed: harmful, seed {one['seed']}"
+        assert any(line.startswith(told) and expected in line for line in err.splitlines())
+    assert (said["cells"], said["done"]) == (12, 10)
+    found = saved(out)
+    assert [row["cell"] for row in found.rows] == [0, 1, 2, *range(5, 12)]
+    assert [one["cell"] for one in found.failures] == [3, 4]
+    assert "ZeroDivisionError" in found.failures[0]["trace"]
+    mended = command(study, "--workers", 0, "--json", env=env | {"HARM": ""})
+    said = json.loads(mended.communicate(timeout=60)[0])
+    assert mended.returncode == 0
+    assert (said["done"], said["done_before"], said["failed"]) == (12, 10, [])
+    assert not (out / "failures.jsonl").exists()
+    assert [row["cell"] for row in saved(out).rows] == list(range(12))
+
+
+def test_a_finished_sweep_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_of({"algorithms": ["ucb1"], "problems": {"arms": 3, "horizon": 100}, "seeds": 3})
+    carry_out(study, Way(workers=0), tmp_path)
+    before = content(tmp_path)
+    monkeypatch.setattr(sweeping, "here", None)
+    again = carry_out(study, Way(workers=0), tmp_path)
+    assert (again.before, len(again.rows)) == (3, 3)
+    assert content(tmp_path) == before
+    assert again.frame().columns == sweep(study, out=tmp_path, workers=0).columns
+
+
+def test_a_sweep_in_python_gives_a_frame() -> None:
+    frame = sweep(
+        algorithms=["private-med", "ucb1"],
+        problems={"arms": 3, "horizon": 200},
+        guarantees={"epsilon": [0.5, 2]},
+        seeds=3,
+        workers=0,
+    )
+    assert len(frame) == 9
+    assert frame["algorithm"] == ["private-med"] * 6 + ["ucb1"] * 3
+    assert frame["epsilon"] == [0.5] * 3 + [2] * 3 + [None] * 3
+    assert len(frame.where(algorithm="private-med", epsilon=2)) == 3
+    assert len(frame.where(lambda row: row["seed"] == 1)) == 3
+    assert [row["seed"] for row in frame.rows()] == [0, 1, 2] * 3
+    assert frame.failures == ()
+    with pytest.raises(TacitError, match="there is no column 'regrets'; there are cell, algorithm"):
+        frame["regrets"]
+    with pytest.raises(TacitError, match="a study is given, and seeds too"):
+        sweep("study.toml", seeds=3)
+
+
+def test_a_world_that_only_this_process_knows_is_swept_here() -> None:
+    world = FromFunction(lambda arm, rng: float(rng.random() < 0.2 + arm / 4), 2)
+    frame = sweep(
+        algorithms=["ucb1"], environments=[world], problems={"horizon": 50}, seeds=2, workers=2
+    )
+    assert frame["environment"] == ["FromFunction 1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"engine": "slurm"}, "engine is 'slurm'; it must be one of local, ray"),
+        ({"workers": -1}, "workers is -1"),
+        ({"address": "head:6379"}, "the engine is local: use --engine ray, or leave it out"),
+    ],
+)
+def test_a_way_that_is_none_is_refused(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(TacitError, match=message):
+        sweep(algorithms=["ucb1"], **how)
+
+
+def test_a_dry_run_counts_cells_and_measures_probes(tmp_path: Path) -> None:
+    study = study_of(SMALL)
+    found = estimate(study, Way(workers=2), tmp_path / "none")
+    assert (found.cells, found.done, found.configurations, found.merged) == (20, 0, 10, 2)
+    assert 1 <= found.probes <= 10
+    assert 0 < found.core_seconds < 60
+    assert found.seconds == pytest.approx(found.core_seconds / 2 + sweeping.START)
+    assert not (tmp_path / "none").exists()
+    one = estimate(study, Way(workers=1), None, budget=0.0)
+    assert one.probes == 1
+    carry_out(study, Way(workers=0), tmp_path)
+    assert estimate(study, Way(), tmp_path, budget=0.0).core_seconds == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("ray"), reason="needs Ray")
+def test_two_thousand_cells_are_the_same_with_one_worker_two_and_ray(tmp_path: Path) -> None:
+    files = {}
+    for name, how in {
+        "one": ("--workers", 1),
+        "two": ("--workers", 2),
+        "ray": ("--engine", "ray", "--address", "local"),
+    }.items():
+        process = command(LARGE, *how, "--json", "--out", tmp_path / name)
+        text, err = process.communicate(timeout=1200)
+        assert process.returncode == 0, err
+        assert json.loads(text)["done"] == 2000
+        files[name] = content(tmp_path / name)
+    assert files["one"] == files["two"] == files["ray"]

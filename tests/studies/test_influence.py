@@ -1,0 +1,73 @@
+"""What liars can do, in plans: every trust model has its row, and a picture shows two of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.studies.influence import reached
+from tacit.studies.plan import Question, answer, draw_liars, plan
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    other=st.floats(0.01, 0.5),
+    gap=st.floats(0.01, 0.4),
+    low=st.floats(-20, 0),
+    high=st.floats(1, 20),
+)
+def test_the_turning_part_is_where_two_means_meet(
+    other: float, gap: float, low: float, high: float
+) -> None:
+    best = other + gap
+    row = reached("x", (low, high), (other, best), 0.01, 1000)
+    against = (1 - row.part) * best + row.part * low
+    assert against == pytest.approx((1 - row.part) * other + row.part * high)
+    assert row.people == max(1, math.ceil(1000 * row.part))
+    assert row.lie == max(high, 1 - low)
+
+
+def test_where_a_report_counts_any_number_one_liar_is_enough() -> None:
+    row = reached("x", (-math.inf, math.inf), (0.1, 0.2), 0.01, None)
+    assert (row.lie, row.shift, row.part, row.people) == (None, None, 0.0, 1)
+
+
+def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
+    result = plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=2, liars=0.01)
+    rows = {row.trust: row for row in result.influence}
+    assert list(rows) == ["central", "secagg", "two-servers", "verified", "shuffle", "local"]
+    for trust in ("secagg", "two-servers"):
+        assert (rows[trust].lie, rows[trust].people) == (None, 1)
+    for trust in ("central", "verified"):
+        assert rows[trust].lie == 1
+        assert rows[trust].part == pytest.approx(0.1 / 1.1)
+        assert rows[trust].shift == pytest.approx(0.008)
+    assert (rows["verified"].people or 0) > 10
+    for trust in ("shuffle", "local"):
+        assert 0 < rows[trust].part < rows["verified"].part
+    assert plan(baseline=0.2, lift=0.5, runs=1, trusts=("central",)).influence == []
+
+
+def test_the_picture_of_liars_is_drawn(tmp_path: Path) -> None:
+    question = Question.of(baseline=0.2, lift=0.5, runs=2, liars=0.02, trusts=("two-servers",))
+    path = draw_liars(question, answer(question), tmp_path / "liars.png")
+    assert path.stat().st_size > 1000
+
+
+def test_the_command_prints_the_table_of_liars_and_its_rows_as_data() -> None:
+    asked = ["plan", "--gap", "0.3", "--runs", "1", "--liars", "0.01"]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert "what participants who lie can do" in shown.output
+    assert "anything" in shown.output
+    data = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)
+    assert [row["trust"] for row in data["influence"]][3] == "verified"
+    plain = json.loads(CliRunner().invoke(app, [*asked[:-2], "--json"]).output)
+    assert "influence" not in plain

@@ -1,0 +1,89 @@
+"""Vectors in the layout of the VDAF draft: read, and replayed one operation after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.checks import Refusal
+from tacit.vdaf import Prio3, Verifying, prio3_count, prio3_sum
+
+
+def kind_of(name: str, vector: dict[str, Any]) -> Prio3 | None:
+    """The kind of report that a file is about; None if it is none of ours."""
+    if name.startswith("Prio3Count_"):
+        return prio3_count()
+    if name.startswith("Prio3Sum_"):
+        return prio3_sum(vector["max_measurement"])
+    return None
+
+
+@dataclass
+class Replay:
+    """Both aggregators and the collector of a vector, held to its bytes at every step."""
+
+    prio3: Prio3
+    vector: dict[str, Any]
+    verifying: dict[tuple[int, int], Verifying] = field(default_factory=dict)
+    outputs: dict[int, list[int]] = field(default_factory=lambda: {0: [], 1: []})
+
+    @property
+    def context(self) -> bytes:
+        return bytes.fromhex(self.vector["ctx"])
+
+    def run(self) -> list[str]:
+        """The operations that were refused, of which the vector says so."""
+        refused = []
+        for step in self.vector["operations"]:
+            try:
+                getattr(self, step["operation"])(step)
+                done = True
+            except Refusal:
+                done = False
+            assert done == step["success"], step
+            if not done:
+                refused.append(step["operation"])
+        return refused
+
+    def report(self, step: dict[str, Any]) -> Any:
+        return self.vector["reports"][step["report_index"]]
+
+    def shard(self, step: dict[str, Any]) -> None:
+        report = self.report(step)
+        nonce, drawn = bytes.fromhex(report["nonce"]), bytes.fromhex(report["rand"])
+        shares = self.prio3.shard(self.context, report["measurement"], nonce, drawn)
+        assert [share.hex() for share in shares] == report["input_shares"]
+        assert report["public_share"] == ""
+
+    def verify_init(self, step: dict[str, Any]) -> None:
+        report, role = self.report(step), step["aggregator_id"]
+        key, nonce = bytes.fromhex(self.vector["verify_key"]), bytes.fromhex(report["nonce"])
+        asked = self.prio3.question(key, self.context, nonce)
+        share = bytes.fromhex(report["input_shares"][role])
+        made = self.prio3.verify_init(asked, self.context, role, share)
+        assert made.share.hex() == report["verifier_shares"][0][role]
+        self.verifying[step["report_index"], role] = made
+
+    def verifier_shares_to_message(self, step: dict[str, Any]) -> None:
+        report = self.report(step)
+        first, second = (bytes.fromhex(share) for share in report["verifier_shares"][0])
+        message = self.prio3.verifier_shares_to_message(first, second)
+        assert message.hex() == report["verifier_messages"][0]
+
+    def verify_next(self, step: dict[str, Any]) -> None:
+        report, role = self.report(step), step["aggregator_id"]
+        message = bytes.fromhex(report["verifier_messages"][0])
+        output = self.prio3.verify_next(self.verifying[step["report_index"], role], message)
+        assert output.to_bytes(8, "little").hex() == report["out_shares"][role]
+        self.outputs[role].append(output)
+
+    def aggregate(self, step: dict[str, Any]) -> None:
+        role = step["aggregator_id"]
+        share = self.prio3.aggregate(self.outputs[role])
+        assert share.to_bytes(8, "little").hex() == self.vector["agg_shares"][role]
+
+    def unshard(self, step: dict[str, Any]) -> None:
+        assert step["operation"] == "unshard"
+        shares = [bytes.fromhex(share) for share in self.vector["agg_shares"]]
+        first, second = (int.from_bytes(share, "little") for share in shares)
+        assert self.prio3.unshard(first, second) == self.vector["agg_result"]
