@@ -107,14 +107,14 @@ EXAMPLES: dict[str, list[Example]] = {
     "LazyDPTS": of_arms({"epsilon": 1.0, "seed": 2}),
     "PrivateLinUCB": [
         Example(
-            {"silos": 2, "dimension": 3, "clip": True, "schedule": (7,) * 200, **more},
+            {"silos": 2, "dimension": 3, "clip": True, "schedule": [7] * 200, **more},
             silos(),
             ("quiet", "noisy"),
             10,
         )
         for more in (
-            {"noise": (0.0,) * 200, "constant": 0.5**0.5},
-            {"noise": (0.5,) * 200, "mode": "calibrated"},
+            {"noise": [0.0] * 200, "constant": 0.5**0.5},
+            {"noise": [0.5] * 200, "mode": "calibrated"},
         )
     ],
     "PrivateKLUCB": of_arms(
