@@ -225,17 +225,26 @@ def page(costs: list[Cost], simulated: str) -> str:
     """What stands between the marks of the page."""
     rows = [HEADS, ["---"] * len(HEADS), *map(line, costs)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    first = bottleneck(costs)
-    logs = {cost.role: cost.log for cost in costs if cost.log}
     written = ", ".join(
-        f"{name} {log:,.0f} bytes ({log * PEOPLE / 1e12:.2f} TB a day)"
-        for name, log in logs.items()
+        f"{cost.role} {cost.log:,.0f} bytes ({cost.log * PEOPLE / 1e12:.2f} TB a day)"
+        for cost in costs
+        if cost.log
     )
+    logs = f"Written to logs for each participant: {written}."
+    return "\n\n".join([table, logs, full(costs), simulated])
+
+
+def full(costs: list[Cost]) -> str:
+    """What is full first, in words."""
+    process = max((cost for cost in costs if cost.sent and not cost.own), key=lambda c: c.seconds)
+    base, peak = bottleneck(costs), PEOPLE / DAY * PEAK
     return (
-        f"{table}\n\nWritten to logs for each participant: {written}.\n\n"
-        f"The first to be full is the {first.role}: one machine of {CORES} cores, {USED:.0%} of "
-        f"them in use, carries {first.capacity:,.0f} participants a second; the peak is "
-        f"{PEOPLE / DAY * PEAK:,.0f}.\n\n{simulated}"
+        f"**The first to be full is one {process.role} process**: it computes on one core, which "
+        f"carries {1 / process.seconds:,.0f} participants a second; the peak is {peak:,.0f}, so "
+        f"{math.ceil(process.cores)} of them would be busy all the time. Of what more processes do "
+        f"not multiply, it is the **{base.role}**: {CORES} cores, {USED:.0%} of them in use, carry "
+        f"{base.capacity:,.0f} a second, {base.capacity / peak:.1f} times the peak, while "
+        f"{base.log * peak / 1e6:.1f} MB a second go to its log."
     )
 
 
@@ -293,6 +302,11 @@ def main() -> None:
     rows.append(
         {"name": f"one {first.role}", "value": round(first.capacity), "unit": "people per second"}
     )
+    rows += [
+        {"name": f"one {cost.role} process", "value": round(1 / cost.seconds), "unit": "people/s"}
+        for cost in costs
+        if cost.sent and not cost.own
+    ]
     if said.page:
         text = said.page.read_text(encoding="utf-8")
         made = f"<!-- measured -->\n{page(costs, told)}\n<!-- end -->"

@@ -84,7 +84,8 @@ const day = (value) => value >= "0001" && new Date(seconds(value) * 1000).toJSON
 const like = (pattern) => (value) => typeof value === "string" && pattern.test(value);
 const from = (least) => (value) => Number.isInteger(value) && value >= least && value < 2 ** 32;
 const list = (fits) => (value) => Array.isArray(value) && value.length && new Set(value).size === value.length && value.every(fits);
-const has = (shape) => (value) => value instanceof Object && `${Object.keys(value)}` === `${Object.keys(shape)}` && Object.keys(shape).every((key) => shape[key](value[key]));
+const has = (shape) => (value) =>
+  value instanceof Object && `${Object.keys(value)}` === `${Object.keys(shape)}` && Object.keys(shape).every((key) => shape[key](value[key]));
 const text = like(/^(?!\p{White_Space})[^\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u2066-\u2069]+(?<!\p{White_Space})$/u);
 const SHAPE = {
   admission: like(/^(open|invitation)$/),
@@ -111,7 +112,8 @@ export async function readTerms(spelling) {
   must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "these are no terms in canonical form");
   for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not take part where ${key} is ${JSON.stringify(terms[key])}`);
   const { answer, guarantee, noise, parties } = terms;
-  must(`${parties.map((party) => party.role)}` === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are no coordinator and helper");
+  const roles = `${parties.map((party) => party.role)}`;
+  must(roles === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are no coordinator and helper");
   const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
   const sound = above(epsilon, ZERO) && above(scale, ZERO) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
   must(sound, "terms", "these terms contradict themselves");
@@ -150,7 +152,10 @@ const isKey = (key) => {
   const w = u * u - 1n; // 0 where the order is 8 or less
   return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
 };
-const ROUND = { kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, assignedUntil: 8, grace: 4, places: 4, minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32 };
+const ROUND = {
+  kind: 4, identity: 16, terms: 32, option: 2, levels: 4, window: 4, closes: 8, assignedUntil: 8, grace: 4, places: 4,
+  minimum: 4, length: 4, suite: 1, collector: 32, line0: 32, key0: 32, line1: 32, key1: 32,
+};
 
 export function readRound(bytes) {
   let at = 0;
@@ -161,10 +166,11 @@ export function readRound(bytes) {
   const { key0, key1, scale, modulus } = Object.assign(round, { scale: [integer(), integer()], modulus: integer() });
   must(round.suite === 3, "suite", "this device seals with suite 3");
   must(scale[0] && scale[1] && `${ratio(...scale)}` === `${scale}` && scale[0] < scale[1] << 1000n, "noise", "the servers of this round add no noise");
-  must(new Set([key0, key1, round.collector]).size === 3 && round.line0 !== round.line1 && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
+  const apart = new Set([key0, key1, round.collector]).size === 3 && round.line0 !== round.line1;
+  must(apart && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
   const times = round.kind === 0x74610220 && at === bytes.length && round.assignedUntil <= round.closes;
   const counts = round.levels && round.minimum && round.minimum <= round.places && round.length && modulus > 1n && round.length * numberSize(modulus) < 2 ** 30;
-  must(times && counts, "round", "the description of the round makes no sense");
+  must(times && counts, "round", "this round makes no sense");
   return round;
 }
 
@@ -260,7 +266,7 @@ export async function seal(recipient, info, message, pair) {
 
 export async function split(round, place, values, draw = random) {
   const { modulus, length, levels } = round;
-  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "a report holds levels of the terms");
+  must(values.length === length && values.every((value) => Number.isInteger(value) && value >= 0 && value <= levels), "answer", "these are no levels");
   const words = [draw(16), draw(16)];
   const size = numberSize(modulus);
   const packed = (numbers) => concat(...numbers.map((number) => digits(number, size)));
@@ -281,7 +287,7 @@ export async function split(round, place, values, draw = random) {
 
 const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
 const holder = ({ entries }, identity) => entries.find((entry) => identity in entry.rounds);
-const part = () => Number(big(random(6))) / 2 ** 49; // of a margin: uniform below a half
+const part = () => Number(big(random(6))) / 2 ** 49; // of a margin, below a half
 const total = (rounds) => rounds.reduce((sum, round) => plus(sum, parse(round.cost)), ZERO);
 const spent = (rounds) => spell(total(rounds.filter((round) => round.charged)));
 const roundsOf = (...entries) => entries.flatMap((entry) => Object.values(entry.rounds));
@@ -352,9 +358,7 @@ export function browserStorage(name = "tacit") {
   };
 }
 
-const MOST_REFUSED = 3;
-const MOST_QUESTIONS = 20;
-const asking = (post) => !post.said && post.outcome[0] < MOST_QUESTIONS;
+const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
 
 export class Device {
@@ -381,7 +385,10 @@ export class Device {
   async #ask(url, method, body, headers) {
     try {
       if (!/^https?:/.test(url)) return [0];
-      const reply = await (0, this.#fetch)(url, { method, body, headers, signal: AbortSignal.timeout(10000), credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store" });
+      const reply = await (0, this.#fetch)(url, {
+        method, body, headers, signal: AbortSignal.timeout(10000),
+        credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store",
+      });
       return [reply.status, await settled(reply.arrayBuffer())];
     } catch {
       return [0];
@@ -402,7 +409,7 @@ export class Device {
     const read = async (copy) => ({ terms: await readTerms(`${copy.terms}`), signatures: listed(copy.signatures), approvals: listed(copy.approvals ?? []) });
     const found = await this.#document(who, under(address, `/experiments/${digest}/terms`), "GET");
     const copy = { ...(await read(found)), state: `${found.state}`, successor: found.successor && (await read(found.successor)) };
-    must(copy.terms.digest === digest, "digest", `${who} gave other terms than those that were asked for`);
+    must(copy.terms.digest === digest, "digest", `${who} gave other terms`);
     return copy;
   }
 
@@ -418,7 +425,8 @@ export class Device {
       const { terms } = one;
       const other = await this.#copy("the helper", terms.parties[1].address, terms.digest);
       next = one.successor ?? other.successor;
-      must(line.push(one) <= 16 && (!other.successor || other.successor.terms.digest === next.terms.digest), "successor", "the servers name different successors");
+      const agree = !other.successor || other.successor.terms.digest === next.terms.digest;
+      must(agree && line.push(one) <= 16, "successor", "the servers name different successors");
       if (!next) break;
       checkSuccessor(terms, next.terms);
       await checkSigned(terms, "successor terms", utf8(next.terms.spelling), next.approvals);
@@ -478,8 +486,10 @@ export class Device {
       await this.agree(shown.digest);
       agreed.push(shown);
     }
-    must(!entry.withdrawn && agreed.some((old) => plain([old.question, old.options]) === plain([terms.question, terms.options])), "agreement", "these terms were not agreed to on this device");
-    must(roundsOf(entry).filter((round) => round.outcome === "refused").length < MOST_REFUSED, "refused", "three rounds were refused: this device joins no more");
+    const same = (old) => plain([old.question, old.options]) === plain([terms.question, terms.options]);
+    must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
+    const refused = roundsOf(entry).filter((round) => round.outcome === "refused");
+    must(refused.length < 3, "refused", "three rounds were refused: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "who takes part here needs an invitation");
     try {
       checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));
@@ -494,7 +504,8 @@ export class Device {
     const nonce = await this.#storage.update((ledger) => (entryOf(ledger, terms.digest).nonce ??= fresh));
     try {
       const body = JSON.stringify(invitation ? { nonce, invitation } : { nonce });
-      const place = await this.#document("the coordinator", under(terms.parties[0].address, `/experiments/${terms.digest}/places`), "POST", body, { "Content-Type": "application/json" });
+      const url = under(terms.parties[0].address, `/experiments/${terms.digest}/places`);
+      const place = await this.#document("the coordinator", url, "POST", body, { "Content-Type": "application/json" });
       await this.#placed(terms, place, now, invitation);
     } catch (problem) {
       if (problem instanceof Refused) {
@@ -526,7 +537,8 @@ export class Device {
         checkRoom(ledger, entry, round.cost);
         const [sends, asks] = [joined + round.window + part() * round.margin, round.closes + part() * round.margin];
         entry.rounds[round.identity] = {
-          identity: round.identity, sends, asks, option, invitation, announcement, closes: round.closes, terms: terms.digest, cost: spell(round.cost), place: { number: place, token },
+          identity: round.identity, terms: terms.digest, option, announcement, place: { number: place, token }, invitation,
+          sends, asks, closes: round.closes, cost: spell(round.cost),
           levels: nothingHappened(terms.answer), recorded: null, charged: false, outcome: null, posts: [],
         };
       }
@@ -608,7 +620,9 @@ export class Device {
       const now = this.#now();
       if (due > now) return Math.min(due, open ? row.asks : due);
       const pause = Math.min(Math.min(Math.max(round.margin / 64, 0.05), 30) * 2 ** count, 86400);
-      const mine = await this.#change(identity, (one) => !one.outcome && one.posts[role][what][0] === count && (one.posts[role][what] = [count + 1, now + pause * (0.5 + part())]));
+      const mine = await this.#change(identity, ({ outcome, posts }) => {
+        if (!outcome && posts[role][what][0] === count) return (posts[role][what] = [count + 1, now + pause * (0.5 + part())]);
+      });
       const news = mine && (await (open ? this.#send(post, row) : this.#question(terms, round, post, role)));
       if (news) await this.#change(identity, (one) => Object.assign(one.posts[role], news));
       return now;
@@ -622,7 +636,10 @@ export class Device {
     const halves = await split(round, row.place, row.levels);
     const posts = await Promise.all(halves.map(async (sealed, role) => {
       const { role: party, address } = terms.parties[role];
-      return { party, address, bytes: sealed.length, digest: hex(await sha256(sealed)), sealed, acknowledged: false, refused: null, said: null, report: [0, row.sends], outcome: [0, row.asks] };
+      return {
+        party, address, bytes: sealed.length, digest: hex(await sha256(sealed)), sealed, acknowledged: false, refused: null, said: null,
+        report: [0, row.sends], outcome: [0, row.asks],
+      };
     }));
     return this.#change(row.identity, (one, entry, ledger) => {
       if (one.outcome || `${one.levels}` !== `${row.levels}`) return { ...one, posts: [] }; // another tab was faster
@@ -671,7 +688,9 @@ export class Device {
     const { own, entries } = await this.#storage.read();
     const experiments = entries.map(({ terms, epsilon, withdrawn, rounds }) => ({
       terms: Object.keys(terms), epsilon, withdrawn: !!withdrawn,
-      rounds: Object.entries(rounds).map(([round, { cost, charged, outcome }]) => ({ round, cost, charged: charged || !outcome, refused: outcome === "refused" })),
+      rounds: Object.entries(rounds).map(([round, { cost, charged, outcome }]) => (
+        { round, cost, charged: charged || !outcome, refused: outcome === "refused" }
+      )),
     }));
     return JSON.stringify({ format: "tacit ledger 1", own_limit: own, experiments }, null, 1);
   }
@@ -711,5 +730,8 @@ function settle(round) {
 function shown(round, { posts = [], levels, outcome, option = null, recorded = null, sends, closes, cost, charged } = {}) {
   const sent = posts.map(({ party, address, bytes, digest, acknowledged, refused }) => ({ party, address, bytes, digest, acknowledged, refused }));
   const stage = outcome ?? (levels ? "waiting" : sent.every((post) => post.acknowledged) ? "sent" : "sealed");
-  return { stage, option, round, recorded, sendsAt: sends ? Math.ceil(sends * 1000) : null, deadline: closes ? closes * 1000 : null, charge: charged ? cost : null, sent };
+  return {
+    stage, option, round, recorded, sent, charge: charged ? cost : null,
+    sendsAt: sends ? Math.ceil(sends * 1000) : null, deadline: closes ? closes * 1000 : null,
+  };
 }

@@ -32,6 +32,7 @@ from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed, route_key
 from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info
+from tacit.intermediaries.verified import MODULUS
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -140,17 +141,18 @@ def masking() -> dict[str, Any]:
     }
 
 
-def two_server_session(sealing: Sealing, length: int) -> TwoServerSession:
+def two_server_session(sealing: Sealing, length: int, verified: bool = False) -> TwoServerSession:
     """A round of four places under terms with noise of scale 8 for every four levels."""
     drawn = iter([3, -2] * length)
     noise = OwnNoise(4, Fraction(8), lambda _: next(drawn))
-    fixed = source(f"two servers {sealing.name} {length}")
-    return TwoServerSession(4, 2, 1000003, length, noise, sealing, fixed)
+    fixed = source(f"{'verified' if verified else 'two servers'} {sealing.name} {length}")
+    modulus = MODULUS if verified else 1000003
+    return TwoServerSession(4, 2, modulus, length, noise, sealing, fixed, verified=verified)
 
 
-def two_servers(sealing: Sealing, length: int = 2) -> dict[str, Any]:
+def two_servers(sealing: Sealing, length: int = 2, verified: bool = False) -> dict[str, Any]:
     """Three reports, one of which reaches only server 0; each server draws 3, -2, 3, …"""
-    session = two_server_session(sealing, length)
+    session = two_server_session(sealing, length, verified)
     announced, terms = session.round, session.pinned.terms
     values = [[(place + number) % 5 for number in range(length)] for place in range(3)]
     halves = [
@@ -245,6 +247,7 @@ def main() -> None:
         "masking": masking(),
         **{f"two-servers-{sealing.name.lower()}": two_servers(sealing) for sealing in Sealing},
         "two-servers-seed": two_servers(Sealing.X25519_AES, 12),
+        "two-servers-verified": two_servers(Sealing.X25519_AES, 2, verified=True),
         **{f"mixing-{sealing.name.lower()}": mixing(sealing) for sealing in Sealing},
     }
     for name, content in everything.items():

@@ -45,9 +45,14 @@ th button:focus-visible { outline: 2px solid var(--accent); }
 th[aria-sort=ascending] button::after { content: " ↑"; }
 th[aria-sort=descending] button::after { content: " ↓"; }
 td.word, th.word { text-align: left; }
+table.plain th { vertical-align: top; }
 table.plain td { white-space: normal; text-align: left; vertical-align: top; }
 code { overflow-wrap: anywhere; }
-@media (max-width: 40rem) { body { padding-top: 1.5rem; } dl.first dd { font-size: 1.15rem; } }
+@media (max-width: 40rem) { body { padding-top: 1.5rem; } dl.first dd { font-size: 1.15rem; }
+  table.sortable { font-size: .85rem; } table.sortable :is(th, td) { padding: .35rem .3rem; }
+  td.word { white-space: normal; min-width: 4.5rem; line-height: 1.3; }
+  table.sortable :is(th, td):first-child { position: sticky; left: 0; background: var(--ground);
+    min-width: 6.5rem; } }
 """
 SCRIPT = """
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -265,7 +270,7 @@ def _least(
         losses = ", ".join(
             f"{one.result.regret_mean:,.4g}"
             + (f" ± {one.result.regret_sem:,.2g}" if one.result.regret_sem else "")
-            + (f" at ε = {one.epsilon:g}" if len(best) > 1 else "")
+            + (f" at ε\u00a0=\u00a0{one.epsilon:g}" if len(best) > 1 else "")
             for one in run
         )
         where = f" ({_titled(place, settings)})" if len(settings) > 1 else ""
@@ -438,7 +443,7 @@ def _table(listed: Sequence[Entry]) -> str:
     rows = summaries(listed)
     words = {"algorithm": "algorithm"} | {
         name: name
-        for name in ("problem", "environment", "guarantee")
+        for name in ("guarantee", "problem", "environment")
         if len({row[name] for row in rows}) > 1
     }
     numbers = {
@@ -459,7 +464,7 @@ def _table(listed: Sequence[Entry]) -> str:
         + "".join(f'<td class="word" data-value="{_q(row[k])}">{_q(row[k])}</td>' for k in words)
         + "".join(f'<td data-value="{_raw(row.get(k))}">{_number(row.get(k))}</td>' for k in kept)
         + "</tr>"
-        for row in sorted(rows, key=lambda row: [str(row[k]) for k in list(words)[1:]])
+        for row in sorted(rows, key=lambda row: [str(row[k]) for k in reversed(words)][:-1])
     )
     return (
         f'<div class="scroll"><table class="sortable"><thead><tr>{heads}</tr></thead>'
