@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from tests.browser.staging import Stage
 
 FLAGS = [
     "--headless",
@@ -47,4 +48,13 @@ def chromium() -> Iterator[Browser]:
 def browser() -> Iterator[Browser]:
     """A browser for all tests of a process."""
     with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Two parties over HTTP, for all tests of a process; each begins experiments of its own."""
+    from tests.browser.staging import staged
+
+    with staged(tmp_path_factory.mktemp("stage")) as made:
         yield made

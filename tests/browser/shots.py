@@ -10,7 +10,7 @@ import io
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Scheme = Literal["light", "dark"]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+ALL = tuple((size, scheme) for size in SIZES for scheme in SCHEMES)
+SOME: tuple[tuple[str, Scheme], ...] = (("desktop", "light"), ("phone", "dark"))
 COLOURS = 40
 SCALE = 0.75
 
@@ -68,13 +70,15 @@ def _rgb(colour: object) -> tuple[int, int, int]:
     return colour[0], colour[1], colour[2]
 
 
-def keep_all(page: Page, directory: Path, name: str) -> None:
-    """The page as it is, in every size and scheme."""
-    for size, (wide, high) in SIZES.items():
+def keep_all(
+    page: Page, directory: Path, name: str, looks: Sequence[tuple[str, Scheme]] = ALL
+) -> None:
+    """The page as it is, in these sizes and schemes."""
+    for size, scheme in looks:
+        wide, high = SIZES[size]
         page.set_viewport_size({"width": wide, "height": high})
-        for scheme in SCHEMES:
-            page.emulate_media(color_scheme=scheme)
-            keep(page, directory / f"{name}-{size}-{scheme}.png")
+        page.emulate_media(color_scheme=scheme)
+        keep(page, directory / f"{name}-{size}-{scheme}.png")
 
 
 def experimenter(browser: Browser, stage: Stage, directory: Path) -> None:
@@ -90,7 +94,7 @@ def participant(browser: Browser, stage: Stage, directory: Path) -> None:
     """The participant's page, step by step."""
     with opened(browser, "desktop", "light") as page:
         for name in steps(page, stage):
-            keep_all(page, directory, f"part-{name}")
+            keep_all(page, directory, f"part-{name}", SOME)
 
 
 def main(directory: Path) -> None:

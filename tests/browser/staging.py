@@ -185,25 +185,25 @@ def scenes(stage: Stage) -> Iterator[tuple[str, str]]:
     yield "party-down", stage.page
 
 
-SOON = Timing(joining=15, margin=4, grace=600)  # of people who are waited for
+SOON = Timing(joining=12, margin=4, grace=600)  # of people who are waited for
 
 
 def steps(page: Page, stage: Stage) -> Iterator[str]:
     """Every step of the participant's page, one after another: its name."""
-    stage.begin(timing=SOON, window=4)
+    stage.begin(timing=SOON, window=6)
     address = f"{stage.page}/take-part"
     page.goto(address)
     page.wait_for_selector("text=I agree")
     yield "terms"
     page.click("text=I agree")
     page.wait_for_selector("form")
+    stage.report(stage.come())
     page.check("input[value='1']")
     page.click("text=Keep my answer")
     page.wait_for_selector("text=Kept on this device")
     yield "waiting"
     page.wait_for_selector("text=Both halves have arrived")
     yield "sent"
-    stage.hold()
     page.wait_for_selector("text=The round was opened", timeout=90_000)
     yield "counted"
     yield from _apart(page, stage)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.browser.axe import violations
 from tests.browser.shots import opened
-from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
+from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, steps
 from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
 from tests.live.served import wait_for
 from tests.live.test_pages import HOSTILE
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 LATER = Timing(joining=3600, margin=600, grace=600)
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with staged(tmp_path_factory.mktemp("stage")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -280,7 +274,7 @@ def test_the_participants_page_is_small_and_stands_still(
     page.on("response", lambda one: answers.append(one))
     page.goto(address(stage))
     page.wait_for_selector("text=I agree")
-    assert page.evaluate(SHIFTS) == 0
+    assert page.evaluate(SHIFTS) == []
     assert sum(len(one.body()) for one in answers) < LARGEST
     assert reached(page) == page.evaluate(FOCUSABLE)
 

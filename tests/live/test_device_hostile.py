@@ -136,6 +136,40 @@ def test_a_successor_that_one_old_key_did_not_approve_is_refused(ledger: Ledger)
     assert rows(ledger, "SELECT * FROM terms") == []
 
 
+def test_terms_that_another_app_pinned_are_not_followed_without_approval(ledger: Ledger) -> None:
+    """An app that shares the ledger, with keys of its own, names the first app's terms as those
+    before its own; their parties have signed nothing.
+    """
+    parties = Parties()
+    device = parties.device(ledger)
+    device.terms(parties.experiment)
+    other = Parties(terms(predecessor=parties.experiment, parties=foreign()), parties.clock)
+    keys = [public_key(key).hex() for key in KEYS[2:4]]
+    other.device(ledger, Pins(ADDRESSES[0], keys[0], keys[1])).terms(other.experiment)
+    shown = device.terms(parties.experiment).terms
+    assert shown.digest == parties.experiment
+    assert device.known_terms(parties.experiment) == shown
+    account = ledger.known(other.experiment)
+    assert account is not None
+    assert account.account.limit == shown.promise.epsilon
+
+
+def test_a_place_that_comes_after_the_person_left_is_not_kept(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+
+    def leaves(reply: dict[str, Any]) -> dict[str, Any]:
+        device.withdraw(parties.experiment)
+        return reply
+
+    parties.given = leaves
+    with pytest.raises(Refusal, match="has left the experiment"):
+        device.join(parties.experiment)
+    assert rows(ledger, "SELECT * FROM rounds") == []
+    assert device.run_due() is None
+
+
 def test_two_successors_of_the_same_terms_are_refused(ledger: Ledger) -> None:
     parties = Parties()
     first = parties.experiment

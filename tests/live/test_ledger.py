@@ -435,6 +435,12 @@ def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
         ledger.check_room(third.digest, Fraction(1, 2))
     known = ledger.known(first.digest)
     assert known is not None
+    assert known.pinned.terms == first  # nobody has signed yet that others succeed them
+    for of in (second, third):
+        ledger.remember(pinned(of), "running", START, approved=True)
+        ledger.remember(pinned(of), "running", START)
+    known = ledger.known(first.digest)
+    assert known is not None
     assert known.pinned.terms == third
 
 

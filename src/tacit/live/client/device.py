@@ -216,8 +216,8 @@ class DeviceCore:
             where, digest = pinned.terms.parties[0].address, pinned.terms.digest
             copy = yield from self._copy("the coordinator", where, digest)
         now = self._clock()
-        for shown, state in line:
-            self.ledger.remember(shown, state, now)
+        for place, (shown, state) in enumerate(line):
+            self.ledger.remember(shown, state, now, approved=place > 0)
 
     def _pinned(self, copy: _Copy) -> Pinned:
         """Terms as the app names them, under the keys that it pinned."""

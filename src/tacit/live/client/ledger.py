@@ -43,7 +43,8 @@ CREATE TABLE lineages (
 );
 CREATE TABLE terms (
     digest BLOB PRIMARY KEY, lineage INTEGER NOT NULL, text BLOB, signatures BLOB, state TEXT,
-    agreed INTEGER NOT NULL DEFAULT 0, checked REAL NOT NULL DEFAULT 0
+    agreed INTEGER NOT NULL DEFAULT 0, checked REAL NOT NULL DEFAULT 0,
+    approved INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE rounds (
     identity BLOB PRIMARY KEY, lineage INTEGER NOT NULL, cost TEXT NOT NULL,
@@ -219,16 +220,18 @@ class Ledger:
 
     # Terms
 
-    def remember(self, pinned: Pinned, state: str, now: float) -> None:
-        """Terms that are about to be shown; the limit is the smallest ε ever shown."""
+    def remember(self, pinned: Pinned, state: str, now: float, *, approved: bool = False) -> None:
+        """Terms that are about to be shown; the limit is the smallest ε ever shown. `approved`: the
+        parties of the terms before them have signed that these succeed them.
+        """
         terms = pinned.terms
         with self._transaction():
             names = {terms.digest, terms.predecessor or terms.digest}
             self._united(sorted(names), terms.promise.epsilon)
             self._db.execute(
-                "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ? "
-                "WHERE digest = ?",
-                (terms.encode(), b"".join(pinned.signatures), state, now, terms.digest),
+                "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ?, "
+                "approved = max(approved, ?) WHERE digest = ?",
+                (terms.encode(), b"".join(pinned.signatures), state, now, approved, terms.digest),
             )
 
     def _united(self, digests: Sequence[bytes], epsilon: Fraction) -> int:
@@ -319,7 +322,8 @@ class Ledger:
     def _last(self, start: sqlite3.Row) -> sqlite3.Row:
         """The row of terms, or of what succeeds them in the end."""
         rows = self._all(
-            "SELECT * FROM terms WHERE lineage = ? AND text IS NOT NULL", start["lineage"]
+            "SELECT * FROM terms WHERE lineage = ? AND text IS NOT NULL AND approved",
+            start["lineage"],
         )
         successors = {decoded(row["text"]).predecessor: row for row in rows}
         last = start
@@ -393,6 +397,8 @@ class Ledger:
         """Whether this place is kept already, or another process was given one meanwhile; refused
         if it is new and cannot be kept.
         """
+        if self._all("SELECT 1 FROM lineages WHERE id = ? AND withdrawn", lineage):
+            raise Refusal("this person has left the experiment: the place is not taken")
         row = self._one("SELECT place FROM rounds WHERE identity = ?", identity)
         if self._holds(lineage, now) or (row is not None and row["place"] == place.encode()):
             return True

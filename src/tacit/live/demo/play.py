@@ -29,7 +29,9 @@ QUESTION = "Which reminder gets people to take a break?"
 LIKING = {"No reminder": 0.2, "A quiet line": 0.35, "A friendly question": 0.6}
 ROLES = ("coordinator", "helper")
 ENOUGH = 90.0  # seconds until it is stopped if it is decided
-LONGEST = 120.0  # and if it is not
+LONGEST = 140.0  # and if it is not
+WINDOW = 5  # seconds from an option to the report: time to answer for whoever takes part by hand
+WINDOW_KEPT = 20  # where nobody is in a hurry
 JOINING = (9, 25)  # seconds that a round takes in people, on a quick machine and on a slow one
 
 
@@ -88,7 +90,9 @@ def playing(
         parties = _start(stack, directory)
         slow = time.monotonic() - started  # as slow as the machine is
         said("publishing the experiment", None)
-        digest = _publish(parties, people, min(max(JOINING[0], round(1.5 * slow)), JOINING[1]))
+        joining = min(max(JOINING[0], round(1.5 * slow)), JOINING[1])
+        window = WINDOW_KEPT if keep else WINDOW
+        digest = _publish(parties, definition_of(parties.cards[1], people, joining, window))
         counts = directory / "counts.json"
         told = Told(
             parties.cards[0].address,
@@ -110,7 +114,7 @@ def playing(
         yield _watched(parties, digest, counts, crowd, said, keep=keep)
 
 
-def definition_of(helper: Card, people: int, joining: int) -> str:
+def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW) -> str:
     """The demonstration's definition, as somebody would write it."""
     today = datetime.now(UTC).date()
     return definition.write(
@@ -121,7 +125,7 @@ def definition_of(helper: Card, people: int, joining: int) -> str:
             "meaning": "1 if you took a break, 0 if not",
             "metric": "break",
             "levels": 1,
-            "window": 1,
+            "window": window,
             "participants": people,
             "first_day": today - timedelta(days=1),
             "last_day": today + timedelta(days=1),
@@ -168,10 +172,9 @@ def _start(stack: ExitStack, directory: Path) -> Parties:
     return Parties((cards[0], cards[1]), (first, second), directory)
 
 
-def _publish(parties: Parties, people: int, joining: int) -> str:
+def _publish(parties: Parties, text: str) -> str:
     """The coordinator publishes, the helper's operator signs: here both are this program."""
     coordinator, helper = parties.operated
-    text = definition_of(parties.cards[1], people, joining)
     digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
     published = coordinator.terms(digest)
     told = config.load(parties.directory / "helper" / "party.toml")

@@ -80,18 +80,15 @@ def intervals(view: View) -> Safe:
         role="img",
         aria_label=about,
     )
+    latest = tag("span", "latest round") if closed >= rows else None
     nothing = None if closed else tag("p", "Nothing has been opened yet.", class_="nothing")
     return tag(
         "div",
         tag("div", [tag("span", label) for label in reversed(_labels(view, ticks))], class_="y"),
         tag("div", picture, nothing, class_="plot"),
-        tag("div", tag("span", "first round"), tag("span", _last(closed, rows)), class_="x"),
+        tag("div", tag("span", "first round"), latest, class_="x"),
         class_="chart",
     )
-
-
-def _last(closed: int, rows: int) -> str:
-    return f"round {max(closed, rows)}"
 
 
 def _order(view: View) -> list[dict[str, Any]]:

@@ -222,7 +222,7 @@ def _templates(terms: Terms) -> list[Safe]:
                 tag(
                     "p",
                     "You are not asked: no place is free now, so this is the best option so far. "
-                    "Nothing about you leaves this device.",
+                    "Nothing about you leaves this device. You may ask again in a minute.",
                 ),
                 tag("button", "Ask again", type="button", data_do="join", class_="quiet"),
             ],

@@ -78,6 +78,11 @@ def chance(value: float) -> str:
     return "< 1%" if value < 0.01 else f"{value:.0%}"
 
 
+def _about(value: float) -> str:
+    said = chance(value).replace(">", "more than").replace("<", "less than")
+    return said if " " in said else f"about {said}"
+
+
 def best(view: View) -> Said:
     """Which is best?"""
     status, found = view["status"], view["estimates"]
@@ -129,7 +134,7 @@ def sure(view: View) -> Said:
     running = f" Not ruled out so far: {listed(rivals)}." if rivals else ""
     return Said(
         short,
-        f"It is the best with a chance of about {mine['best']:.0%}.{running} {warned}",
+        f"It is the best with a chance of {_about(mine['best'])}.{running} {warned}",
     )
 
 

@@ -84,7 +84,7 @@ function trouble(problem, again) {
     failures += 1;
     const pause = PAUSES[Math.min(failures, PAUSES.length) - 1];
     timer = setTimeout(again, 1000 * pause * (0.75 + Math.random() / 2));
-    return show("offline", { why: sentence(problem.message) });
+    return show("offline", { why: navigator.onLine ? "One of the two servers does not answer now." : "This device is offline." });
   }
   const why = problem instanceof Refused ? problem.message : `Something went wrong here: ${problem.message}`;
   show("turned-down", { why: sentence(why) });
