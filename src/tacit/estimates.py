@@ -77,6 +77,34 @@ class Design(Assignment):
         return sum(self.plays)
 
 
+@dataclass(frozen=True)
+class Fit(Design):
+    """The same design, of which every participant reports one vector: the parameter that they fit,
+    `solve` times the average rewards, less the `centre`, shrunk to length `radius` where it is
+    longer.
+    """
+
+    solve: tuple[tuple[float, ...], ...] = ()
+    centre: tuple[float, ...] = ()
+    radius: float = 1.0
+
+    @property
+    def coordinates(self) -> int:
+        """One per coordinate of the parameter."""
+        return len(self.solve)
+
+    def reported(self, averages: npt.ArrayLike) -> Floats:
+        """What a participant reports who saw these average rewards; of many, one row each.
+
+        >>> fit = Fit((0, 1), (1, 1), 2.0, solve=((1.0, 0.0), (0.0, 1.0)), centre=(0.0, 1.0))
+        >>> fit.reported([3, 5])
+        array([0.6, 0.8])
+        """
+        vectors = np.asarray(averages, dtype=float) @ np.array(self.solve).T - self.centre
+        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(lengths, 1e-300)))
+
+
 class Policy(Assignment):
     """What silos act on, for themselves, until the next synchronisation."""
 

@@ -20,8 +20,8 @@ SIZE: dict[str, Any] = {"silos": 20, "dimension": 5, "actions": 20, "sync": 25, 
 STRONG, WEAK = {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 5.0, "delta": 0.1}
 WAYS = [
     ("fedlinucb", {}),
-    ("secagg-fedlinucb", STRONG),
-    ("secagg-fedlinucb", WEAK),
+    ("secagg-fedlinucb", {**STRONG, "lazy": False}),
+    ("secagg-fedlinucb", {**WEAK, "lazy": False}),
     ("ldp-fedlinucb", STRONG),
     ("sdp-fedlinucb-vec", WEAK),
 ]

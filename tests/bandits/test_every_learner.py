@@ -105,6 +105,18 @@ EXAMPLES: dict[str, list[Example]] = {
         {"learner": FORGETTING},
     ),
     "LazyDPTS": of_arms({"epsilon": 1.0, "seed": 2}),
+    "PrivateLinUCB": [
+        Example(
+            {"silos": 2, "dimension": 3, "clip": True, "schedule": [7] * 200, **more},
+            silos(),
+            ("quiet", "noisy"),
+            10,
+        )
+        for more in (
+            {"noise": [0.0] * 200, "constant": 0.5**0.5},
+            {"noise": [0.5] * 200, "mode": "calibrated"},
+        )
+    ],
     "PrivateKLUCB": of_arms(
         {"noise_variance": 2.0}, {"noise_variance": 2.0, "index": "variance"}, {}
     ),

@@ -20,6 +20,7 @@ from tacit.estimates import Codec, Estimate, Floats, Integers, Levels, Opened
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.protocols import vectors
+from tacit.protocols.balls import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
@@ -335,6 +336,22 @@ def joint() -> Protocol:
     return JointSums(TwoServers(40, 4, PureDP(1.0, participations=2)), 2)
 
 
+def ball(build: Callable[[], Any], people: int = 6) -> Case:
+    """Vectors whose coordinates are whole steps, so that what is left of the first is noise."""
+    vectors_ = np.resize(ENDS, (people, 3))
+
+    def seen(protocol: Any, opened: Opened, messages: list[Any]) -> int:
+        value = opened.values[0]
+        already = vectors_[:, 0].sum()
+        if isinstance(protocol, LocalBall):
+            value, already = messages[0][0], vectors_[0, 0]
+        half = protocol.modulus // 2
+        off = value - round(already / protocol.unit)
+        return int((off + half) % protocol.modulus - half)
+
+    return Case(build, list(vectors_), Given(vectors_), 0, seen)
+
+
 CASES: dict[str, Case] = {
     **{name: a_sum(name, example) for name, example in EXAMPLES.items()},
     "vector-plain": vector(lambda: vectors.Plain(6, 3, 1.0), 0, None),
@@ -353,6 +370,13 @@ CASES: dict[str, Case] = {
     "vector-secagg-pure": vector(
         lambda: SecureVector(6, 3, 1.0, PureDP(5.0), precision=5), 5 * UPS
     ),
+    "ball-central": ball(lambda: CentralBall(6, 3, 2.0, TEN)),
+    "ball-local": ball(lambda: LocalBall(6, 3, 2.0, TEN)),
+    "ball-secagg": ball(lambda: SecureBall(6, 3, 2.0, TEN)),
+    "ball-secagg-gaussian": ball(
+        lambda: SecureBall(6, 3, 2.0, TEN, noise_kind="discrete-gaussian")
+    ),
+    "ball-shuffle": ball(lambda: ShuffledBall(20, 3, 2.0, TEN), people=20),
     "separate-sums": Case(
         separate,
         PLAYED,

@@ -25,6 +25,7 @@ from tacit.estimates import Integers
 from tacit.noise import Binomial, NoiseLaw
 from tacit.privacy import ApproximateDP
 from tacit.protocols import vectors
+from tacit.protocols.balls import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.factorization import KINDS, factorize
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
 from tacit.protocols.prefix_sums import FITS, Encoder, PrefixSums
@@ -64,7 +65,8 @@ def prefix_paths() -> Iterator[tuple[str, Path]]:
     for (trust, noises), kind in itertools.product(FITS.items(), KINDS):
         for noise in noises:
             try:
-                shape = factorize(kind, STEPS)
+                equal = (1.0,) * STEPS if kind == "optimal" else ()
+                shape = factorize(kind, STEPS, equal)
                 sums = PrefixSums(shape, 20, NUMBERS, 1.5, trust, noise, 3.0, 64)
             except TacitError:
                 continue
@@ -99,6 +101,35 @@ def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
         yield f"secagg, {kind}", SecureVector, Path(shares, secure.share)
 
 
+def ball_paths() -> Iterator[tuple[str, type[Any], Path]]:
+    """Everybody holds nothing, so all that is seen is noise."""
+    centre = np.zeros(NUMBERS)
+
+    def rows(protocol: Any, numbers: Callable[[], Any]) -> Callable[[], Integers]:
+        half = protocol.modulus // 2
+
+        def signed() -> Integers:
+            values = (np.array(numbers()) + half) % protocol.modulus - half
+            return np.asarray(values, dtype=np.int64)
+
+        return lambda: np.array([signed() for _ in range(STEPS)])
+
+    central = CentralBall(4, NUMBERS, 1.0, TARGET)
+    said = rows(central, lambda: central.combine([central.randomize(centre)] * 4).values)
+    yield "central", CentralBall, Path(said, central.law)
+    own: list[tuple[str, Any]] = [("local", LocalBall(4, NUMBERS, 1.0, TARGET))]
+    own += [
+        (f"secagg, {kind}", SecureBall(4, NUMBERS, 1.0, TARGET, noise_kind=kind))
+        for kind in ("skellam", "discrete-gaussian")
+    ]
+    for name, protocol in own:
+        sent = rows(protocol, partial(protocol.randomize, centre))
+        yield name, type(protocol), Path(sent, protocol.law)
+    split = ShuffledBall(20, NUMBERS, 1.0, TARGET)
+    parts = rows(split, lambda: [sum(row) for row in split.randomize(centre)])
+    yield "shuffle", ShuffledBall, Path(parts, split.law)
+
+
 def shares_of(protocol: SecureVector, top: Any) -> Integers:
     sent = (np.array(protocol.randomize(top)) - protocol.precision) % protocol.modulus
     return np.where(sent > protocol.modulus // 2, sent - protocol.modulus, sent)
@@ -107,6 +138,7 @@ def shares_of(protocol: SecureVector, top: Any) -> Integers:
 PATHS = {
     **dict(prefix_paths()),
     **{f"vector, {name}": path for name, _, path in vector_paths()},
+    **{f"vector in a ball, {name}": path for name, _, path in ball_paths()},
 }
 EACH = pytest.mark.parametrize("name", PATHS)
 
@@ -115,6 +147,7 @@ def test_every_vector_protocol_with_a_guarantee_has_a_path_here() -> None:
     promising = concrete(vectors.VectorProtocol) - {vectors.Plain}
     assert {kind for _, kind, _ in vector_paths()} == promising
     assert concrete(LevelProtocol) <= promising
+    assert {kind for _, kind, _ in ball_paths()} == concrete(BallSum)
 
 
 def test_every_way_of_prefix_sums_with_integers_has_a_path_here() -> None:

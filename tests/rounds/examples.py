@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.protocols.balls import SecureBall, ShuffledBall
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
@@ -101,6 +102,8 @@ EXAMPLES: dict[str, Example] = {
     "secure-vector": Example(
         lambda: SecureVector(8, 3, 1.0, TARGET, precision=5, dropout=0.25), vector
     ),
+    "secure-ball": Example(lambda: SecureBall(6, 3, 2.0, TARGET), vector),
+    "shuffled-ball": Example(lambda: ShuffledBall(20, 3, 4.0, TARGET), vector),
     "prefix-sums": Example(prefix, lambda i: [vector(i), vector(i + 1)]),
     "shuffled-prefix-sums": Example(shuffled_prefix, lambda i: [vector(i), vector(i + 1)]),
     "split-and-mix": Example(

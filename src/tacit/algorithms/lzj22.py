@@ -21,6 +21,7 @@ from tacit.algorithms.rooms import (
     population,
     privacy,
     recipes,
+    vector_noise,
     vectors,
 )
 from tacit.checks import TacitError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 Trust = Literal["none", "central", "local", "shuffle", "secagg"]
 WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
 CLIENTS = ("alpha", "client_std", "population")
+FITTED = ("reports", "norm")
+FEWEST = {"shuffle": 19}  # clients of a phase whose parameters can be split for a shuffler
 PRIVATE = ("epsilon", "delta", "participations")
 TRUSTED = {
     "none": ("everyone with everything", "nothing"),
@@ -52,7 +55,9 @@ TRUSTED = {
 def _enter(name: str, trust: Trust, distributed: bool, *more: str) -> None:
     """One of the paper's algorithms: which learner, which trust model."""
     trusted, promise = TRUSTED[trust]
-    options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if trust != "none" else ()))
+    private = trust != "none"
+    options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if private else ()))
+    options += FITTED if distributed and private else ()
 
     def build(problem: LinearProblem) -> Experiment:
         return compose(replace(problem, distributed=distributed), trust)
@@ -113,6 +118,14 @@ def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination 
     }
     if not problem.distributed:
         return phased.SingleElimination(*size, **common, per_person=trust == "local")
+    if problem.fits and trust != "none":
+        each = vector_noise.each_time(problem.target)
+        common |= {
+            "parameters_from": FEWEST.get(trust, 1),
+            "norm": problem.norm,
+            "noise_ratio": vector_noise.gaussian_ratio(each),
+            "noise_alone": trust == "local",
+        }
     learner = phased.DistributedElimination(
         *size,
         **common,
@@ -124,6 +137,7 @@ def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination 
     return learner
 
 
+FITTED_SECRET = "all that a participant saw: the parameter fitted to it, and whatever made it"
 ALL_BUT_ONE = "all clients of a phase but one who may look are honest and report"
 
 
@@ -134,7 +148,9 @@ def promised(problem: LinearProblem, trust: Trust) -> tuple[Guarantee | None, st
     if trust == "none":
         return None, "none: the server sees every report"
     paper, target = problem.setting == "paper", problem.target
-    secret = vectors.SECRET if problem.distributed else "a person's one reward"
+    secret = "a person's one reward"
+    if problem.distributed:
+        secret = FITTED_SECRET if problem.fits else vectors.SECRET
     note = f"the secret is {secret}" + (f"; asked for: {target.short}" if paper else "")
     if paper:
         return None, note  # what the printed noise gives depends on the phases

@@ -34,6 +34,9 @@ REWARDS = ("bernoulli", "gaussian", "beta")
 INDICES = ("chernoff", "variance")
 BETTER = ("lower", "higher")
 NOISES = ("discrete-gaussian", "skellam")
+MODES = ("rigorous", "calibrated")
+SCHEDULES = ("geometric", "fixed")
+REPORTS = ("parameters", "actions")
 ARMS, LINEAR, SILOS = "Arms", "Linear bandits", "Federated bandits"
 
 
@@ -420,6 +423,13 @@ class LinearProblem(Problem):
         None, "Clients of every phase; by default as many as dpe's sums cost.", panel=LINEAR
     )
     noise: str = option("skellam", f"Noise to share: {', '.join(NOISES)}.")
+    reports: str | None = option(
+        None,
+        "What a client reports: its fitted parameters, or its average for each of the actions; by "
+        "default parameters where delta > 0.",
+        panel=LINEAR,
+    )
+    norm: float = option(1.0, "Largest length of the parameter.", panel=LINEAR)
     distributed: bool = True
     table: Any = None
 
@@ -432,8 +442,21 @@ class LinearProblem(Problem):
         )
         remedy = "use delta = 0 for a guarantee without exceptions"
         probability("delta", self.delta, remedy, zero=True)
+        positive("norm", self.norm, "the parameter's largest length, such as 1")
         if self.population is not None:
             integer("population", self.population, at_least=1)
+        if self.reports is not None:
+            one_of("reports", self.reports, REPORTS)
+        if self.reports == "parameters" and (self.delta == 0 or self.setting == "paper"):
+            raise TacitError(
+                "parameters are hidden by nearly Gaussian noise, which needs a delta, and are not "
+                "in the paper: give delta > 0 in the tight setting, or let clients report actions"
+            )
+
+    @property
+    def fits(self) -> bool:
+        """Whether clients report parameters."""
+        return self.reports != "actions" and self.delta > 0 and self.setting == "tight"
 
     @property
     def target(self) -> PureDP | ApproximateDP:
@@ -517,11 +540,30 @@ class SilosProblem(Problem):
     lazy: bool = option(
         True, "Silos decide from private sums only, or also from raw data.", panel=SILOS
     )
-    confidence: float = option(0.01, "Probability with which a confidence set may fail.")
+    confidence: float = option(
+        None, "Probability with which a confidence set may fail; 0.01, or 0.05 where calibrated."
+    )
     participations: int = option(1, "How often one person may take part; epsilon is for all.")
     visits: int = option(1, "Batches that one person may be in.", panel=SILOS)
     visits_per_batch: int = option(1, "How often in each of them.", panel=SILOS)
     noise: str = option("discrete-gaussian", f"Noise to share: {', '.join(NOISES)}.")
+    mode: str = option(
+        "rigorous",
+        "Confidence of lazy silos: rigorous (proved, for all rounds and actions at once), or "
+        "calibrated (not proved: measured, for one action at a time).",
+        panel=SILOS,
+    )
+    schedule: str | None = option(
+        None,
+        "When to synchronise: geometric (by default where silos are lazy), or fixed, every sync "
+        "rounds.",
+        panel=SILOS,
+    )
+    norm: float = option(
+        1.0,
+        "Largest length of the parameter; of rewards less 1/2 where one feature is constant.",
+        panel=SILOS,
+    )
     deviation: float = option(
         0.25, "Standard deviation of a reward's noise.", panel=SILOS, world=True
     )
@@ -531,10 +573,14 @@ class SilosProblem(Problem):
     field: str = option(
         "title", "Features of recorded data: title or body.", panel=SILOS, world=True
     )
+    constant: float | None = None  # value of the last feature, where a world declares one
 
     def __post_init__(self) -> None:
         if self.silos is None:
             object.__setattr__(self, "silos", 100 if self.data is None else 10)
+        if self.confidence is None:
+            usual = 0.05 if self.mode == "calibrated" else 0.01
+            object.__setattr__(self, "confidence", usual)
         check_counts(self, silos=1, dimension=2, actions=1, sync=1, visits=1, visits_per_batch=1)
         check_counts(self, participations=1)
         if self.participations > 1 and self.visits * self.visits_per_batch > 1:
@@ -558,6 +604,10 @@ class SilosProblem(Problem):
         one_of("noise", self.noise, NOISES)
         one_of("setting", self.setting, SETTINGS)
         one_of("field", self.field, ("title", "body"))
+        one_of("mode", self.mode, MODES)
+        positive("norm", self.norm, "the parameter's largest length, such as 1")
+        if self.schedule is not None:
+            one_of("schedule", self.schedule, SCHEDULES)
 
     @property
     def returning(self) -> bool:
@@ -568,6 +618,15 @@ class SilosProblem(Problem):
     def steps(self) -> int:
         """Synchronisations: whole batches."""
         return self.horizon // self.sync
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Rounds before each synchronisation of lazy silos, of every silo alike."""
+        from tacit.bandits.contextual.schedules import even, geometric
+
+        if self.schedule == "fixed":
+            return even(self.horizon, self.sync)
+        return geometric(self.horizon)
 
     @property
     def target(self) -> ApproximateDP:
@@ -598,7 +657,8 @@ class SilosProblem(Problem):
 
         if not isinstance(world, Silos):
             raise TacitError(f"{type(world).__name__} is no environment of silos")
-        return replace(self, silos=world.silos, dimension=world.dimension)
+        size: dict[str, Any] = {"silos": world.silos, "dimension": world.dimension}
+        return replace(self, **size, constant=world.intercept)
 
     def record(self, outcome: Outcome) -> dict[str, Any]:
         """What a federated run is measured by."""

@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     from tacit import bandits, experiment, privacy
     from tacit.algorithms import zc24_noise
     from tacit.bandits.contextual import federated, moments
+    from tacit.bandits.contextual import private as centred
     from tacit.bandits.linear import phased
     from tacit.environments import population
-    from tacit.protocols import mechanism, pure_shuffle, recipes, split_and_mix, vectors
+    from tacit.protocols import (
+        mechanism,
+        pure_shuffle,
+        recipes,
+        split_and_mix,
+        vector_noise,
+        vectors,
+    )
 else:
     bandits, privacy = Lazy("tacit.bandits"), Lazy("tacit.privacy")
     experiment, zc24_noise = Lazy("tacit.experiment"), Lazy("tacit.algorithms.zc24_noise")
@@ -22,6 +30,7 @@ else:
         Lazy("tacit.bandits.contextual.federated"),
         Lazy("tacit.bandits.linear.phased"),
     )
+    centred = Lazy("tacit.bandits.contextual.private")
     moments = Lazy("tacit.bandits.contextual.moments")
     population = Lazy("tacit.environments.population")
     mechanism, pure_shuffle = (
@@ -29,10 +38,12 @@ else:
         Lazy("tacit.protocols.pure_shuffle"),
     )
     recipes, split_and_mix = Lazy("tacit.protocols.recipes"), Lazy("tacit.protocols.split_and_mix")
+    vector_noise = Lazy("tacit.protocols.vector_noise")
     vectors = Lazy("tacit.protocols.vectors")
 
 __all__ = [
     "bandits",
+    "centred",
     "experiment",
     "federated",
     "mechanism",
@@ -43,6 +54,7 @@ __all__ = [
     "pure_shuffle",
     "recipes",
     "split_and_mix",
+    "vector_noise",
     "vectors",
     "zc24_noise",
 ]

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import experiment, federated, mechanism, moments, zc24_noise
+from tacit.algorithms.rooms import (
+    centred,
+    experiment,
+    federated,
+    mechanism,
+    moments,
+    zc24_noise,
+)
 
 if TYPE_CHECKING:
     from tacit.algorithms.zc24_noise import PrivateSums
@@ -23,17 +30,25 @@ if TYPE_CHECKING:
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
 OPEN = (*WORLD, "confidence", "lazy")
 ALL = (*OPEN, "epsilon", "delta", "setting", "participations", "visits", "visits_per_batch")
-OURS = (*(name for name in ALL if name != "setting"), "noise")
+OURS = (*(name for name in ALL if name != "setting"), "noise", "mode", "schedule", "norm")
+CALIBRATED = (
+    "its confidence is calibrated, not proved: it holds for one action at one synchronisation as "
+    "often as it says, as far as that was measured; use --mode rigorous for a proof"
+)
 
 
 def _enter(name: str, trust: str, promise: str, options: tuple[str, ...], paper: str) -> None:
     """One of the five: by whose hands, and through which prefix sums of `zc24_noise`."""
 
     def build(problem: SilosProblem) -> Experiment:
-        make = getattr(zc24_noise, name.replace("-", "_"))
-        return compose(problem, make(problem))
+        private = getattr(zc24_noise, name.replace("-", "_"))(problem)
+        if "mode" in options and problem.lazy:
+            return compose_centred(problem, private)
+        return compose(problem, private)
 
     about = {"paper": paper, "trust": trust, "promise": promise, "problem": SilosProblem}
+    if "mode" in options:
+        about["cautions"] = {"calibrated": CALIBRATED}
     algorithm(name, options=options, **about)(build)  # type: ignore[arg-type]
 
 
@@ -90,6 +105,26 @@ def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
     return experiment.Experiment.of(learner, hidden)
 
 
+def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
+    """Lazy silos over prefix sums of rewards less ½, by the named kind of confidence."""
+    spreads = [math.sqrt(variance) for variance in private.sums.variances]
+    learner = centred.PrivateLinUCB(
+        problem.silos,
+        problem.dimension,
+        problem.horizon,
+        problem.batches,
+        spreads,
+        mode=problem.mode,
+        confidence=problem.confidence,
+        weight=zc24_noise.WEIGHT,
+        constant=problem.constant,
+        norm=problem.norm,
+        clip=True,
+    )
+    hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
+    return experiment.Experiment.of(learner, hidden)
+
+
 def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
     """λ: 1 without noise; the printed max{1, σ(√d + √ln(T/(Bα)))} with the printed noise; else 1
     and the noise's spectral quantile.
@@ -118,7 +153,7 @@ def note(problem: SilosProblem, private: PrivateSums) -> str:
     """
     if private.guarantee is None:
         return "none: silos send sums as they are"
-    every = f"for all {problem.steps} releases together; {private.derivation}"
+    every = f"for all {private.sums.shape.steps} releases together; {private.derivation}"
     if problem.lazy:
         return every
     own = zc24_noise.own_records(problem, private)

@@ -130,8 +130,9 @@ def summarised(result: Result) -> dict[str, Any]:
     promised = result.guarantee or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
-    caution = lookup(result.algorithm).cautions.get(result.configuration.get("setting", ""))
-    found += [f"{result.algorithm}: {caution}"] if caution else []
+    cautions = lookup(result.algorithm).cautions
+    chosen = [cautions.get(result.configuration.get(name, "")) for name in ("setting", "mode")]
+    found += [f"{result.algorithm}: {caution}" for caution in chosen if caution]
     return result.summary() | {"rounds": result.mean("rounds"), "warnings": found}
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tacit.checks import TacitError, integer, positive
 from tacit.environments.contract import World
-from tacit.estimates import Codec, Design, Floats, Integers, Played, Round
+from tacit.estimates import Codec, Design, Fit, Floats, Integers, Played, Round
 
 CHUNK = 1 << 20  # simulated reports held in memory at a time
 NOISE_SHARE = 0.2  # reward noise of a random instance, as a part of the bound
@@ -119,6 +119,26 @@ class Watchers:
 
 
 @dataclass(frozen=True, eq=False)
+class Fitters(Watchers):
+    """The parameters that such clients fit, shrunk to a ball, client by client."""
+
+    fit: Fit
+
+    def total(self, rng: np.random.Generator) -> Floats:
+        """Their sum."""
+        return np.asarray(sum(rows.sum(axis=0) for rows in self._vectors(rng)))
+
+    def level_sums(self, codec: Codec, rng: np.random.Generator) -> Integers:
+        """The sums of their levels."""
+        sums = (codec.levels(rows, rng).sum(axis=0) for rows in self._vectors(rng))
+        return np.asarray(sum(sums))
+
+    def _vectors(self, rng: np.random.Generator) -> Iterator[Floats]:
+        chunks = self.population.reports(self.support, self.plays, self.clients, rng)
+        return (self.fit.reported(rows) for rows in chunks)
+
+
+@dataclass(frozen=True, eq=False)
 class Population(LinearWorld):
     """Clients with their own parameters around θ*, of whom fresh ones are sampled in every phase;
     `size` of them, or no limit.
@@ -171,8 +191,9 @@ class Population(LinearWorld):
         return float((np.abs(self.means) + deviation).max()) + self.reward_std
 
     def load(self, design: Design, participants: int, rng: np.random.Generator) -> Watchers:  # noqa: ARG002
-        """Fresh clients, who watch."""
-        return Watchers(self, np.array(design.support), np.array(design.plays), participants)
+        """Fresh clients, who watch, and fit a parameter where they are asked to."""
+        about = (self, np.array(design.support), np.array(design.plays), participants)
+        return Fitters(*about, design) if isinstance(design, Fit) else Watchers(*about)
 
     def total(
         self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator

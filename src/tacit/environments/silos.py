@@ -46,6 +46,11 @@ class Silos(World):
         """How many features an action has."""
         return len(self.parameter)
 
+    @property
+    def intercept(self) -> float | None:
+        """The value of the last feature, where it is declared to be the same for every action."""
+        return None
+
     @abstractmethod
     def contexts(self, rng: np.random.Generator) -> Floats:
         """One round's features: silos × actions × dimension."""
@@ -136,6 +141,11 @@ class Synthetic(Silos):
             integer("silos", silos, at_least=1), actions, _sphere(rng, 1, 1, d)[0, 0], deviation
         )
 
+    @property
+    def intercept(self) -> float:
+        """1/√2."""
+        return math.sqrt(0.5)
+
     def contexts(self, rng: np.random.Generator) -> Floats:
         """Fresh features; the memory is laid out with actions last, which is how they are used."""
         return _sphere(rng, self.silos, self.actions, self.dimension)
@@ -156,12 +166,14 @@ class OwnSilos(Silos):
     """Silos of your own: `features(rng)` are a step's contexts (silos × actions × dimension, norms
     of at most 1), `reward(silo, x, rng)` what an action with features x earns, in [0, 1].
 
-    Regret is known if `mean(silo, x)` is given.
+    Regret is known if `mean(silo, x)` is given. `constant` is the value of the last feature, if it
+    is the same for every action and everybody.
     """
 
     features: Callable[[np.random.Generator], Any]
     reward: Callable[[int, Floats, np.random.Generator], float]
     mean: Callable[[int, Floats], float] | None = None
+    constant: float | None = None
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -180,6 +192,11 @@ class OwnSilos(Silos):
     def dimension(self) -> int:
         """How many features an action has."""
         return self.shape[1]
+
+    @property
+    def intercept(self) -> float | None:
+        """As declared."""
+        return self.constant
 
     def contexts(self, rng: np.random.Generator) -> Floats:
         """One step's features."""

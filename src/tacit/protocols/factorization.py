@@ -4,7 +4,8 @@ again.
 The matrix A of all prefix sums (ones on and below the diagonal) is written A = L R. At step k a
 noisy row of R times the data is opened; L is applied to what was opened so far, as post-processing.
 The binary tree is one such pair (ZC24 Algorithm 2); the square root of A is a better one: at 400
-steps it releases prefix sums with 9 times less variance at the same guarantee.
+steps it releases prefix sums with 9 times less variance at the same guarantee. The best is found
+by optimisation, for sums that matter as much as is said.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import numpy.typing as npt
 from tacit.checks import TacitError, integer
 
 Floats = npt.NDArray[np.float64]
-Kind = Literal["tree", "prefix", "square-root"]
-KINDS: tuple[Kind, ...] = ("tree", "prefix", "square-root")
+Kind = Literal["tree", "prefix", "square-root", "optimal"]
+KINDS: tuple[Kind, ...] = ("tree", "prefix", "square-root", "optimal")
+CLOSE, PASSES = 1e-9, 2000  # of the search for the best factorization
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,7 @@ class Factorization:
     kind: Kind
     right: Floats
     left: Floats
+    importance: tuple[float, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -73,20 +76,27 @@ class Factorization:
         worst batches are the first ones. Square root: the inner product of columns a < b falls with
         b - a and with b, and the p-th and q-th of any batches are at least q - p apart and q-th or
         later. Tree: at every level the squares of how often each node is met add up to most when
-        nodes are filled one after the other.
+        nodes are filled one after the other. Optimal: entries have any sign; whatever the batches
+        and the movements, the square is at most the sum of |inner products| of their columns, and a
+        batch contributes no more than its largest ones.
         """
         remedy = "a person is in at least one batch"
         count = min(integer("batches", batches, at_least=1, remedy=remedy), self.steps)
+        if self.kind == "optimal":
+            products = np.sort(np.abs(self.right.T @ self.right), axis=1)
+            each = products[:, -count:].sum(axis=1)
+            return math.sqrt(float(np.sort(each)[-count:].sum()))
         return float(np.linalg.norm(self.right[:, :count].sum(axis=1)))
 
 
 @lru_cache(maxsize=16)
-def factorize(kind: Kind, steps: int) -> Factorization:
+def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Factorization:
     """The factorization of a kind for `steps` prefix sums.
 
     `tree`: row k is the node that is complete at step k (ZC24 Algorithm 2). `prefix`: the same
     noise, but each sender adds up nodes itself and sends prefix sums (Algorithm 4). `square-root`:
-    both factors are the square root of A, Toeplitz with coefficients C(2m, m) / 4^m.
+    both factors are the square root of A, Toeplitz with coefficients C(2m, m) / 4^m. `optimal`: the
+    columns of `right` have one norm, and Σ `importance`[k] · variance of sum k is the least.
     """
     count = integer(
         "steps",
@@ -99,6 +109,8 @@ def factorize(kind: Kind, steps: int) -> Factorization:
         lags = np.subtract.outer(np.arange(count), np.arange(count))
         root = np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)
         return Factorization(kind, root, root)
+    if kind == "optimal":
+        return _optimal(count, importance)
     if kind not in KINDS:
         raise TacitError(f"factorization is {kind!r}; it must be one of {', '.join(KINDS)}")
     right, left = np.zeros((count, count)), np.zeros((count, count))
@@ -114,3 +126,39 @@ def factorize(kind: Kind, steps: int) -> Factorization:
 def depth(steps: int) -> int:
     """⌊log₂ K⌋ + 1: how many nodes of the tree hold one batch (CORRECTIONS 6)."""
     return math.floor(math.log2(integer("steps", steps, at_least=1))) + 1
+
+
+def _optimal(steps: int, importance: tuple[float, ...]) -> Factorization:
+    """min tr(S X⁻¹) over X = RᵀR with unit diagonal, S = Aᵀ diag(importance) A (Denisov, McMahan,
+    Rush, Smith & Thakurta 2022): X = D^{-1/2} (D^{1/2} S D^{1/2})^{1/2} D^{-1/2} for the diagonal
+    matrix D that is a fixed point of D = diag((D^{1/2} S D^{1/2})^{1/2}).
+
+    Columns are scaled to norm 1 at the end, so that the movement does not depend on how far the
+    search came. R is the triangular root of X: row k needs no data of later steps.
+    """
+    weights = np.array(importance, dtype=float)
+    if len(weights) != steps or not (weights > 0).all():
+        raise TacitError(
+            f"importance has {len(weights)} numbers; give one above 0 for each of {steps} sums"
+        )
+    sums = np.tril(np.ones((steps, steps)))
+    target = sums.T @ (weights[:, None] * sums)
+    multipliers, inner = np.ones(steps), target
+    for _ in range(PASSES):
+        root = np.sqrt(multipliers)
+        inner = _square_root(root[:, None] * target * root)
+        moved = float(np.abs(np.diag(inner) / multipliers - 1).max())
+        if moved < CLOSE:
+            break
+        multipliers = np.diag(inner).copy()
+    product = inner / np.sqrt(np.outer(np.diag(inner), np.diag(inner)))
+    root = np.linalg.cholesky(product[::-1, ::-1]).T[::-1, ::-1]
+    right: Floats = np.tril(root / np.linalg.norm(root, axis=0))
+    left: Floats = np.tril(sums @ np.linalg.inv(right))
+    return Factorization("optimal", right, left, tuple(importance))
+
+
+def _square_root(matrix: Floats) -> Floats:
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    result: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return result

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from tacit.checks import TacitError
-from tacit.estimates import Arm, Design, Floats, Round
+from tacit.estimates import Arm, Design, Fit, Floats, Round
 from tacit.names import name_of, named
 from tacit.privacy import Guarantee, Neighbours, View
 from tacit.protocols.contract import Protocol
@@ -67,7 +67,8 @@ class Mechanism(ABC):
 @dataclass(frozen=True)
 class PerRound(Mechanism):
     """`make(participants, **arguments)` for arms; for designs `make(participants, coordinates, …)`,
-    or `make(plays, …)` where every play is another person's.
+    with the radius after them where a parameter is reported, or `make(plays, …)` where every play
+    is another person's.
 
     `make` stands at the top of a module, takes plain arguments and guarantees, and is annotated to
     return a protocol, so that it can be stored by name.
@@ -115,6 +116,9 @@ class PerRound(Mechanism):
                 return (round_.participants,)
             case Design(each=True):
                 return (round_.assignment.plays,)
+            case Fit():
+                fit = round_.assignment
+                return round_.participants, fit.coordinates, fit.radius
         return round_.participants, round_.assignment.coordinates
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +172,11 @@ class Releases(Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """What was opened, which is public, and what simulated silos hold."""
-        shape = {"kind": self.sums.shape.kind, "steps": self.sums.shape.steps}
+        shape = {
+            "kind": self.sums.shape.kind,
+            "steps": self.sums.shape.steps,
+            "importance": list(self.sums.shape.importance),
+        }
         numbers = {f.name: getattr(self.sums, f.name) for f in fields(self.sums)}
         numbers["presence"] = asdict(self.sums.presence)
         lists = {
@@ -186,7 +194,8 @@ class Releases(Mechanism):
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> Releases:
         """The reverse."""
-        shape = factorize(**data["sums"]["shape"])
+        stored = data["sums"]["shape"]
+        shape = factorize(stored["kind"], stored["steps"], tuple(stored.get("importance", ())))
         presence = Presence(**data["sums"]["presence"])
         sums = PrefixSums(**{**data["sums"], "shape": shape, "presence": presence})
         lists = (

@@ -145,10 +145,10 @@ class PrefixSums:
                 f"noise is {self.noise!r}; under trust {self.trust} it must be one of "
                 f"{', '.join(FITS[self.trust])}"
             )
-        if self.noise == "binomial" and self.shape.kind == "square-root":
+        if self.noise == "binomial" and self.shape.kind in ("square-root", "optimal"):
             raise TacitError(
-                "bits cannot be weighted by the coefficients of the square root: use the tree, or "
-                "discrete-gaussian noise"
+                f"bits cannot be weighted by the coefficients of the {self.shape.kind} kind: use "
+                "the tree, or discrete-gaussian noise"
             )
         if self.shape.kind == "prefix" and self.trust == "shuffle":
             raise TacitError(
@@ -158,7 +158,7 @@ class PrefixSums:
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
-            largest = self._largest(int(self.shape.right.sum(axis=1).argmax()))
+            largest = self._largest(int(np.abs(self.shape.right).sum(axis=1).argmax()))
             if (
                 not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1)
                 or not largest < EXACT_IN_DOUBLES
@@ -176,7 +176,7 @@ class PrefixSums:
 
     def _largest(self, step: int) -> float:
         """The most that a silo's people add up to in one number of a step, in units."""
-        return self.people * float(self.shape.right[step].sum()) * self.scale
+        return self.people * float(np.abs(self.shape.right[step]).sum()) * self.scale
 
     def form(self, step: int) -> Form:
         """How the integers of a step leave a silo."""

@@ -19,8 +19,9 @@ from tacit.names import named
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, View, best_order, calibrate, earned
 from tacit.protocols import vectors
+from tacit.protocols.balls import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace, Exact
-from tacit.protocols.contract import SumProtocol
+from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.mechanism import recipe
@@ -324,23 +325,38 @@ ENDS = (
 def vector_of(
     participants: int,
     coordinates: int,
+    radius: float | None = None,
+    *,
     trust: str,
     bound: float,
     target: PureDP | ApproximateDP,
     setting: str,
     noise: str,
     client_std: float,
-) -> VectorProtocol:
-    """The protocol of a phase of DP-DPE, by trust model.
+) -> Protocol:
+    """The protocol of a phase of DP-DPE, by trust model; with a radius, of parameters in a ball.
 
     Levels are such that rounding adds a few percent to the variance of a client's report, sampling
     and privacy noise included.
     """
+    if radius is not None:
+        return _ball((participants, coordinates, radius), trust, target, noise)
     pure = isinstance(target, PureDP)
     privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants
     levels = math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (client_std / bound) ** 2))))
     size = (participants, coordinates, bound)
     return _vector(size, levels, trust, target, setting, noise)
+
+
+def _ball(size: tuple[int, int, float], trust: str, target: Target, noise: str) -> BallSum:
+    match trust:
+        case "central":
+            return CentralBall(*size, target)
+        case "local":
+            return LocalBall(*size, target)
+        case "shuffle":
+            return ShuffledBall(*size, target)
+    return SecureBall(*size, target, noise_kind=noise)
 
 
 def sums_of(

@@ -22,11 +22,12 @@ from tacit.checks import TacitError
 from tacit.estimates import Opened
 from tacit.intermediaries import MixView, OwnNoise, Refusal, SumView
 from tacit.noise import DiscreteLaplace
+from tacit.protocols.balls import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums
-from tacit.protocols.prefix_messages import MODULUS_BITS, Bits
+from tacit.protocols.prefix_messages import MODULUS_BITS, Shares
 from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
@@ -120,7 +121,9 @@ class Mixed:
 Codec = Residues | Mixed
 
 
-def _residues(protocol: SecureSum | Local | RandomizedBits | SecureVector) -> Residues:
+def _residues(
+    protocol: SecureSum | Local | RandomizedBits | SecureVector | SecureBall,
+) -> Residues:
     return Residues(protocol, protocol.modulus)
 
 
@@ -148,9 +151,19 @@ def _check_integral(protocol: PrefixRound) -> None:
 def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
     """The bits or shares of every number, each with the number's place before it."""
     _check_integral(protocol)
-    form, labels = protocol.sums.form(protocol.step), protocol.coordinates
-    bits = isinstance(form, Bits)
-    each, base = (form.bits, 2) if bits else (form.count, 1 << MODULUS_BITS)  # type: ignore[union-attr]
+    form = protocol.sums.form(protocol.step)
+    if isinstance(form, Shares):
+        return _labelled(protocol, form.count, 1 << MODULUS_BITS, shares=True)
+    return _labelled(protocol, form.bits, 2, shares=False)
+
+
+def _labelled_shares(protocol: ShuffledBall) -> Mixed:
+    """The shares of every number, each with the number's place before it."""
+    return _labelled(protocol, protocol.shares, protocol.modulus, shares=True)
+
+
+def _labelled(protocol: Protocol, each: int, base: int, *, shares: bool) -> Mixed:
+    labels = protocol.coordinates
 
     def flatten(message: Any) -> list[int]:
         return [base * label + int(part) for label, row in enumerate(message) for part in row]
@@ -159,7 +172,7 @@ def _labelled_parts(protocol: ShuffledPrefixRound) -> Mixed:
         piles: list[list[int]] = [[] for _ in range(labels)]
         for number in numbers:
             piles[number // base].append(number % base)
-        if not bits and any(len(pile) != reports * each for pile in piles):
+        if shares and any(len(pile) != reports * each for pile in piles):
             raise Refusal(
                 "shares are missing; without them a sum is any number, so nothing was opened: a "
                 "new round"
@@ -275,11 +288,13 @@ FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
     Local: (SUMS, _residues),
     RandomizedBits: (SUMS, _residues),
     SecureVector: (SUMS, _residues),
+    SecureBall: (SUMS, _residues),
     PrefixRound: (SUMS, _words),
     ShuffledPrefixRound: (SHUFFLE, _labelled_parts),
     SplitAndMix: (SHUFFLE, _shares),
     ShuffledBits: (SHUFFLE, _bits),
     ShuffledVector: (SHUFFLE, _bits_by_coordinate),
+    ShuffledBall: (SHUFFLE, _labelled_shares),
     PureShuffle: (SHUFFLE, _bits_by_group),
     JointSums: (SUMS + SHUFFLE + VERIFIED, _joined),  # as far as its part does
 }
@@ -291,7 +306,9 @@ UNCARRIED: dict[type[Protocol], str] = {
     Central: _TRUSTED,
     CentralLaplace: _TRUSTED,
     CentralVector: _TRUSTED,
+    CentralBall: _TRUSTED,
     LocalVector: "its messages are real numbers that anybody may see: send them as they are",
+    LocalBall: "its messages suffice alone, and anybody may see them: send them as they are",
     SeparateSums: "each of its sums is opened by itself: carry all, or take the codec of a part",
 }
 

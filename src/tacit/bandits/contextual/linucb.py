@@ -8,6 +8,7 @@ synchronisation, and always when lazy, all silos have one and the same. ZC24 Alg
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from tacit.checks import TacitError
 from tacit.estimates import Floats, Policy
 
 Choices = npt.NDArray[np.int64]
+CENTRE = 0.5  # of rewards in [0, 1]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class LinUCBPolicy(Policy):
     `lazy` silos learn nothing between synchronisations; with `clip` features and rewards out of
     bounds are cut and counted instead of refused; `scaled` as in
     `tacit.bandits.contextual.moments`.
+
+    With a `covariance` C, β is about √(xᵀCx) instead. With a `weight` w, w (y - ½) is recorded
+    instead of y, which takes a feature that is the same for all actions: the last one, of value
+    `constant`, or where there is none one that is appended, (a x, √(1 - a²)), a the `shrink`.
+    Where nothing is known yet, silos try their actions `in_turn`.
     """
 
     bias: tuple[float, ...]
@@ -39,6 +46,11 @@ class LinUCBPolicy(Policy):
     clip: bool = False
     scaled: bool = True
     shift: float = 0.0
+    covariance: tuple[tuple[float, ...], ...] | None = None
+    weight: float = 0.0
+    constant: float | None = None
+    shrink: float | None = None
+    in_turn: bool = False
 
     @property
     def coordinates(self) -> int:
@@ -69,6 +81,8 @@ class LinUCB:
         self._common = np.asarray(np.linalg.inv(np.array(policy.gram)), dtype=float)
         self._inverses: Floats | None = None
         self._estimate = self._common @ self._base
+        spread = policy.covariance
+        self._covariance = None if spread is None else np.array(spread, dtype=float)
         self.bias, self.gram = np.zeros((silos, d)), np.zeros((silos, d, d))
         self._chosen: Floats | None = None
 
@@ -79,13 +93,14 @@ class LinUCB:
 
     def look(self, contexts: Floats) -> Floats:
         """Contexts (silos × actions × dimension) as features with actions last, within bounds."""
-        silos, d = self.bias.shape
+        silos, d = len(self.bias), self.bias.shape[1] - (self.policy.shrink is not None)
         if contexts.ndim != 3 or contexts.shape[::2] != (silos, d) or not contexts.shape[1]:
             raise TacitError(
                 f"contexts have shape {contexts.shape}; {silos} silo(s) need one row of {d} "
                 "features per action, like all silos"
             )
         features = contexts.transpose(0, 2, 1)
+        self._check_constant(features)
         squares = np.einsum("sda,sda->sa", features, features)
         if float(squares.max()) <= (1 + TOLERANCE) ** 2:
             return features
@@ -97,6 +112,24 @@ class LinUCB:
         self.clipped_contexts += int((squares > (1 + TOLERANCE) ** 2).sum())
         return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[:, None, :])
 
+    def _check_constant(self, features: Floats) -> None:
+        """Rewards less ½ are linear only in features of which one never changes."""
+        value = self.policy.constant
+        if value is None or float(np.abs(features[:, -1] - value).max()) <= TOLERANCE:
+            return
+        raise TacitError(
+            f"the last feature is {float(features[:, -1].flat[0]):g}; it was declared to be "
+            f"{value:g} for every action: declare no intercept, and one is appended"
+        )
+
+    def _lifted(self, features: Floats) -> Floats:
+        """With the intercept that is appended, if one is."""
+        a = self.policy.shrink
+        if a is None:
+            return features
+        constant = np.full((len(features), 1, features.shape[2]), math.sqrt(1 - a * a))
+        return np.concatenate([a * features, constant], axis=1)
+
     def choose(self, features: Floats) -> Choices:
         """Every silo's action: the largest ⟨x, θ⟩ and what it may be more."""
         if self._chosen is not None:
@@ -106,19 +139,37 @@ class LinUCB:
                 f"the {self.steps} participants of this round have come: report, and start the "
                 "next round"
             )
+        features = self._lifted(features)
+        if self.policy.in_turn:
+            return self._take(features, np.full(len(features), self.step % features.shape[2]))
+        return self._take(features, np.argmax(self._widths(features) + self._values(features), 1))
+
+    def outlook(self, features: Floats) -> tuple[Floats, Floats]:
+        """Every action's value as it is estimated, and by how much that may be off; with a weight,
+        the value less ½.
+        """
+        lifted = self._lifted(features)
+        return self._values(lifted), self._widths(lifted)
+
+    def _values(self, features: Floats) -> Floats:
+        return np.asarray((self._estimate[..., None, :] @ features)[:, 0, :])
+
+    def _widths(self, features: Floats) -> Floats:
         inverses = self._common if self._inverses is None else self._inverses
         along = inverses @ features
-        widths = np.einsum("sda,sda->sa", along, features)
+        around = along if self._covariance is None else self._covariance @ features
+        widths: Floats = np.einsum("sda,sda->sa", around, features)
         np.maximum(widths, 0.0, out=widths)
         np.sqrt(widths, out=widths)
-        widths *= self.policy.radii[self.step]
+        widths *= self.policy.radii[min(self.step, self.steps - 1)]
         if self.policy.shift:
             widths += self.policy.shift * np.sqrt(np.einsum("sda,sda->sa", along, along))
-        widths += (self._estimate[..., None, :] @ features)[:, 0, :]
-        best: Choices = np.argmax(widths, axis=1)
+        return widths
+
+    def _take(self, features: Floats, chosen: Choices) -> Choices:
         self.step += 1
-        self._chosen = features[np.arange(len(best)), :, best]
-        return best
+        self._chosen = features[np.arange(len(chosen)), :, chosen]
+        return chosen
 
     def learn(self, rewards: Floats) -> None:
         """The rewards of what was chosen last."""
@@ -133,7 +184,8 @@ class LinUCB:
             )
         self.clipped_rewards += outside
         x, self._chosen = self._chosen, None
-        self.bias += x * np.clip(rewards, 0.0, 1.0)[:, None]
+        within = np.clip(rewards, 0.0, 1.0)
+        self.bias += x * (within - CENTRE if self.policy.weight else within)[:, None]
         self.gram += x[:, :, None] * x[:, None, :]
         if not self.policy.lazy and self.step < self.steps:
             self._update(x)
@@ -154,7 +206,8 @@ class LinUCB:
                 f"{self.step} of {self.steps} participants have come: the schedule is fixed, so "
                 "that it says nothing"
             )
-        return moments.pack(self.bias, self.gram, scaled=self.policy.scaled)
+        how = {"scaled": self.policy.scaled, "weight": self.policy.weight or 1.0}
+        return moments.pack(self.bias, self.gram, **how)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """What these silos must keep, for their own storage and nobody else's."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer
+from tacit.checks import TacitError, integer, positive, probability
 
 Floats = npt.NDArray[np.float64]
 TOLERANCE = 1e-9  # by how much a norm may exceed 1 in floating point; the sensitivity includes it
@@ -49,13 +49,32 @@ def joint_sensitivity(dimension: int) -> float:
     )
 
 
-def pack(bias: Floats, gram: Floats, *, scaled: bool = True) -> Floats:
-    """The vector of a bias and a symmetric matrix; leading axes are kept."""
+def centred_sensitivity(weight: float) -> float:
+    """The most that replacing one user's (x, y) moves (w (y - 1/2) x, xxᵀ) in l2 norm, for ‖x‖ <= 1
+    and 0 <= y <= 1: √2 (1 + s²/2), s = w/2.
+
+    Proof. Let r = 2y - 1 in [-1, 1], so that the first part is s r x, and g = ⟨x, x'⟩. The square
+    of the movement is s²(r²‖x‖² + r'²‖x'‖² - 2rr'g) + ‖x‖⁴ + ‖x'‖⁴ - 2g². It is convex in r and in
+    r', so both are ±1 at the worst, and s²(∓2g) - 2g² <= s⁴/2, whatever g (complete the square).
+    Norms are at most 1: the square is at most 2s² + 2 + s⁴/2 = 2(1 + s²/2)². Unit vectors with
+    ⟨x, x'⟩ = -s²/2 and y = y' = 1 reach it where there are any: s² <= 2, in two dimensions or more.
+
+    >>> round(centred_sensitivity(2.0) ** 2, 6)
+    4.5
+    """
+    share = float(positive("weight", weight)) / 2
+    return math.sqrt(2) * (1 + share**2 / 2) * (1 + TOLERANCE) ** 2
+
+
+def pack(bias: Floats, gram: Floats, *, scaled: bool = True, weight: float = 1.0) -> Floats:
+    """The vector of a bias, times its weight, and a symmetric matrix; leading axes are kept."""
     rows, columns, weights = _entries(bias.shape[-1], scaled)
-    return np.concatenate([bias, gram[..., rows, columns] * weights], axis=-1)
+    return np.concatenate([weight * bias, gram[..., rows, columns] * weights], axis=-1)
 
 
-def unpack(vector: Floats, dimension: int, *, scaled: bool = True) -> tuple[Floats, Floats]:
+def unpack(
+    vector: Floats, dimension: int, *, scaled: bool = True, weight: float = 1.0
+) -> tuple[Floats, Floats]:
     """The bias and the symmetric matrix of a vector."""
     if vector.shape[-1] != size(dimension):
         raise TacitError(
@@ -67,7 +86,7 @@ def unpack(vector: Floats, dimension: int, *, scaled: bool = True) -> tuple[Floa
     entries = vector[..., dimension:] / weights
     gram[..., rows, columns] = entries
     gram[..., columns, rows] = entries
-    return vector[..., :dimension], gram
+    return vector[..., :dimension] / weight, gram
 
 
 def _entries(
@@ -92,3 +111,36 @@ def spectral_quantile(dimension: int, level: float, *, scaled: bool = True) -> f
     draws = max(400, min(4000, 40_000 // dimension))
     _, noise = unpack(rng.standard_normal((draws, size(dimension))), dimension, scaled=scaled)
     return float(np.quantile(np.linalg.eigvalsh(noise)[:, -1], level))
+
+
+@lru_cache(maxsize=256)
+def spectral_bound(dimension: int, chance: float) -> float:
+    """A t that the largest eigenvalue of such a (scaled) noise matrix exceeds with at most this
+    chance: at t, so many eigenvalues are expected beyond it.
+
+    The matrix is of the Gaussian orthogonal ensemble, the density of whose eigenvalues is known
+    (Mehta, Random Matrices, chapter 7): Σ_{j<d} φ_j² + √(d/2) φ_{d-1} ∫ sgn(x - t)/2 φ_d(t) dt, and
+    φ_{d-1}/∫φ_{d-1} more in odd dimensions, φ_j the oscillator functions.
+
+    >>> 5.2 < spectral_bound(10, 0.01) < 5.4
+    True
+    """
+    d, rare = integer("dimension", dimension, at_least=1), float(probability("chance", chance))
+    reach = math.sqrt(2 * d) + 14.0
+    points, step = np.linspace(-reach, reach, 1 + round(400 * reach), retstep=True)
+    before, now = np.zeros_like(points), math.pi**-0.25 * np.exp(-(points**2) / 2)
+    density = now**2
+    for j in range(1, d):
+        before, now = now, _next_oscillator(points, before, now, j)
+        density = density + now**2
+    after = np.cumsum(_next_oscillator(points, before, now, d)) * step
+    density += math.sqrt(d / 2) * now * (after - after[-1] / 2)
+    if d % 2:
+        density += now / (now.sum() * step)
+    beyond = np.cumsum(density[::-1])[::-1] * step
+    return float(points[np.flatnonzero(beyond > rare)[-1] + 1])
+
+
+def _next_oscillator(points: Floats, before: Floats, now: Floats, j: int) -> Floats:
+    """φ_j from φ_{j-2} and φ_{j-1}."""
+    return np.asarray(points * math.sqrt(2 / j) * now - math.sqrt((j - 1) / j) * before)

@@ -22,15 +22,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.linear import shrinking
 from tacit.bandits.linear.design import Floats, Indices, Spread, largest_support, near_g_optimal
 from tacit.bandits.linear.widths import Evidence, PhaseEvidence
 from tacit.bandits.standings import standings
 from tacit.checks import Number, TacitError, integer, positive, probability
-from tacit.estimates import Design, Estimate, Round, Standing
+from tacit.estimates import Design, Estimate, Fit, Round, Standing
 
 SETTINGS = ("tight", "paper")
 # g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
 COARSE, SHARP = 2.0, 1.2
+CUT = 0.02  # of the confidence, for parameters that are shrunk to a ball
 
 
 class PhasedElimination(Learner):
@@ -125,7 +127,7 @@ class PhasedElimination(Learner):
         plays, support = design.plays(length), self._active[design.support]
         if int(plays.sum()) <= left:
             people = self._participants(phase, plays)
-            return [(self._assign(support, plays, length), people)]
+            return [(self._reported(self._assign(support, plays, length), people), people)]
         if self.setting == "tight" and phase > 1:
             return [self._rest(left)]
         before = np.concatenate([[0], np.cumsum(plays)[:-1]])
@@ -133,6 +135,10 @@ class PhasedElimination(Learner):
 
     def _assign(self, support: Indices, plays: Indices, length: float) -> Design:
         return Design(tuple(support.tolist()), tuple(plays.tolist()), length, self.each)
+
+    def _reported(self, design: Design, participants: int) -> Design:  # noqa: ARG002
+        """What so many participants are to report of a design."""
+        return design
 
     def _rest(self, left: int) -> tuple[Design, int, bool]:
         return Design((self.best(),), (left,), float(left), self.each), 0, False
@@ -163,8 +169,12 @@ class PhasedElimination(Learner):
         matrix = (solve * variances) @ solve.T
         matrix = matrix + self._client_variance(round_) * np.eye(played.shape[1])
         cap = float((np.asarray(error.reaches) * np.sqrt(variances)).min())
-        self._latest = solve @ means
-        self._evidence.add(PhaseEvidence(self._latest, matrix, cap), self.actions[self._active])
+        self._conclude(PhaseEvidence(solve @ means, matrix, cap))
+
+    def _conclude(self, phase: PhaseEvidence) -> None:
+        """Drops actions that are clearly worse, given one phase more."""
+        self._latest = phase.theta
+        self._evidence.add(phase, self.actions[self._active])
         self._phases[self._active] += 1
         self._active = self._active[self._evidence.surviving(self.actions[self._active])]
 
@@ -207,6 +217,14 @@ class DistributedElimination(PhasedElimination):
     noise, clients and not rounds are what a phase lacks, and meeting them earlier saves more regret
     than it costs communication.
 
+    From `parameters_from` clients on, where that tells actions apart better than an average for
+    each of them, clients report the parameter that they fit, in a ball about what is known of it
+    (`tacit.bandits.linear.shrinking`). Its radius follows from public numbers: the bound on
+    rewards, how much clients differ, `norm`, the largest length of θ*, earlier phases, and
+    `noise_ratio`, the noise's standard deviation over the l2 sensitivity, of every client's own
+    noise where it must suffice `noise_alone`. What the ball cuts off is part of the widths, for a
+    fiftieth of the confidence.
+
     >>> learner = DistributedElimination(np.eye(3), 1000, alpha=0.8, client_std=0.1)
     >>> round_, = learner.propose()
     >>> round_.assignment.support, round_.assignment.plays, round_.participants
@@ -226,8 +244,22 @@ class DistributedElimination(PhasedElimination):
         bound: float = 1.0,
         confidence: Number = 0.05,
         setting: str = "tight",
+        parameters_from: int | None = None,
+        norm: float = 1.0,
+        noise_ratio: float = 0.0,
+        noise_alone: bool = False,
     ) -> None:
         super().__init__(actions, horizon, bound=bound, confidence=confidence, setting=setting)
+        self.norm = float(positive("norm", norm, "the largest length of the parameter"))
+        self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
+        self.parameters_from = parameters_from
+        if parameters_from is not None:
+            if setting == "paper":
+                raise TacitError("the paper's clients report actions: use the tight setting")
+            integer("parameters_from", parameters_from, at_least=1)
+            sure = (1 - CUT) * self.confidence
+            k, d = self.actions.shape
+            self._evidence = Evidence(k, d, self.bound, sure)
         self.first_length = 2.0 if setting == "paper" else 1.0
         if (
             isinstance(alpha, bool)
@@ -284,6 +316,80 @@ class DistributedElimination(PhasedElimination):
 
     def _client_variance(self, round_: Round) -> float:
         return self.client_std**2 / round_.participants
+
+    def _reported(self, design: Design, participants: int) -> Design:
+        """Parameters, where there are enough participants."""
+        if self.parameters_from is None or participants < self.parameters_from:
+            return design
+        fit, centre = self._own_fit(design, self._number + 1, participants)
+        if fit.width > self._width_of_actions(design, participants):
+            return design
+        rows = tuple(tuple(row) for row in fit.solve.tolist())
+        about = tuple((fit.forward @ centre).tolist())
+        return Fit(**vars(design), solve=rows, centre=about, radius=fit.radius)
+
+    def _own_fit(self, design: Design, phase: int, clients: int) -> tuple[shrinking.OwnFit, Floats]:
+        """How clients of a phase fit their parameters, and about which centre: the estimate that is
+        known to be nearest to θ*, or nothing at all.
+        """
+        centre, distance = np.zeros(self.actions.shape[1]), self.norm
+        for number, known in enumerate(self._evidence.phases, 1):
+            off = shrinking.distance_of(known.matrix, self._rare(number))
+            if known.beyond is not None:
+                off += float(np.linalg.norm(known.beyond, 2))
+            if off < distance:
+                centre, distance = known.theta, off
+        public = shrinking.Phase(
+            played=self.actions[np.array(design.support)],
+            plays=np.array(design.plays, dtype=float),
+            active=self.actions[self._active],
+            clients=clients,
+            spreads=(self.bound, self.client_std),
+            distance=distance,
+            noise=self._noise(clients),
+            deviations=math.sqrt(2 * self._evidence.level),
+            chance=self._rare(phase),
+        )
+        return shrinking.best_fit(public), centre
+
+    def _noise(self, clients: int) -> float:
+        """The noise's standard deviation in an average of reports of length at most 1."""
+        return 2 * self.noise_ratio / (math.sqrt(clients) if self.noise_alone else clients)
+
+    def _width_of_actions(self, design: Design, clients: int) -> float:
+        """That of a typical difference, if clients reported an average for each action."""
+        plays = np.array(design.plays, dtype=float)
+        noise = self._noise(clients) * self.bound * math.sqrt(len(plays))
+        variances = self.bound**2 / (clients * plays) + noise**2
+        solve = _least_squares(self.actions[np.array(design.support)], 1 / variances)
+        active = self.actions[self._active]
+        centred = active - active.mean(axis=0)
+        square = float(((centred @ solve) ** 2 @ variances).mean())
+        square += self.client_std**2 / clients * float((centred**2).sum(axis=1).mean())
+        return math.sqrt(2 * self._evidence.level * square)
+
+    def _rare(self, phase: int) -> float:
+        """Half of a phase's share of the confidence that is for reports in a ball."""
+        return CUT * self.confidence / (2 * phase * (phase + 1))
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        """Of parameters as of means."""
+        design = round_.assignment
+        if not isinstance(design, Fit):
+            super()._learn(round_, estimate)
+            return
+        self._asked[np.array(design.support)] += round_.participants
+        self._conclude(self._fitted(round_, design, estimate))
+
+    def _fitted(self, round_: Round, design: Fit, estimate: Estimate) -> PhaseEvidence:
+        """The parameter within the span of what was played, and how far it may be off."""
+        n, error = round_.participants, estimate.error
+        fit, _ = self._own_fit(design, round_.number + 1, n)
+        theta = fit.undo @ (np.asarray(estimate.mean) + np.array(design.centre))
+        proxy = float(np.max(error.proxies))
+        cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf
+        matrix = fit.plain / n + proxy * fit.undo @ fit.undo.T
+        return PhaseEvidence(theta, matrix, cap, fit.lost * fit.undo)
 
     def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
         """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)) (LZJ22 equation 3, Theorems 5.3 to

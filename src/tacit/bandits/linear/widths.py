@@ -6,7 +6,8 @@ each through the very least squares that was solved. Estimates are averaged with
 For fixed λ, exp(λ Σ_l error_l/v_l - λ²I/2), I = Σ_l 1/v_l, is a supermartingale, so by Ville's
 inequality the error of the average stays below λ/2 + ln(1/p)/(λI) at all phases at once with
 probability 1 - p. Widths use the best λ of a fixed grid, with p shared among the grid and the k - 1
-actions that could wrongly beat the best one: it is ever dropped with probability at most β.
+actions that could wrongly beat the best one: it is ever dropped with probability at most β. Where
+an estimate may be off by a further length, as parameters are that were shrunk, its share is added.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ RIVALS = 16  # how many leading actions the others are compared with
 
 @dataclass(frozen=True, eq=False)
 class PhaseEvidence:
-    """One phase: its estimate of θ*, the matrix M of its error, and the largest λ/√v for which that
-    holds.
+    """One phase: its estimate of θ*, the matrix M of its error, the largest λ/√v for which that
+    holds; and a matrix B, if there is one, such that ⟨θ, z⟩ may be off by a further ‖Bz‖.
     """
 
     theta: Floats
     matrix: Floats
     cap: float
+    beyond: Floats | None = None
 
 
 class Evidence:
@@ -98,10 +100,13 @@ class Evidence:
         """The averaged estimate of ⟨θ*, z⟩ for each row z, and its one-sided width."""
         size = len(differences)
         precision, weighted, cap = np.zeros(size), np.zeros(size), np.full(size, math.inf)
+        beyond = np.zeros(size)
         for phase in self.phases:
             variance = np.einsum("ij,ij->i", differences @ phase.matrix, differences) + 1e-300
             precision += 1 / variance
             weighted += differences @ phase.theta / variance
+            if phase.beyond is not None:
+                beyond += np.linalg.norm(differences @ phase.beyond.T, axis=1) / variance
             cap = np.minimum(cap, phase.cap * np.sqrt(variance))
         wanted = np.minimum(np.sqrt(2 * self.level / precision), cap)
         halvings = np.log2(self.largest / wanted)
@@ -109,9 +114,8 @@ class Evidence:
         rate = self.largest * 2.0**-step
         rate = np.where(rate > cap, rate / 2, rate)
         allowed = (rate <= cap) & (rate >= self.largest * 2.0 ** (1 - GRID) * (1 - 1e-9))
-        return weighted / precision, np.where(
-            allowed, rate / 2 + self.level / (rate * precision), math.inf
-        )
+        width = rate / 2 + (self.level / rate + beyond) / precision
+        return weighted / precision, np.where(allowed, width, math.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -121,6 +125,7 @@ class Evidence:
                     "theta": phase.theta.tolist(),
                     "matrix": phase.matrix.tolist(),
                     "cap": None if math.isinf(phase.cap) else phase.cap,
+                    "beyond": None if phase.beyond is None else phase.beyond.tolist(),
                 }
                 for phase in self.phases
             ],
@@ -134,6 +139,7 @@ class Evidence:
                 np.array(item["theta"]),
                 np.array(item["matrix"]),
                 math.inf if item["cap"] is None else float(item["cap"]),
+                None if item.get("beyond") is None else np.array(item["beyond"]),
             )
             for item in data["phases"]
         ]

@@ -1,0 +1,231 @@
+"""Lazy LinUCB in every silo, on a schedule fixed beforehand, with widths that know the noise.
+
+Rewards are recorded less ½ and weighted against xxᵀ, so that both statistics bear the noise that
+their joint sensitivity allows (`moments.centred_sensitivity`). Two widths by name: `rigorous` has
+two parts and a proof (`PrivateLinUCB.radius`), and holds for all actions and synchronisations at
+once; `calibrated` is the standard deviation of the very error, times a normal quantile, for one
+action and one synchronisation: no theorem, but a claim whose coverage is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri, ndtri
+
+from tacit.bandits.contextual import moments
+from tacit.bandits.contextual.linucb import CENTRE, LinUCBPolicy
+from tacit.bandits.contract import Learner, Plan
+from tacit.checks import TacitError, integer, positive, probability
+from tacit.estimates import Estimate, Floats, Round
+
+MODES = ("rigorous", "calibrated")
+SPREAD = 0.5  # rewards in [0, 1] less their means are ½-sub-Gaussian (Hoeffding)
+USUAL = 0.01  # chance with which the noise of one release exceeds what calibrated silos take it for
+REGULARIZED = {"rigorous": 0.4, "calibrated": 0.7}  # λ - 1, as a part of the noise's largest value
+LEAST = 0.1  # eigenvalues are raised to this part of the regularizer
+
+
+class PrivateLinUCB(Learner):
+    """LinUCB in every silo, from private sums only (ZC24 Algorithm 8).
+
+    Parameters
+    ----------
+    schedule
+        Rounds of each batch; what is left of the horizon after them is served, not reported.
+    noise
+        The standard deviation of the noise in each number of each release.
+    mode, confidence
+        Which width, and the chance with which it may fail: at any time for any action
+        (`rigorous`), or at one synchronisation for one action (`calibrated`).
+    weight
+        How rewards less ½ are weighted; see `moments.centred_sensitivity`.
+    constant
+        The value of the last feature, if it is the same for every action; else an intercept is
+        appended, and features are shrunk to make room for it.
+    norm
+        The length of the parameter is at most this, public and part of the problem: that of the
+        rewards less ½ where there is a constant feature, else that of the rewards.
+
+    >>> learner = PrivateLinUCB(3, 2, 25, schedule=[10, 10], noise=[1.0, 1.0], constant=0.5)
+    >>> [(round_.participants, round_.time) for round_ in learner.propose()]
+    [(3, 10)]
+    """
+
+    def __init__(
+        self,
+        silos: int,
+        dimension: int,
+        horizon: int,
+        schedule: Sequence[int],
+        noise: Sequence[float],
+        *,
+        mode: str = "rigorous",
+        confidence: float = 0.01,
+        weight: float = 2.0,
+        constant: float | None = None,
+        norm: float = 1.0,
+        clip: bool = False,
+    ) -> None:
+        super().__init__(None, horizon)
+        self.silos = integer("silos", silos, at_least=1)
+        self.dimension = integer("dimension", dimension, at_least=1)
+        self.schedule = tuple(integer("schedule", batch, at_least=1) for batch in schedule)
+        self.noise = tuple(map(float, noise))
+        if len(self.noise) != len(self.schedule):
+            raise TacitError(
+                f"the schedule has {len(self.schedule)} batches, the noise {len(self.noise)} "
+                "numbers: give one for each"
+            )
+        if mode not in MODES:
+            raise TacitError(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
+        probability("confidence", confidence)
+        self.mode, self.confidence = mode, float(confidence)
+        self.weight, self.norm = float(positive("weight", weight)), float(positive("norm", norm))
+        self.constant, self.clip = constant, clip
+        self.repairs = self._released = 0
+        self._bias, self._gram = np.zeros(self.size), np.eye(self.size)
+        self._covariance = np.eye(self.size)
+        self._shift = 0.0
+
+    @property
+    def size(self) -> int:
+        """Features, with the one that is appended."""
+        return self.dimension + (self.constant is None)
+
+    @property
+    def shrink(self) -> float | None:
+        """a of (a x, √(1 - a²)), chosen so that the parameter of the rewards less ½, which is
+        (θ/a, -½/√(1 - a²)), is no longer than it must be: `norm` + ½.
+
+        >>> PrivateLinUCB(3, 2, 9, [9], [1.0], norm=1.5).shrink ** 2
+        0.75
+        """
+        return None if self.constant is not None else math.sqrt(self.norm / (self.norm + CENTRE))
+
+    @property
+    def length(self) -> float:
+        """The most that the parameter of the rewards less ½ can be long."""
+        return self.norm if self.constant is not None else self.norm + CENTRE
+
+    def radius(self, steps: int) -> float:
+        """What an action's width is a multiple of, after so many rounds were reported.
+
+        Rigorous. Let W and b be the true sums of xxᵀ and (y - ½)x, N and h the noise in them,
+        V = W + N + Λ and Vθ = b + h, Λ the regularizer. For the true parameter θ*, V(θ - θ*) =
+        Σ xη + (h - Nθ*) - Λθ*. Rewards in [0, 1] less their means, η, are ½-sub-Gaussian, so at all
+        times together, but for a chance of α/3, Σ xη has norm at most β = ½ √(2 ln(3/α) +
+        d ln(1 + Mt/d)) with respect to (W + I)⁻¹ (Abbasi-Yadkori, Pál & Szepesvári 2011, Theorem
+        1); what silos choose depends on releases alone, so their noise changes nothing about that.
+        W is at most W + N + qI in all K releases but for a chance of α/3, q the noise's
+        `moments.spectral_bound` at α/3K. The rest is at most `shift` long. An action's mean is thus
+        off by no more than β √(xᵀCx) + `shift` ‖V⁻¹x‖, C = V⁻¹(W + N + (1 + q)I)V⁻¹. It takes means
+        that are linear in x: not those of rewards that are cut to [0, 1].
+
+        Calibrated. The normal quantile at 1 - α/2, of the standard deviation of `_error`.
+        """
+        if self.mode == "calibrated":
+            return float(ndtri(1 - self.confidence / 2))
+        seen = self.size * math.log1p(self.silos * steps / self.size)
+        return SPREAD * math.sqrt(2 * math.log(3 / self.confidence) + seen)
+
+    def largest(self, noise: float) -> float:
+        """q: what the largest eigenvalue of the noise in a Gram matrix does not exceed."""
+        chance = self.confidence / (3 * len(self.noise)) if self.mode == "rigorous" else USUAL
+        return noise * moments.spectral_bound(self.size, chance)
+
+    def shift(self, noise: float, regularizer: float, raised: float) -> float:
+        """The length of Λθ* - e, e = h - Nθ*, in all releases but for a chance of α/3.
+
+        N has off-diagonal entries of half the variance v of the diagonal ones and h has variance
+        v/w², so for ‖θ*‖ <= S e is normal with covariance (v/w² + v‖θ*‖²/2) I + v θ*θ*ᵀ/2, at most
+        (v/w² + vS²) I. Its length and its part along θ* stay below their quantiles but for a chance
+        of α/6K each. Where Λ = λI, ‖Λθ* - e‖² = λ²‖θ*‖² - 2λ⟨θ*, e⟩ + ‖e‖². Where eigenvalues were
+        `raised` by more than λ, Λ depends on the noise, and lengths add up.
+        """
+        chance = self.confidence / (6 * len(self.noise))
+        spread = noise * math.hypot(1 / self.weight, self.length)
+        length = spread * math.sqrt(float(chdtri(self.size, chance)))
+        if raised > regularizer:
+            return raised * self.length + length
+        along, reach = -spread * float(ndtri(chance)), regularizer * self.length
+        return math.sqrt(reach**2 + 2 * reach * along + length**2)
+
+    def best(self) -> None:
+        """None: what is best depends on the context."""
+
+    def _plan(self) -> Plan:
+        """The next batch of every silo; what is left after the last is served, not reported."""
+        left, due = self.horizon - self.played, self.schedule[self._released :]
+        opened = bool(due) and due[0] <= left
+        rounds = due[0] if opened else left
+        reported = sum(self.schedule[: self._released])
+        policy = LinUCBPolicy(
+            tuple(self._bias.tolist()),
+            _rows(self._gram),
+            (self.radius(reported),) * rounds,
+            lazy=True,
+            clip=self.clip,
+            shift=self._shift,
+            covariance=_rows(self._covariance),
+            weight=self.weight,
+            constant=self.constant,
+            shrink=self.shrink,
+            in_turn=self._released == 0,
+        )
+        return [(policy, self.silos, opened)]
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:  # noqa: ARG002
+        """Sums out of an opened prefix sum: unpacked, regularised, repaired."""
+        total = np.asarray(estimate.total, dtype=float)
+        bias, gram = moments.unpack(total, self.size, weight=self.weight)
+        noise = self.noise[self._released]
+        largest = self.largest(noise)
+        lam = 1.0 + REGULARIZED[self.mode] * largest
+        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        least = max(1.0, LEAST * lam)
+        shifted = np.maximum(values + lam, least)
+        self.repairs += bool(values[0] + lam < least)
+        self._bias, self._gram = np.array(bias), (vectors * shifted) @ vectors.T
+        inverse = (vectors / shifted) @ vectors.T
+        if self.mode == "rigorous":
+            inner = (vectors * np.maximum(values + 1 + largest, 1.0)) @ vectors.T
+            self._shift = self.shift(noise, lam, max(lam, least - float(values[0])))
+        else:
+            seen = (vectors * np.maximum(values, 0.0)) @ vectors.T
+            inner = self._error(seen, noise, lam)
+        self._covariance = inverse @ inner @ inverse
+        self._released += 1
+
+    def _error(self, seen: Floats, noise: float, regularizer: float) -> Floats:
+        """The covariance of V(θ - θ*), taken for the worst where it is not known: R²W of rewards,
+        R = ½; the noise's v/w² + v‖θ*‖²/2 in every direction; and the regularizer's λθ*, as if θ*
+        were as long as it can be and had any direction.
+        """
+        square = self.length**2
+        spread = noise**2 * (self.weight**-2 + square / 2)
+        bias = regularizer**2 * square / self.size
+        result: Floats = SPREAD**2 * seen + (spread + bias) * np.eye(self.size)
+        return result
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "repairs": self.repairs,
+            "released": self._released,
+            "bias": self._bias.tolist(),
+            "gram": self._gram.tolist(),
+            "covariance": self._covariance.tolist(),
+            "shift": self._shift,
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.repairs, self._released = state["repairs"], state["released"]
+        self._bias, self._gram = np.array(state["bias"]), np.array(state["gram"])
+        self._covariance, self._shift = np.array(state["covariance"]), state["shift"]
+
+
+def _rows(matrix: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in matrix.tolist())

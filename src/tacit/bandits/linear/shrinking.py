@@ -1,0 +1,140 @@
+"""Parameters that clients fit themselves and report in a ball: which fit, how large a ball, what is
+lost by it. All of it follows from public numbers.
+
+A client who saw average rewards r of the played actions X reports K r - G c, shrunk to the ball: a
+ridge fit K = (XᵀWX + κI)⁻¹XᵀW, W the plays, G = KX, about a public centre c. The penalty κ is the
+one under which noise matters least: a larger one makes reports shorter, and the learner undoes it.
+A report is G(θ* - c) and an error Z that is sub-Gaussian with a known matrix M. For ‖θ* - c‖ <= ρ,
+but for a chance of 2e^-t, its squared length is at most ρ² + 2ρ √(2‖M‖t) + tr M + 2√(t tr M²) +
+2‖M‖t: the inner product by its own tail, ‖Z‖² by Hsu, Kakade & Zhang 2012, Theorem 1. What is cut
+off beyond the ball is part of the widths, not assumed away.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.estimates import Floats
+
+RARE = 6.0  # t at which the radius may be taken: at most one client in 200 is shrunk
+TAIL = np.concatenate([np.linspace(0.0, 40.0, 161), np.geomspace(41.0, 1e5, 120)])  # beyond t
+RATES = np.geomspace(1e-2, 1e3, 60)
+PENALTIES = (0.0, *np.geomspace(1e-4, 1e2, 25))  # of which the best is taken, in units of XᵀWX
+SINGULAR = 1e-9  # part of the largest singular value below which a direction was not played
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """What is public of a phase: the played actions and how often each was; the active ones; how
+    many clients report; the spreads of rewards about a client's means and of a client's parameter
+    about θ* in every direction; how far θ* may be from the centre; the standard deviation of the
+    noise in the average report, per radius; how many standard deviations a width has; and the
+    chance with which the bound on what is lost may fail.
+    """
+
+    played: Floats
+    plays: Floats
+    active: Floats
+    clients: int
+    spreads: tuple[float, float]
+    distance: float
+    noise: float
+    deviations: float
+    chance: float
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFit:
+    """How clients fit: `solve` is K, `forward` G, `undo` takes reports to parameters within the
+    span of what was played, `plain` is the matrix of the error of one client's least squares about
+    θ*, `radius` that of the ball, `lost` bounds the length of the average that is cut off, and
+    `width` is that of a typical difference between active actions.
+    """
+
+    solve: Floats
+    forward: Floats
+    undo: Floats
+    plain: Floats
+    radius: float
+    lost: float
+    width: float
+
+
+def best_fit(phase: Phase) -> OwnFit:
+    """The fit and the ball with which active actions are told apart best.
+
+    The ball is so large that nobody is shrunk, or so small that a few are, which costs a little in
+    every width and saves noise.
+    """
+    rewards, clients = phase.spreads
+    weighted = phase.played * np.sqrt(phase.plays)[:, None]
+    _, singular, directions = np.linalg.svd(weighted, full_matrices=False)
+    kept = singular > SINGULAR * singular[0]
+    square, axes = singular[kept] ** 2, directions[kept]
+    plain = clients**2 + rewards**2 / square
+    apart = (((phase.active - phase.active.mean(axis=0)) @ axes.T) ** 2).mean(axis=0)
+
+    def ball(gain: Floats, t: float) -> tuple[float, float, float]:
+        """How wide widths are, the radius, and what is lost."""
+        error, stretched = gain**2 * plain, apart / gain**2
+        size = float(reach(phase.distance, error, t))
+        lost = 0.0 if t > RARE else cut_off(phase.distance, error, phase.clients, phase.chance)
+        variance = (apart * plain).sum() / phase.clients
+        variance += (phase.noise * size) ** 2 * stretched.sum()
+        width = phase.deviations * math.sqrt(variance) + lost * math.sqrt(stretched.sum())
+        return width, size, lost
+
+    gains = [square / (square + penalty * square.mean()) for penalty in PENALTIES]
+    nobody = math.log(2 * phase.clients / phase.chance)
+    tried = [(*ball(gain, t), place) for place, gain in enumerate(gains) for t in (RARE, nobody)]
+    width, size, lost, place = min(tried)
+    gain = gains[place]
+
+    def along(values: Floats) -> Floats:
+        return np.asarray((axes.T * values) @ axes)
+
+    solve = along(gain / square) @ (phase.played * phase.plays[:, None]).T
+    return OwnFit(solve, along(gain), along(1 / gain), along(plain), size, lost, width)
+
+
+def reach(distance: float, error: Floats, t: Floats | float) -> Floats:
+    """The length that a report exceeds with a chance of at most 2e^-t, M given by its values."""
+    inner = 2 * distance * np.sqrt(2 * error.max() * t)
+    return np.asarray(np.sqrt(distance**2 + inner + _square(error, t)))
+
+
+def _square(error: Floats, t: Floats | float) -> Floats:
+    """What the squared length of the error exceeds with a chance of at most e^-t."""
+    return np.asarray(
+        error.sum() + 2 * np.sqrt(t * (error**2).sum()) + 2 * error.max() * np.asarray(t)
+    )
+
+
+def distance_of(matrix: Floats, chance: float) -> float:
+    """How far an estimate with this error can be from the truth, but for a chance.
+
+    Privacy noise counts as the Gaussian from which its whole law is no farther than its accounting
+    allows, a part of δ.
+    """
+    values = np.maximum(np.linalg.eigvalsh(matrix), 0.0)
+    return math.sqrt(float(_square(values, math.log(1 / chance))))
+
+
+def cut_off(distance: float, error: Floats, clients: int, chance: float) -> float:
+    """A length that the average of what so many clients' reports lose beyond the radius at `RARE`
+    exceeds with this chance.
+
+    A loss r is at least 0, so E e^{sr} <= 1 + ∫ s e^{sr} P[loss > r] dr =: 1 + a(s), and by
+    Markov's inequality the average exceeds a(s)/s + ln(1/chance)/(ns) with this chance, for
+    every s.
+    """
+    lengths = reach(distance, error, RARE + TAIL)
+    losses, tail = lengths - lengths[0], RARE + TAIL
+    exponents = RATES[:, None] * losses[1:] - tail[:-1]
+    met = exponents[:, -1] < -100  # and falling from there on: what is left out is nothing
+    moments = 2 * (np.exp(np.minimum(exponents, 300.0)) * np.diff(losses)).sum(axis=1)
+    bounds = moments + math.log(1 / chance) / (clients * RATES)
+    return float(bounds[met].min())

@@ -1,0 +1,141 @@
+"""Sums of vectors in a ball: what one person can move, what noise hides, what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.protocols.examples import Given
+
+from tacit.checks import TacitError
+from tacit.estimates import Fit
+from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View
+from tacit.privacy.gaussian_distance import NearlyGaussianLoss
+from tacit.protocols.balls import (
+    BallSum,
+    CentralBall,
+    LocalBall,
+    SecureBall,
+    ShuffledBall,
+    ball_noise,
+    movement,
+)
+
+TARGETS = [ApproximateDP(1.0, 1e-5), ApproximateDP(0.2, 1e-5), ApproximateDP(10.0, 0.25)]
+KINDS: list[type[BallSum]] = [CentralBall, LocalBall, SecureBall, ShuffledBall]
+
+
+def promised(protocol: BallSum) -> ApproximateDP:
+    assert isinstance(protocol.guarantee, ApproximateDP)
+    return protocol.guarantee
+
+
+def hidden(protocol: BallSum) -> Any:
+    """The noise that hides a person from whoever looks: all of it, or one message's, or that of all
+    but one who takes their own share off.
+    """
+    if isinstance(protocol, SecureBall):
+        return protocol.law.sum_of_shares(protocol.participants - 1)
+    return protocol.law
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.short)
+def test_the_noise_that_is_seen_meets_the_target_and_half_of_it_does_not(
+    kind: type[BallSum], target: ApproximateDP
+) -> None:
+    protocol = kind(40, 20, 1.7, target)
+    law, moved = hidden(protocol), movement(protocol.steps, 20)
+    shares = protocol.honest if isinstance(protocol, SecureBall) else 1
+    spent = NearlyGaussianLoss(law, moved, 20, shares).delta(target.epsilon)
+    assert spent <= target.delta
+    assert GaussianLoss(law.std / 2, moved).delta(target.epsilon) > 1.4 * target.delta
+    assert GaussianLoss(0.98 * law.std, moved).delta(target.epsilon) > target.delta
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_moves_the_levels_by_more_than_is_accounted_for(kind: type[BallSum]) -> None:
+    """Pairs of vectors of full length, opposite and random, through the devices' own rounding."""
+    protocol, rng = kind(20, 7, 0.9, TARGETS[0]), np.random.default_rng(1)
+    most, farthest = movement(protocol.steps, 7), 0.0
+    for _ in range(300):
+        one = rng.standard_normal(7)
+        one *= 0.9 / np.linalg.norm(one)
+        other = -one if rng.random() < 0.5 else one[::-1]
+        moved = np.array(protocol.encode(one)) - np.array(protocol.encode(other))
+        farthest = max(farthest, float(np.linalg.norm(moved)))
+    assert 0.99 * protocol.steps < farthest <= most
+    assert most < 1.0101 * protocol.steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_come_back_as_they_went_in_but_for_the_stated_error(kind: type[BallSum]) -> None:
+    """20 people, 300 rounds: means within five, variances within a fifth of what is stated; the
+    false-alarm rate is below 1e-5.
+    """
+    rng = np.random.default_rng(2)
+    protocol = kind(20, 3, 2.0, TARGETS[2])
+    vectors = rng.uniform(-1, 1, (20, 3))
+    made = [protocol.simulate(Given(vectors), rng) for _ in range(300)]
+    totals = np.array([estimate.total for estimate in made])
+    error = made[0].error
+    spread = np.sqrt(error.proxies) * 20
+    off = np.abs(totals.mean(axis=0) - vectors.sum(axis=0))
+    assert (off < 5 * spread / math.sqrt(300)).all()
+    assert np.std(totals, axis=0) == pytest.approx(spread, rel=0.25)
+
+
+def test_views_and_conditions_say_who_is_trusted() -> None:
+    views = [promised(kind(20, 3, 1.0, TARGETS[0])).view for kind in KINDS]
+    assert views == [View.SERVER_OUTPUT, View.MESSAGE, View.OPENED_SUM, View.SHUFFLED]
+    secure = promised(SecureBall(20, 3, 1.0, TARGETS[0]))
+    assert any("18 honest others" in text for text in secure.rests_on)
+
+
+def test_returning_people_get_more_noise() -> None:
+    once, often = (
+        CentralBall(20, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=times)) for times in (1, 4)
+    )
+    assert often.law.std > 1.8 * once.law.std
+    assert promised(often).participations == 4
+
+
+def test_a_shuffler_pays_for_its_shares_within_delta() -> None:
+    protocol = ShuffledBall(40, 3, 1.0, TARGETS[0])
+    slack = 3 * (1 + math.e) * 2.0**-protocol.security
+    spent = NearlyGaussianLoss(hidden(protocol), movement(protocol.steps, 3), 3).delta(1.0)
+    assert spent + slack <= TARGETS[0].delta
+    message = protocol.randomize([0.5, 0.0, 0.0])
+    assert [len(row) for row in message] == [protocol.shares] * 3
+    with pytest.raises(TacitError, match="splitting for a shuffler alone costs"):
+        ShuffledBall(40, 3, 1.0, ApproximateDP(1.0, 1e-18))
+
+
+def test_vectors_beyond_the_ball_and_other_sizes_are_refused() -> None:
+    protocol = SecureBall(4, 3, 1.0, TARGETS[0])
+    with pytest.raises(TacitError, match=r"is 1.1 long, beyond 1: shrink it"):
+        protocol.randomize([1.1, 0.0, 0.0])
+    with pytest.raises(TacitError, match="must hold 3 numbers"):
+        protocol.randomize([0.1, 0.0])
+    with pytest.raises(TacitError, match="below the 4"):
+        protocol.combine([protocol.randomize([0.1, 0.0, 0.0])] * 3)
+    with pytest.raises(TacitError, match="needs delta > 0"):
+        CentralBall(4, 3, 1.0, PureDP(1.0))
+    with pytest.raises(TacitError, match="noise is 'laplace'"):
+        ball_noise(3, TARGETS[0], "laplace")
+
+
+def test_a_client_reports_its_own_least_squares_shrunk_to_the_ball() -> None:
+    rng = np.random.default_rng(3)
+    actions, parameter = rng.standard_normal((6, 3)), np.array([0.5, -0.2, 0.1])
+    solve = np.linalg.pinv(actions)
+    rows = tuple(map(tuple, solve.tolist()))
+    fit = Fit(tuple(range(6)), (1,) * 6, 6.0, solve=rows, centre=(0.0,) * 3, radius=0.4)
+    assert fit.coordinates == 3
+    whole = Fit(**{**vars(fit), "radius": 9.0}).reported(actions @ parameter)
+    np.testing.assert_allclose(whole, parameter, atol=1e-12)
+    shrunk = fit.reported(np.stack([actions @ parameter, 0.1 * actions @ parameter]))
+    np.testing.assert_allclose(np.linalg.norm(shrunk[0]), 0.4)
+    np.testing.assert_allclose(shrunk[1], 0.1 * parameter, atol=1e-12)
