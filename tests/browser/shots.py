@@ -1,7 +1,8 @@
 """Pictures of every state of both pages: `python -m tests.browser.shots DIRECTORY`.
 
-Desktop and phone, light and dark, in few colours so that they are small. Those that are kept in
-`tests/browser/screenshots` were looked at one by one.
+In few colours so that they are small: the experimenter's page on desktop and phone, light and dark,
+the participant's on a light desktop and a dark phone. Those in `tests/browser/screenshots` are kept
+to be looked at.
 """
 
 from __future__ import annotations
