@@ -150,7 +150,8 @@ def attack(
         )
         right["content"] += bool(likelier) == large
     limit = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
-    return Outcome(count, *(right[part] / count for part in right), limit)
+    by_schedule, by_action, schedule, content = (part / count for part in right.values())
+    return Outcome(count, by_schedule, by_action, schedule, content, limit)
 
 
 def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
