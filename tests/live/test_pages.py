@@ -145,6 +145,11 @@ def test_answers_beyond_0_and_1_are_written_as_numbers(view: dict[str, Any]) -> 
     assert sentences.number(view)(0.0213) == "2.1%"
 
 
+def test_a_mean_that_noise_brought_out_of_range_is_written_as_its_end(view: dict[str, Any]) -> None:
+    assert sentences.number(view)(-0.051) == "0%"
+    assert sentences.number(view)(1.02) == "100%"
+
+
 def test_an_option_has_the_same_colour_everywhere(view: dict[str, Any]) -> None:
     made = experimenter.parts(view, True)
     for place, one in enumerate(view["estimates"]["options"]):

@@ -42,7 +42,7 @@ sync = 10
 [[guarantees]]
 epsilon = [0.5, 2]
 """
-HARMFUL = '''"""As ucb1 but, where the environment says so, seeds 3 and 4 do harm."""
+HARMFUL = '''"""As ucb1 but, where the environment says so, seeds 3 and 40 do harm."""
 import os
 from tacit import ArmsProblem, algorithm
 from tacit.algorithms.registry import lookup
@@ -52,13 +52,13 @@ from tacit.algorithms.registry import lookup
 def harmful(problem):
     if os.environ["HARM"] and problem.learner_seed == 3:
         raise ZeroDivisionError("at seed 3")
-    if os.environ["HARM"] and problem.learner_seed == 4:
+    if os.environ["HARM"] and problem.learner_seed == 40:
         os._exit(9)
     return lookup("ucb1").build(problem)
 '''
 HARMFUL_TOML = """
 algorithms = ["harmful", "klucb"]
-seeds = 6
+seeds = 60
 problems = {arms = 3, horizon = 200}
 """
 

@@ -21,6 +21,7 @@ from tests.simulation.naps import Dies, Elsewhere, Nap, strange
 from tacit.checks import TacitError
 from tacit.simulation import over_seeds, progress
 from tacit.simulation import seeds as seeding
+from tacit.simulation.engines import Failure, local
 
 ROOT = Path(__file__).parents[2]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -252,6 +253,12 @@ def test_an_error_that_cannot_be_sent_is_told() -> None:
 def test_a_worker_that_dies_is_told_with_its_seed() -> None:
     with pytest.raises(TacitError, match=r"exit code 7.*fewer workers.*seed 2"):
         over_seeds(Dies(2), range(3), workers=2)
+
+
+def test_a_worker_that_dies_gives_back_what_else_it_had_in_hand() -> None:
+    answers = list(local(Dies(700), range(1500), 2))
+    assert sorted(number for number, _ in answers) == list(range(1500))
+    assert [number for number, answer in answers if isinstance(answer, Failure)] == [700]
 
 
 def test_a_bar_is_shown_on_a_terminal_and_only_when_it_takes_long(

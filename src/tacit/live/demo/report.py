@@ -33,7 +33,7 @@ def answer(shown: Shown) -> tuple[str, str, str]:
     """Which is best, how sure, what was promised: in words."""
     view = _view(shown)
     best, sure, promised = (
-        f"{said.short} {said.more}".strip()
+        f"{said.short}{'' if said.short.endswith('.') else ':'} {said.more}".strip()
         for said in (sentences.best(view), sentences.sure(view), sentences.promised(view))
     )
     return best, sure, promised

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.live.pages.markup import Content, Safe, Value, tag
-from tacit.live.pages.sentences import View, leader
+from tacit.live.pages.sentences import View, leader, percent
 
 COLOURS = 8
 WIDE, HIGH = 1000, 400
@@ -60,7 +60,8 @@ def intervals(view: View) -> Safe:
     rows = max(len(shown), LEAST_MOMENTS)
 
     def y(value: float) -> int:
-        return round(HIGH * (ticks[-1] - value) / (ticks[-1] - ticks[0]))
+        within = min(max(value, ticks[0]), ticks[-1])
+        return round(HIGH * (ticks[-1] - within) / (ticks[-1] - ticks[0]))
 
     lines = [
         tag("line", x1=0, x2=WIDE, y1=y(tick), y2=y(tick), class_="grid") for tick in ticks[1:-1]
@@ -143,10 +144,9 @@ def _ticks(view: View, shown: Sequence[dict[str, Any]]) -> list[float]:
 
 def _labels(view: View, ticks: Sequence[float]) -> list[str]:
     """The ticks as they are written, all with as many digits as they need."""
-    percent = view["terms"]["answer"]["range"] == ["0", "1"]
-    values = [100 * tick for tick in ticks] if percent else list(ticks)
+    values = [100 * tick for tick in ticks] if percent(view) else list(ticks)
     digits = next(n for n in range(13) if all(abs(one - round(one, n)) < 1e-9 for one in values))
-    return [f"{value:,.{digits}f}{'%' if percent else ''}" for value in values]
+    return [f"{value:,.{digits}f}{'%' if percent(view) else ''}" for value in values]
 
 
 def _range(view: View) -> Iterator[float]:

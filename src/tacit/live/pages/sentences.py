@@ -43,28 +43,38 @@ class Said:
 
 
 def number(view: View) -> Callable[[float | None], str]:
-    """How answers are written: in per cent if they go from 0 to 1."""
-    low, high = view["terms"]["answer"]["range"]
-    if (low, high) == ("0", "1"):
-        return _percent
-    width = float(Fraction(high) - Fraction(low))
+    """How answers are written: in per cent if they go from 0 to 1. Noise may bring a mean out of
+    the range of answers; it is written as the end that is nearest.
+    """
+    low, high = (Fraction(end) for end in view["terms"]["answer"]["range"])
+    width = float(high - low)
     places = max(0, 2 - math.floor(math.log10(width)))
-    return lambda value: "–" if value is None else f"{value:,.{places}f}"
+
+    def written(value: float | None) -> str:
+        if value is None:
+            return "–"
+        within = min(max(value, float(low)), float(high))
+        return _percent(within) if percent(view) else f"{within:,.{places}f}"
+
+    return written
+
+
+def percent(view: View) -> bool:
+    """Whether answers go from 0 to 1."""
+    return bool(view["terms"]["answer"]["range"] == ["0", "1"])
 
 
 def between(view: View, one: dict[str, Any], word: str = "to") -> str:
     """An interval, both ends with as many digits."""
-    if number(view) is not _percent:
+    if not percent(view):
         write = number(view)
         return f"{write(one['low'])} {word} {write(one['high'])}"
     digits = 1 if one["high"] < 0.0995 else 0
     return f"{one['low']:.{digits}%} {word} {one['high']:.{digits}%}"
 
 
-def _percent(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1%}" if abs(value) < 0.0995 else f"{value:.0%}"
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if 0 < value < 0.0995 else f"{value:.0%}"
 
 
 def chance(value: float) -> str:
