@@ -31,7 +31,7 @@ OFTEN = (  # a part after every other cell
 )
 KILLED_TOML = """
 algorithms = ["private-med", "ucb1"]
-problems = {arms = 3, horizon = [1000, 3000]}
+problems = {arms = 3, horizon = [200, 400]}
 seeds = 100
 """
 LARGE = Path(__file__).parents[2] / "benchmarks" / "sweeps.toml"

@@ -15,6 +15,7 @@ def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one(
     """Against a fair coin 1,000 games stay within 0.5 ± 0.08 but for a chance of 4e-7."""
     outcome = attack(games=1000, seed=1)
     assert outcome.adaptive_schedule == 1.0
+    assert outcome.adaptive_action > 0.9 > outcome.limit + 0.3
     assert abs(outcome.fixed_schedule - 0.5) < 0.08
     assert abs(outcome.fixed_content - 0.5) < 0.08
     assert outcome.fixed_content - 0.08 < outcome.limit < 0.56

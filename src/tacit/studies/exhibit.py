@@ -3,7 +3,10 @@
 Dubey & Pentland 2020 (ZC24 Algorithm 3) let all silos synchronise when the data of one of them has
 grown enough: a rule on raw features. A silo that did not trigger the synchronisation learns that
 another did, and so a bound on the norm of that silo's user's features, whatever noise is added to
-the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules.
+the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules. It
+also breaks the weaker notion that was claimed, federated DP, which is about the actions that other
+silos choose (Appendix B.2): what silo 1 gives its next user is another action if there was a
+synchronisation.
 
 Run it with: python -m tacit.studies.exhibit
 """
@@ -24,6 +27,7 @@ from tacit.bandits.contextual.federated import FederatedLinUCB, Silo
 from tacit.checks import integer
 
 Floats = npt.NDArray[np.float64]
+ACTIONS = 100  # among which the attacker's silo chooses for its next user
 THRESHOLD = 0.5  # a synchronisation after the first round means that some ‖x‖² exceeds this
 LARGE, SMALL = (
     1.0,
@@ -49,13 +53,19 @@ class AdaptiveSilos:
         self._encoders = [private.sums.encoder(rng) for _ in range(private.sums.silos)]
         self._growth = growth
         self._regularizer = regularizer * np.eye(dimension)
-        self._base = self._regularizer
+        self._base, self._known = self._regularizer, np.zeros(dimension)
         self.round = self._last = 0
         self._clear()
 
     def _clear(self) -> None:
         silos, d = len(self._encoders), len(self._base)
         self._gram, self._bias = np.zeros((silos, d, d)), np.zeros((silos, d))
+
+    def next_action(self, silo: int, actions: Floats) -> int:
+        """What a silo gives its next user, by deterministic LinUCB (line 6)."""
+        inverse = np.linalg.inv(self._base + self._gram[silo])
+        values = actions @ inverse @ (self._known + self._bias[silo])
+        return int(np.argmax(values + np.sqrt(np.abs(np.sum(actions @ inverse * actions, axis=1)))))
 
     def step(self, features: Floats, rewards: Floats) -> bool:
         """One round of all silos; whether it ended in a synchronisation, which everyone sees."""
@@ -70,7 +80,8 @@ class AdaptiveSilos:
         step = len(self._released)
         release = self._private.sums.open(step, self._released, {}, self._private.guarantee)
         opened = release.analyze(release.combine(sent)).total
-        self._base = self._regularizer + moments.unpack(opened, features.shape[1])[1]
+        self._known, gram = moments.unpack(opened, features.shape[1])
+        self._base = self._regularizer + gram
         self._clear()
         self._last = self.round
         return True
@@ -78,14 +89,15 @@ class AdaptiveSilos:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How often the attacker guessed the victim's norm right: from the schedule alone, and from
-    everything that was sent.
+    """How often the attacker guessed the victim's norm right: from the schedule alone, from the
+    action that its own next user is given, and from everything that was sent.
 
     `limit` is the most that the guarantee leaves any attacker: (e^ε + δ) / (1 + e^ε).
     """
 
     games: int
     adaptive_schedule: float
+    adaptive_action: float
     fixed_schedule: float
     fixed_content: float
     limit: float
@@ -114,7 +126,9 @@ def attack(
     private = ldp_fedlinucb(problem)
     regularizer = 1.0
     growth = math.log1p(THRESHOLD / regularizer)  # ‖x‖² > λ(e^D - 1)
-    right = {"adaptive": 0, "schedule": 0, "content": 0}
+    right = {"adaptive": 0, "action": 0, "schedule": 0, "content": 0}
+    choices = np.random.default_rng([seed, 1]).standard_normal((ACTIONS, dimension))
+    choices /= np.linalg.norm(choices, axis=1)[:, None]
     for _ in range(count):
         large = bool(rng.integers(2))
         direction = rng.standard_normal(dimension)
@@ -124,6 +138,10 @@ def attack(
         adaptive = AdaptiveSilos(private, regularizer, growth, dimension, rng)
         guess = adaptive.step(np.stack([candidates[large], own]), np.ones(2))
         right["adaptive"] += guess == large
+        alone = AdaptiveSilos(private, regularizer, math.inf, dimension, rng)
+        alone.step(np.stack([candidates[large], own]), np.ones(2))
+        moved = adaptive.next_action(1, choices) != alone.next_action(1, choices)
+        right["action"] += moved == large
         spoke, message = _fixed(private, candidates[large], rng)
         right["schedule"] += spoke == large
         expected = {key: moments.pack(x, np.outer(x, x)) for key, x in candidates.items()}
@@ -132,9 +150,8 @@ def attack(
         )
         right["content"] += bool(likelier) == large
     limit = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
-    return Outcome(
-        count, right["adaptive"] / count, right["schedule"] / count, right["content"] / count, limit
-    )
+    by_schedule, by_action, schedule, content = (part / count for part in right.values())
+    return Outcome(count, by_schedule, by_action, schedule, content, limit)
 
 
 def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
