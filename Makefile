@@ -19,13 +19,13 @@ $(READY): pyproject.toml constraints.txt src/tacit/__init__.py
 demo: $(READY)
 	$(BIN)/tacit demo --out demo-output $(if $(KEEP),--keep)
 
-# where CI is set, also how much of the code the tests reach; the floor is in pyproject.toml
 test: $(READY)
-	$(BIN)/python -m pytest $(if $(CI),--cov=tacit --cov-report=term)
+	$(BIN)/python -m pytest
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -m 'slow or not slow'
 
+# how much of the code the tests reach, in twice the time; the floor is in pyproject.toml
 coverage: $(READY)
 	$(BIN)/python -m pytest --cov=tacit --cov-report=term
 

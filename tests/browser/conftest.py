@@ -44,9 +44,11 @@ def chromium() -> Iterator[Browser]:
             made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser for all tests of a process."""
+    """A browser for the tests of a module. As long as it runs there is a running event loop, which
+    tests elsewhere that begin one of their own do not survive.
+    """
     with chromium() as made:
         yield made
 

@@ -101,7 +101,7 @@ class PrivateLinUCB(Learner):
         """a of (a x, √(1 - a²)), chosen so that the parameter of the rewards less ½, which is
         (θ/a, -½/√(1 - a²)), is no longer than it must be: `norm` + ½.
 
-        >>> PrivateLinUCB(3, 2, 9, [9], [1.0], norm=1.5).shrink ** 2
+        >>> round(PrivateLinUCB(3, 2, 9, [9], [1.0], norm=1.5).shrink ** 2, 9)
         0.75
         """
         return None if self.constant is not None else math.sqrt(self.norm / (self.norm + CENTRE))
