@@ -230,6 +230,15 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     return _tight(problem, "square-root", "secagg", problem.noise)  # type: ignore[arg-type]
 
 
+@lru_cache(maxsize=32)
+def jdp_linucb(problem: SilosProblem) -> PrivateSums:
+    """One trusted server, which sees every record and adds noise once to what it publishes: the
+    super-agent under joint DP (Shariff & Sheffet 2018) that ZC24 compares with. Its matrices are
+    regularised by a shift beyond the noise's largest eigenvalue, their shifted Gaussian.
+    """
+    return centred(problem, "central", problem.noise)  # type: ignore[arg-type]
+
+
 def centred(problem: SilosProblem, trust: Trust, noise: Noise) -> PrivateSums:
     """Prefix sums of rewards less ½, weighted, and xxᵀ, for lazy silos on their schedule: the
     factorization under which the sum of all releases' variances, each over the rounds it holds, is

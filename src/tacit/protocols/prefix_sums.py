@@ -5,8 +5,9 @@ At every step each silo sends one message about its data so far and the server l
 over all silos and steps. Who adds the noise tells the trust models apart: `silo` (ZC24 Algorithm 2:
 each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
 opened), `shuffle` (as secagg, but silos send shares that a shuffler mixes, or bits for binomial
-noise: ZC24 Algorithm 5). What is opened is chosen by a `Factorization`. The schedule is fixed, so
-that when a silo speaks says nothing.
+noise: ZC24 Algorithm 5), `central` (silos send what they have, and one trusted server adds noise
+once: Shariff & Sheffet 2018). What is opened is chosen by a `Factorization`. The schedule is fixed,
+so that when a silo speaks says nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tacit.protocols.factorization import Factorization
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import SECURITY, shares_needed
 
-Trust = Literal["none", "silo", "secagg", "shuffle"]
+Trust = Literal["none", "silo", "secagg", "shuffle", "central"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
 EXACT_IN_DOUBLES = 2.0**52
@@ -38,7 +39,19 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
     "silo": ("gaussian", "discrete-gaussian"),
     "secagg": ("discrete-gaussian", "skellam"),
     "shuffle": ("discrete-gaussian", "skellam", "binomial", "gaussian"),
+    "central": ("discrete-gaussian", "skellam"),
 }
+VIEWS: dict[Trust, View] = {
+    "none": View.SILO,
+    "silo": View.SILO,
+    "secagg": View.OPENED_SUM,
+    "shuffle": View.SHUFFLED,
+    "central": View.SERVER_OUTPUT,
+}
+JOINT = (
+    "joint privacy: it bounds what all other people together learn of a person; what that person "
+    "is given may depend on their own features"
+)
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,11 @@ class PrefixSums:
                 "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): "
                 "use the tree or the square root"
             )
+        if self.shape.kind == "prefix" and self.trust == "central":
+            raise TacitError(
+                "a trusted server adds up what it published itself: use the tree, the square root "
+                "or the optimal kind"
+            )
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
@@ -197,6 +215,11 @@ class PrefixSums:
         """How many silos' shares the guarantee needs."""
         return self.silos - self.corrupt
 
+    @property
+    def adding(self) -> int:
+        """Whose noise together is `total`: a silo's or the server's alone, or all honest silos'."""
+        return 1 if self.alone or self.trust == "central" else self.honest
+
     @cached_property
     def total(self) -> NoiseLaw:
         """The noise that the guarantee needs in one opened integer (in one message where each
@@ -211,10 +234,8 @@ class PrefixSums:
 
     @cached_property
     def share(self) -> NoiseLaw:
-        """What one silo adds to one integer."""
-        if self.alone:
-            return self.total
-        return self.total.nearby_share(self.honest)
+        """What one silo (where it is trusted, the server) adds to one integer."""
+        return self.total if self.adding == 1 else self.total.nearby_share(self.adding)
 
     @property
     def row_variance(self) -> float:
@@ -281,8 +302,8 @@ class PrefixSums:
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
         rows = self._rows * (self._visited if self.alone else 1)
-        shares = 1 if self.alone else self.honest
-        return NearlyGaussianLoss(self.total, self.movement * self.scale, self.size * rows, shares)
+        moved = self.movement * self.scale
+        return NearlyGaussianLoss(self.total, moved, self.size * rows, self.adding)
 
     def excess(self, epsilon: float) -> float:
         """What being discrete adds to δ at ε, at most."""
@@ -295,7 +316,7 @@ class PrefixSums:
     @property
     def view(self) -> View:
         """Whose view the guarantee bounds."""
-        return {"secagg": View.OPENED_SUM, "shuffle": View.SHUFFLED}.get(self.trust, View.SILO)
+        return VIEWS[self.trust]
 
     def slack(self, epsilon: float) -> float:
         """What a shuffler of additive shares adds to δ, over all numbers opened."""
@@ -324,6 +345,8 @@ class PrefixSums:
         often = () if once else (f"for a person who comes {self.presence}",)
         if not self.integral:
             return *often, IDEAL
+        if self.trust == "central":
+            return *often, JOINT
         if self.alone:
             return often
         return *often, f"at least {self.honest} of {self.silos} silos add their noise"
@@ -348,8 +371,7 @@ class PrefixSums:
         guarantee: Guarantee | None,
     ) -> PrefixRound:
         """The protocol of one step; see there."""
-        kind = ShuffledPrefixRound if self.trust == "shuffle" else PrefixRound
-        return kind(self, step, released, held, guarantee)
+        return ROUNDS.get(self.trust, PrefixRound)(self, step, released, held, guarantee)
 
     def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
         """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from
@@ -418,7 +440,7 @@ class Encoder:
         # noise first: how long it takes says nothing of the data
         noise = (
             np.zeros(p.size)
-            if p.noise == "none"
+            if p.trust in ("none", "central")
             else p.draw(p.share if p.integral else None, self.rng, p.sigma)
         )
         self.history.append(np.array(vector, dtype=float))
@@ -465,7 +487,7 @@ class PrefixRound(Protocol):
                 f"all {sums.shape.steps} synchronisations are used up: the noise was made for no "
                 "more"
             )
-        if (sums.trust == "shuffle") != isinstance(self, ShuffledPrefixRound):
+        if type(self) is not ROUNDS.get(sums.trust, PrefixRound):
             raise TacitError(f"silos trust {sums.trust}: open the step with the sums' open()")
         self.sums, self.step, self.guarantee = sums, step, guarantee
         self._released, self._held = released, held
@@ -566,7 +588,7 @@ class PrefixRound(Protocol):
         """
         if not self.sums.integral:
             raise TacitError(f"continuous noise has no exact law (asked at {total})")
-        return self.sums.share.sum_of_shares(1 if self.sums.alone else reports)
+        return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
         """The sum over silos of this step's vectors, as all silos and the intermediary would open
@@ -585,3 +607,21 @@ class PrefixRound(Protocol):
 
 class ShuffledPrefixRound(PrefixRound):
     """A step whose messages a shuffler mixes: shares or bits, each labelled by its number."""
+
+
+class CentralPrefixRound(PrefixRound):
+    """A step in the hands of a trusted server, which adds the noise to the sum before anybody else
+    sees it.
+    """
+
+    def combine(self, messages: Any) -> Opened:
+        """What the server publishes: the sum of what silos have, and its noise."""
+        noise = self.sums.draw(self.sums.total, None).astype(np.int64)  # before the data is touched
+        exact = super().combine(messages)
+        return Opened(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
+
+
+ROUNDS: dict[Trust, type[PrefixRound]] = {
+    "shuffle": ShuffledPrefixRound,
+    "central": CentralPrefixRound,
+}
