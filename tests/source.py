@@ -46,12 +46,12 @@ def repeated(*name: Any) -> Iterator[None]:
             return real(size)
         return hashlib.shake_256(repr((name, next(count))).encode()).digest(size)
 
-    with (
-        patch.object(os, "urandom", urandom),
-        patch.object(random, "_urandom", urandom),
-        patch.object(coins, "_pool", []),
-    ):
-        yield
+    coins._pool.clear()  # in place: a fork clears this very list
+    try:
+        with patch.object(os, "urandom", urandom), patch.object(random, "_urandom", urandom):
+            yield
+    finally:
+        coins._pool.clear()
 
 
 def _refused(*_: Any, **__: Any) -> None:
