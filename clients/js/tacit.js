@@ -358,6 +358,7 @@ export function browserStorage(name = "tacit") {
   };
 }
 
+const LONGEST_REPLY = 1 << 20; // bytes
 const asking = (post) => !post.said && post.outcome[0] < 20;
 const under = (address, path) => address.replace(/\/*$/, path);
 
@@ -389,7 +390,11 @@ export class Device {
         method, body, headers, signal: AbortSignal.timeout(10000),
         credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store",
       });
-      return [reply.status, await settled(reply.arrayBuffer())];
+      const [reader, chunks] = [reply.body?.getReader(), []];
+      for (let size = 0, chunk; (chunk = (await reader?.read())?.value); chunks.push(chunk)) {
+        if ((size += chunk.length) > LONGEST_REPLY) return reader.cancel(), [0];
+      }
+      return [reply.status, await settled(new Blob(chunks).arrayBuffer())];
     } catch {
       return [0];
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,7 +29,8 @@ FILES = {
     "/memory.js": CLIENT / "memory.js",
     "/check.mjs": ROOT / "tests" / "browser" / "check.mjs",
 }
-Answer = Callable[[str, str, bytes, dict[str, str]], tuple[int, bytes]]
+Answer = Callable[[str, str, bytes, dict[str, str]], tuple[int, bytes | Iterator[bytes]]]
+"""Whatever is asked for gets a status and bytes, or parts of them until nobody listens."""
 
 
 @contextmanager
@@ -57,10 +58,16 @@ def serving(answer: Answer) -> Iterator[str]:
                 self.send_header("Access-Control-Allow-Headers", "content-type, tacit-invitation")
             kind = "text/javascript" if self.path.endswith("js") else "text/html"
             self.send_header("Content-Type", kind)
-            if status != 204:
-                self.send_header("Content-Length", str(len(content)))
+            if isinstance(content, bytes):
+                if status != 204:
+                    self.send_header("Content-Length", str(len(content)))
+                content = iter((content,))
+            else:
+                self.close_connection = True
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(OSError):
+                for part in content:
+                    self.wfile.write(part)
 
     for method in ("GET", "POST", "PUT", "OPTIONS"):
         setattr(Handler, f"do_{method}", Handler.any)

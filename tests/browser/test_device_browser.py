@@ -5,22 +5,29 @@ against servers that keep to the protocol, that fail, and that lie.
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from tests.browser.site import Tab, ThrownError, World, both, world
-from tests.live.parties import KEYS, Open, Parties, pinned, terms
+from tests.browser.site import OPEN, Tab, ThrownError, World, both, serving, world
+from tests.live.parties import KEYS, PINS, Open, Parties, pinned, terms
 from tests.live.test_device_hostile import ROUNDS, altered
 
 from tacit.intermediaries import Collector
 from tacit.live.client import Ledger
+from tacit.live.client.exchange import LONGEST_REPLY, Request
+from tacit.live.client.http import TIMEOUT, Device
+from tacit.live.client.pace import Asked, Pace
 from tacit.signatures import public_key
 from tacit.terms import Answer, Middle, Noise, Party, Promise
 
@@ -500,6 +507,74 @@ def test_nonsense_is_refused_or_waited_out(tab: Tab, servers: Parties, status: i
         with pytest.raises(ThrownError) as problem:
             tab.open()
         assert problem.value.name in ("Refused", "Offline")
+
+
+def test_a_reply_without_end_is_cut_off_at_its_size(tab: Tab, servers: Parties) -> None:
+    """No later than in Python, and long before its time is up."""
+    sent: list[int] = []
+
+    def parts() -> Iterator[bytes]:
+        while len(sent) < 1 << 16:
+            sent.append(1 << 16)
+            yield b" " * sent[-1]
+
+    digest, pins = servers.experiment.hex(), [public_key(key).hex() for key in KEYS[:2]]
+    with serving(lambda *_: (200, parts())) as address:
+        asked = [address, digest, {"coordinator": pins[0], "helper": pins[1]}, {}]
+        started = time.monotonic()
+        said = tab.page.evaluate(OPEN, asked)
+        lasted = time.monotonic() - started
+    assert said["threw"]["name"] == "Offline"
+    assert lasted < TIMEOUT
+    assert sum(sent) < 64 * LONGEST_REPLY  # what was read, and what lay between
+
+
+def test_the_longest_reply_is_as_long_as_in_python(
+    tab: Tab, servers: Parties, hosts: World, tmp_path: Path
+) -> None:
+    path = f"{hosts.addresses[0]}/experiments/{servers.experiment.hex()}/terms"
+    with closing(Ledger(tmp_path / "ledger.db")) as ledger, Device(ledger, PINS) as device:
+        for size, name in ((LONGEST_REPLY, "Refused"), (LONGEST_REPLY + 1, "Offline")):
+            servers.fail = partial(_said, 200, b" " * size)
+            with pytest.raises(ThrownError) as problem:
+                tab.open()
+            assert problem.value.name == name
+            assert (device._exchange(Request("GET", path)).status == 0) == (name == "Offline")
+
+
+@pytest.mark.parametrize("byte", [0, 127, 255])
+def test_pauses_between_attempts_have_the_law_that_they_have_in_python(
+    tab: Tab, servers: Parties, byte: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same numbers, where what is drawn for a time is the same."""
+    tab.open()
+    tab.page.evaluate(FIXED, byte)
+    opened, began = servers.open(), servers.clock.now
+    tab.call("join")
+    share = int.from_bytes(bytes([byte]) * 6, "big") / 2**48
+    monkeypatch.setattr(Pace, "_drawn", lambda *_: share)
+    pace = Pace.of(opened.round, began, b"")
+    assert tab.call("state")["sendsAt"] == math.ceil(pace.sends * 1000)
+    servers.fail = partial(_said, 500, b"")
+    due = pace.sends
+    for what in (Asked.REPORT, Asked.OUTCOME):
+        for attempts in range(1, 6):
+            servers.clock.now = due
+            tab.call("tick")
+            now = float(tab.page.evaluate("window.clock")) / 1000
+            (entry,) = tab.stored()["entries"]
+            (round_,) = entry["rounds"].values()
+            for role in (0, 1):
+                expected = [attempts, pytest.approx(pace.next(what, role, attempts, now), abs=1e-4)]
+                assert round_["posts"][role][what.value] == expected
+            due = round_["posts"][0][what.value][1]
+        due = pace.asks
+
+
+FIXED = """byte => {
+  const draw = crypto.getRandomValues;
+  crypto.getRandomValues = (array) => (array.length === 6 ? array.fill(byte) : draw(array));
+}"""  # six bytes are what a time is drawn with
 
 
 # Successor terms

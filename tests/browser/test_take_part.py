@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.browser.axe import violations
 from tests.browser.shots import opened
 from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, steps
@@ -16,12 +19,15 @@ from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
 from tests.live.served import wait_for
 from tests.live.test_pages import HOSTILE
 
+from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.live.service import pages
 from tacit.live.timing import Timing
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
 
+UNSIGNED = "The helper did not sign this round."
 LATER = Timing(joining=3600, margin=600, grace=600)
 
 
@@ -128,24 +134,38 @@ def test_terms_that_were_lowered_are_refused_and_nothing_is_sent(
         page.wait_for_selector("text=I agree")
 
 
-def test_a_round_with_less_noise_is_refused_after_agreeing(
-    context: BrowserContext, stage: Stage
+def weakened(said: dict[str, Any], keys: Sequence[Ed25519PrivateKey]) -> dict[str, Any]:
+    """A place in the same round with half of its noise, signed with these keys."""
+    described = TwoServerRound.decode(bytes.fromhex(said["announcement"])[: -2 * SIGNATURE_SIZE])
+    body = replace(described, scale=Fraction(1, 2)).encode()
+    signed = body + b"".join(sign(Signed.ROUND, body, key) for key in keys)
+    return said | {"announcement": signed.hex()}
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_round_with_less_noise_is_refused_whoever_signed_it(
+    context: BrowserContext, stage: Stage, signed: bool
 ) -> None:
+    """Both servers together cannot lower it; one alone cannot change it at all."""
     stage.begin(timing=LATER)
     page = context.new_page()
+    first, second = (one.key for one in stage.both.members)
+    keys = (first, second if signed else first)
 
     def weaken(route: Any) -> None:
         answer = route.fetch()
-        said = answer.json()
-        changed = bytearray.fromhex(said["announcement"])
-        changed[60] ^= 1
-        route.fulfill(response=answer, json=said | {"announcement": changed.hex()})
+        route.fulfill(response=answer, json=weakened(answer.json(), keys))
 
     page.route("**/places", weaken)
-    page.goto(address(stage))
-    page.click("text=I agree")
-    page.wait_for_selector("text=Your browser refuses")
-    assert "ε = 0 of 1" in page.inner_text("#spent")
+    with asked(page) as requests:
+        page.goto(address(stage))
+        page.click("text=I agree")
+        page.wait_for_selector("text=Your browser refuses")
+        page.wait_for_timeout(2500)  # what is due is done meanwhile, and hides nothing
+        why = "Noise of scale 1/2 does not earn epsilon 1." if signed else UNSIGNED
+        assert page.inner_text("#now .trouble") == why
+        assert "ε = 0 of 1" in page.inner_text("#spent")
+        assert not [one for one in requests if one.method == "PUT"]
 
 
 def test_reloading_going_back_and_a_second_tab_show_the_same(

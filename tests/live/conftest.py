@@ -47,7 +47,11 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
     """URLs of fresh databases, by name."""
     if request.param == "sqlite":
         return lambda name: f"sqlite:///{tmp_path}/{name}.db"
-    url = request.getfixturevalue("postgresql")
+    return fresh(request.getfixturevalue("postgresql"))
+
+
+def fresh(url: str) -> Callable[[str], str]:
+    """URLs of fresh databases of a PostgreSQL server, by name."""
     number = f"{os.getpid()}_{next(NUMBERS)}"
 
     def made(name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,6 +94,19 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
     (directory / "party.toml").write_text("\n".join(lines) + "\n")
     (directory / "party.toml").chmod(0o600)
     return Member(role, directory / "party.toml", key, url, bound)
+
+
+def beside(told: Member) -> Member:
+    """Another process of a party: its key, database and key files, and a port of its own."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    path = told.path.with_name("second") / "party.toml"
+    shutil.copytree(told.path.parent, path.parent)
+    text = told.path.read_text().replace(f'listen = "{told.url[7:]}', f'listen = "{url[7:]}')
+    records = json.dumps(str(told.config.records))
+    path.write_text(f"records = {records}\n{text}")
+    return replace(told, path=path, url=url, bound=bound)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -240,25 +241,77 @@ def events(lines: Iterator[str], count: int) -> list[dict[str, Any]]:
     return found
 
 
+def version_of(page: str) -> str:
+    """What whoever loaded a page has seen."""
+    return re.search('data-seen="([0-9a-f]+)"', page)[1]  # type: ignore[index]
+
+
 def version(both: Threads, digest: bytes) -> str:
-    text = both.get(0, f"/e/{digest.hex()}").text
-    return re.search('data-seen="([0-9a-f]+)"', text)[1]  # type: ignore[index]
+    return version_of(both.get(0, f"/e/{digest.hex()}").text)
+
+
+def wait_open(both: Threads, digest: bytes) -> None:
+    """Until all of the first rounds are open and shown so."""
+    wait_for(lambda: {"open"} == {one["stage"] for one in both.status(digest)["rounds"]})
+    places = sum(one["places"] for one in both.status(digest)["rounds"])
+    page = f"/e/{digest.hex()}"
+    wait_for(lambda: f"{places:,} places; who comes" in both.get(0, page).text)
 
 
 def test_a_stream_says_what_changed_and_nothing_else(both: Threads) -> None:
     digest = both.begin(question="Changing?")
-    both.place(digest)
+    wait_open(both, digest)
     path = f"{both.urls[0]}/e/{digest.hex()}/live?seen="
     with httpx.stream("GET", path) as unseen:
         (everything,) = events(unseen.iter_lines(), 1)
     assert set(everything["parts"]) == set(experimenter.parts(both.coordinator.view(digest), True))
-    wait_for(lambda: version(both, digest) == version(both, digest))
     with httpx.stream("GET", path + version(both, digest), timeout=30) as stream:
-        both.place(digest)
+        both.coordinator.pause(digest)
         (changed,) = events(stream.iter_lines(), 1)
-    assert {"people", "state", "shares"} <= set(changed["parts"])
-    assert "history" not in changed["parts"]
-    assert "intervals" not in changed["parts"]
+    assert set(changed["parts"]) == {"state"}
+
+
+def test_a_stream_is_silent_when_people_join(
+    both: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "FRESH", 0.0)
+    monkeypatch.setattr(pages, "PACE", 0.02)
+    digest = both.begin(question="Silent?")
+    wait_open(both, digest)
+    path = f"{both.urls[0]}/e/{digest.hex()}/live?seen={version(both, digest)}"
+    with httpx.stream("GET", path, timeout=30) as stream:
+        for _ in range(5):
+            both.place(digest)
+            time.sleep(0.1)  # a look or two
+        both.coordinator.pause(digest)
+        (first,) = events(stream.iter_lines(), 1)
+    assert set(first["parts"]) == {"state"}
+
+
+def test_what_anybody_sees_changes_when_rounds_end_and_not_when_people_join(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin()
+        pair.step()
+
+        def seen(exact: bool) -> pages.Shown:
+            view = (pair.coordinator.view if exact else pair.coordinator.public)(digest)
+            return pages.Shown(view, experimenter.parts(view, True), "")
+
+        places = sum(one["places"] for one in pair.coordinator.status(digest)["rounds"])
+        before, known = seen(False), {seen(True).version}
+        for come in (1, 1, 1, places - 3, 1, 2):  # the last three are served and not asked
+            pair.crowd(digest, come)
+            assert seen(False) == before
+            known.add(seen(True).version)
+        assert len(known) == 7
+        assert before.view["status"]["people"] | {"planned": 0} == dict.fromkeys(
+            ("asked", "reported", "served", "planned"), 0
+        )
+        pair.clock.now += 10_000
+        pair.helper.step()
+        pair.step()
+        people = seen(False).view["status"]["people"]
+        assert (people["asked"], people["served"]) == (places, 3)
 
 
 def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:

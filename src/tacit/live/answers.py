@@ -18,6 +18,8 @@ from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Terms, in_words
 
+OVER = ("opened", "refused")  # stages of rounds that nothing happens to any more
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -28,6 +30,7 @@ class Snapshot:
     experiment: Experiment
     rounds: list[Any]
     served: int
+    settled: int  # of those who were served, until the present rounds were planned
 
 
 def status(seen: Snapshot) -> dict[str, Any]:
@@ -114,7 +117,8 @@ def export(seen: Snapshot) -> dict[str, Any]:
 
 def view(seen: Snapshot) -> dict[str, Any]:
     """What the pages show: how it stands, how it stood after every round, and how many bytes passed
-    between the parties. Nothing in it is about one person, so that anybody may see it.
+    between the parties. Nothing in it is about one person; who sees it change, though, sees when
+    somebody joins.
     """
     return {
         "status": status(seen),
@@ -123,6 +127,18 @@ def view(seen: Snapshot) -> dict[str, Any]:
         "terms": seen.terms.document(),
         "passed": _passed(seen),
     }
+
+
+def public(seen: Snapshot) -> dict[str, Any]:
+    """The view for anybody: people are counted when their round is over, and of a round that is not
+    nobody learns how many places are taken. So it is the same whenever anybody joins or asks.
+    """
+    whole = view(seen)
+    status = whole["status"]
+    rounds = [one if one["stage"] in OVER else one | {"given": None} for one in status["rounds"]]
+    asked = sum(one["given"] or 0 for one in rounds)
+    people = status["people"] | {"asked": asked, "served": seen.settled}
+    return whole | {"status": status | {"rounds": rounds, "people": people}}
 
 
 def _passed(seen: Snapshot) -> dict[str, int]:

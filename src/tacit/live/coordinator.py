@@ -147,8 +147,12 @@ class Coordinator(Party):
         return answers.export(self._snapshot(digest))
 
     def view(self, digest: bytes) -> dict[str, Any]:
-        """What the pages show of an experiment, to anybody."""
+        """What a page shows of an experiment to who may see it change with everybody who joins."""
         return answers.view(self._snapshot(digest))
+
+    def public(self, digest: bytes) -> dict[str, Any]:
+        """What a page shows of an experiment to anybody."""
+        return answers.public(self._snapshot(digest))
 
     def listed(self) -> list[tuple[str, str, str]]:
         """Digest, question and state of every experiment, under its present terms."""
@@ -173,12 +177,21 @@ class Coordinator(Party):
                 .where(self._of(known.lineage), store.rounds.c.number >= 0)
                 .order_by(store.rounds.c.number)
             ).all()
+            total, waiting = (
+                sql.func.coalesce(sql.func.sum(column), 0)
+                for column in (store.served.c.total, store.served.c.waiting)
+            )
             mine = store.served.c.lineage == known.lineage
-            served = connection.execute(
-                sql.select(sql.func.coalesce(sql.func.sum(store.served.c.total), 0)).where(mine)
-            ).scalar_one()
+            served, new = connection.execute(sql.select(total, waiting).where(mine)).one()
             current = self._terms(connection, bytes(row.digest))
-        return answers.Snapshot(current.terms, row, _experiment_of(row), list(rounds), int(served))
+        return answers.Snapshot(
+            current.terms,
+            row,
+            _experiment_of(row),
+            list(rounds),
+            served=int(served),
+            settled=int(served) - int(new),
+        )
 
     # Places
 

@@ -237,7 +237,9 @@ def strip(view: View, option: str) -> Safe:
 
 
 def cell(one: dict[str, Any], kind: str, left: int = 0) -> Safe:
-    """A round: filled when opened, crossed out when refused, filling up while it is open."""
+    """A round: filled when opened, crossed out when refused, filling up while it is open; half full
+    where it is not told how many places are taken.
+    """
     stage = one["stage"]
     edge = {"x": left + 3, "y": 3, "width": 18, "height": 18, "rx": 4}
     if stage == "opened":
@@ -247,7 +249,7 @@ def cell(one: dict[str, Any], kind: str, left: int = 0) -> Safe:
         cross = f"M{left + 8} 8l8 8m0 -8l-8 8"
         return Safe(outline + tag("path", d=cross, class_=f"edge {kind}"))
     if stage in ("open", "closing") and one["places"]:
-        level = round(18 * one["given"] / one["places"])
+        level = 9 if one["given"] is None else round(18 * one["given"] / one["places"])
         inner = edge | {"y": 21 - level, "height": level, "rx": min(4, level // 2)}
         return Safe(tag("rect", **inner, class_=f"fill {kind} half") + outline)
     return outline

@@ -243,7 +243,9 @@ def _interval(view: View, one: dict[str, Any] | None) -> str:
 def _shares(view: View) -> Safe:
     rounds = view["status"]["rounds"]
     names = [one["option"] for one in view["estimates"]["options"]]
-    given = {name: sum(one["given"] for one in rounds if one["option"] == name) for name in names}
+    given = {
+        name: sum(one["given"] or 0 for one in rounds if one["option"] == name) for name in names
+    }
     most, total = max([*given.values(), 1]), max(sum(given.values()), 1)
     rows = [
         tag(
@@ -266,7 +268,7 @@ def _rounds(view: View) -> Safe:
 
 
 def _legend() -> Safe:
-    kinds = (("opened", "opened"), ("open", "open, filling"), ("refused", "refused, unopened"))
+    kinds = (("opened", "opened"), ("open", "open"), ("refused", "refused, unopened"))
     shown = [
         tag(
             "li",
@@ -291,7 +293,7 @@ def _round_list(view: View) -> Safe:
         cells = (
             one["option"],
             one["stage"],
-            f"{one['given']:,} of {one['places']:,}",
+            f"{'–' if one['given'] is None else format(one['given'], ',')} of {one['places']:,}",
             counted,
             _moment(one["closes"]),
         )

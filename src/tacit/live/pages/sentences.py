@@ -15,7 +15,7 @@ from typing import Any
 from tacit.terms.words import factor
 
 View = dict[str, Any]
-"""An experiment as `Coordinator.view` gives it."""
+"""An experiment as `Coordinator.view` or `Coordinator.public` gives it."""
 
 OVER = ("stopped", "finished")
 STATES = {
@@ -206,7 +206,10 @@ def _open(rounds: Sequence[dict[str, Any]]) -> str:
     now = [one for one in rounds if one["stage"] == "open"]
     if not now:
         return "The next round is being prepared."
-    given, places = (sum(one[name] for one in now) for name in ("given", "places"))
+    places = sum(one["places"] for one in now)
+    if any(one["given"] is None for one in now):
+        return f"The present round has {places:,} places; who comes is counted when it is over."
+    given = sum(one["given"] for one in now)
     return f"{given:,} of {places:,} places of the present round are taken."
 
 

@@ -73,8 +73,8 @@ def _mark(text: str) -> str:
 class Views:
     """What is shown, looked up by one at a time and not too often."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, seen: Callable[[bytes], dict[str, Any]]) -> None:
+        self._seen = seen
         self._known: dict[bytes, tuple[float, Shown]] = {}
         self._up: dict[str, tuple[float, bool]] = {}
         self._lock = asyncio.Lock()
@@ -95,7 +95,7 @@ class Views:
         return shown if time.monotonic() - when < FRESH else None
 
     def _look(self, digest: bytes) -> Shown:
-        view = self._coordinator.view(digest)
+        view = self._seen(digest)
         up = self._answers(view["terms"]["parties"][1]["address"])
         return Shown(view, experimenter.parts(view, up), sentences.announced(view, up))
 
@@ -204,7 +204,7 @@ def add_pages(
     app: FastAPI, coordinator: Coordinator, config: PartyConfig, closing: threading.Event
 ) -> None:
     """The pages of a coordinator."""
-    views = Views(coordinator)
+    views = Views(coordinator.public if config.results == "open" else coordinator.view)
     streams = Streams(views, config.limits.streams, closing)
     may = _may_look(config)
 

@@ -1,11 +1,10 @@
 // Keeps the experimenter's page up to date: parts that changed come as HTML that the coordinator has
 // escaped, and take the place of the old ones. Nobody watches from a tab that nobody sees.
 
-import { clock, localize } from "./times.js";
+import { clock, localize, pause } from "./times.js";
 
 const line = document.getElementById("live");
 const told = document.getElementById("told");
-const PAUSES = [2, 5, 15, 30, 60];
 let source = null, timer = 0, failures = 0, since = Date.now();
 
 function say(state, words) {
@@ -39,8 +38,7 @@ function lost() {
   source = null;
   failures += 1;
   say("lost", `The coordinator does not answer. This was true at ${clock(since)}; it is tried again.`);
-  const pause = PAUSES[Math.min(failures, PAUSES.length) - 1] * (closed ? 2 : 1);
-  timer = setTimeout(watch, 1000 * pause * (0.75 + Math.random() / 2));
+  timer = setTimeout(watch, pause(failures) * (closed ? 2 : 1));
 }
 
 function watch() {

@@ -2,15 +2,14 @@
 // what is filled in, follows from the device's state alone, so that a reload or a second tab shows the same.
 
 import { Device, Offline, Refused } from "./tacit.js";
-import { clock } from "./times.js";
+import { clock, pause } from "./times.js";
 
 const at = (id) => document.getElementById(id);
 const about = at("about").dataset;
 const now = at("now"), title = at("step"), told = at("told");
-const PAUSES = [2, 5, 15, 30, 60];
 const STEPS = ["fresh", "unasked", "waiting", "sealed", "sent", "opened", "refused", "unknown", "missed", "withdrawn"];
 const BEGINNINGS = ["fresh", "turned-down", "offline"];
-let device = null, stop = null, step = "", state = null, failures = 0, timer = 0;
+let device = null, stop = null, step = "", state = null, failures = 0, timer = 0, held = false;
 
 /** Shows a step; what was typed stays as long as the step does. */
 function show(name, words = {}) {
@@ -78,12 +77,21 @@ async function ledger() {
   at("spent").textContent = `ε = ${spent} of ${limit}${pending === "0" ? "" : `, and ${pending} waits to be sent`}`;
 }
 
+/** Does what is due from now on, and shows what comes of it. */
+function follow() {
+  stop?.();
+  failures = 0;
+  held = false;
+  stop = device.run((found) => held || render(found), (problem) => trouble(problem, open));
+}
+
+/** Stays until somebody acts or a server answers; what is due is done meanwhile. */
 function trouble(problem, again) {
   clearTimeout(timer);
+  held = true;
   if (problem instanceof Offline) {
     failures += 1;
-    const pause = PAUSES[Math.min(failures, PAUSES.length) - 1];
-    timer = setTimeout(again, 1000 * pause * (0.75 + Math.random() / 2));
+    timer = setTimeout(again, pause(failures));
     return show("offline", { why: navigator.onLine ? "One of the two servers does not answer now." : "This device is offline." });
   }
   const why = problem instanceof Refused ? problem.message : `Something went wrong here: ${problem.message}`;
@@ -103,11 +111,9 @@ async function open() {
     return trouble(problem, open);
   }
   if (device.terms.digest !== about.digest) return location.replace(`../${device.terms.digest}/take-part`);
-  failures = 0;
   for (const id of ["export", "import"]) at(id).disabled = false;
-  stop?.();
   step = "";
-  stop = device.run(render, (problem) => trouble(problem, open));
+  follow();
 }
 
 async function join() {
@@ -116,10 +122,8 @@ async function join() {
   try {
     if ((await device.state()).stage === "withdrawn") await device.agree();
     await device.join(invitation);
-    failures = 0;
-    stop?.();
     title.focus({ preventScroll: true });
-    stop = device.run(render, (problem) => trouble(problem, open));
+    follow();
   } catch (problem) {
     trouble(problem, open);
   }

@@ -1,4 +1,4 @@
-// Times in the reader's own way; the page has them in UTC.
+// Times in the reader's own way (the page has them in UTC), and when to try again.
 
 const short = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" };
 
@@ -11,3 +11,11 @@ export function localize(within) {
 
 /** The time of day, with seconds. */
 export const clock = (moment) => new Date(moment).toLocaleTimeString();
+
+const PAUSES = [2, 5, 15, 30, 60]; // seconds
+
+/** Milliseconds until the next attempt after so many failures, from half of a pause to all of it. */
+export function pause(failures) {
+  const [word] = crypto.getRandomValues(new Uint32Array(1));
+  return 500 * PAUSES[Math.min(failures, PAUSES.length) - 1] * (1 + word / 2 ** 32);
+}
