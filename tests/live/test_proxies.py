@@ -132,7 +132,7 @@ def test_an_experiment_runs_behind_the_proxies_of_the_page(name: str, tmp_path: 
             call, capture_output=True, text=True, timeout=PATIENCE, check=False, **where
         )
         assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
-        return ended.stdout
+        return str(ended.stdout)
 
     with ExitStack() as servers:
         for role, (_, behind) in ports.items():
