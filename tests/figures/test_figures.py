@@ -122,7 +122,7 @@ def test_every_figure_is_drawn_by_its_name() -> None:
 def test_figure_two_of_lzj22_has_three_panels_with_their_data(tmp_path: Path) -> None:
     size = {"dimension": 3, "actions": 20}
     files = lookup("lzj22-fig2").draw(
-        tmp_path / "out", Options(runs=2, workers=1, horizon=500, size=size)
+        tmp_path / "out", Options(runs=2, workers=1, horizon=200, size=size)
     )
     assert [path.name for path in files] == [
         f"lzj22-fig2{panel}.{kind}" for panel in "abc" for kind in ("png", "csv")
