@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
 OPEN = (*WORLD, "confidence", "lazy")
 ALL = (*OPEN, "epsilon", "delta", "setting", "participations", "visits", "visits_per_batch")
-OURS = (*(name for name in ALL if name != "setting"), "noise", "mode", "schedule", "norm")
+OURS = (
+    *(name for name in ALL if name != "setting"),
+    *("noise", "mode", "schedule", "norm", "budgets"),
+)
 TRUSTED = tuple(name for name in OURS if name != "lazy")
 CALIBRATED = (
     "its confidence is calibrated, not proved: it holds for one action at one synchronisation as "
@@ -60,7 +63,7 @@ for _name, _trust, _promise, _options, _paper in (
         "ldp-fedlinucb",
         "nobody outside the silo",
         "(ε, δ)-DP of all that a silo sends",
-        ALL,
+        (*ALL, "budgets"),
         "ZC24",
     ),
     (

@@ -3,7 +3,7 @@ pictures of what the paper only tells.
 
 Secure aggregation, which the paper does not have, stands beside it in Figure 2(b). Panels on
 MSLR-WEB10K are drawn where the data is given. `zc24-super` has the super-agent that the paper
-compares with.
+compares with, `zc24-budgets` silos with budgets of their own (Definition 2.1).
 """
 
 from __future__ import annotations
@@ -96,6 +96,26 @@ def super_agent(options: Options) -> list[Panel]:
         promised = [(name, {"epsilon": epsilon, "delta": delta}) for name in names]
         title = f"ε = {epsilon:g}, δ = {delta:g}"
         panels.append(_panel(title, [*promised, ("fedlinucb", {})], "", options, size=SMALL))
+    return panels
+
+
+@figure("zc24-budgets", 5, per_round)
+def budgets(options: Options) -> list[Panel]:
+    """Half of the silos strict, half lax: each with its own budget, against all having the strict
+    or the lax one; where silos add noise alone, and where they share it.
+    """
+    size = options.asked(**SMALL)
+    strict, lax = (0.2, 0.1), (5.0, 0.1)
+    half = int(size["silos"]) // 2
+    mixed = (strict,) * half + (lax,) * (int(size["silos"]) - half)
+    panels = []
+    for name in ("ldp-fedlinucb", "secagg-fedlinucb"):
+        results = {
+            "all silos (0.2, 0.1)": simulate(name, budgets=(strict,) * len(mixed), **size),
+            "half (0.2, 0.1), half (5, 0.1)": simulate(name, budgets=mixed, **size),
+            "all silos (5, 0.1)": simulate(name, budgets=(lax,) * len(mixed), **size),
+        }
+        panels.append(Panel(LABELS[name], results))
     return panels
 
 

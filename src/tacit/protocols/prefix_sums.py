@@ -126,6 +126,10 @@ class PrefixSums:
     fits 64 bits; `presence` says how often one of them comes. Shares are made for `silos` -
     `corrupt` silos, so the guarantee holds against so many silos that tell the server their shares,
     or are the ones who look.
+
+    Where the trust is `silo`, every silo may have noise of its own, `sigmas`, of which `sigma` is
+    then the least; and the server, who sees each message, may count it by a public weight of at
+    most 1, `weights`.
     """
 
     shape: Factorization
@@ -139,9 +143,12 @@ class PrefixSums:
     people: int = 1
     corrupt: int = 0
     presence: Presence = ONCE
+    sigmas: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
+        self._check_own_noise()
         integer("size", self.size, at_least=1)
         if not 0 <= self.corrupt < self.silos:
             raise TacitError(
@@ -177,8 +184,9 @@ class PrefixSums:
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
             largest = self._largest(int(np.abs(self.shape.right).sum(axis=1).argmax()))
+            widest = max(self.sigmas) * self.scale if self.sigmas else self.total.std
             if (
-                not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1)
+                not self.silos * largest + 40 * widest < 2.0 ** (MODULUS_BITS - 1)
                 or not largest < EXACT_IN_DOUBLES
             ):
                 raise TacitError(
@@ -186,6 +194,35 @@ class PrefixSums:
                     f"{MODULUS_BITS} bits, or one of them a "
                     f"double: use a coarser scale than {self.scale}"
                 )
+
+    def _check_own_noise(self) -> None:
+        """Noise of its own for each silo, or for none."""
+        for name in ("sigmas", "weights"):
+            values = getattr(self, name)
+            if values and (self.trust != "silo" or len(values) != self.silos):
+                raise TacitError(
+                    f"{name} has {len(values)} numbers for {self.silos} silos under trust "
+                    f"{self.trust}: give one for each silo whose noise is its own"
+                )
+        if self.sigmas and min(self.sigmas) != self.sigma:
+            raise TacitError(
+                f"sigma is {self.sigma:g}, the least of all silos' is {min(self.sigmas):g}: they "
+                "must be the same"
+            )
+        if not all(0 < weight <= 1 for weight in self.weights):
+            raise TacitError("a silo's weight is not in (0, 1]: divide all by the largest")
+
+    def of(self, silo: int) -> PrefixSums:
+        """The sums as this silo makes them: with its own noise."""
+        if not self.sigmas:
+            return self
+        return replace(self, sigma=self.sigmas[silo], sigmas=(), weights=())
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[float, float], tuple[PrefixSums, int]]:
+        """Silos of the same noise and weight, and how many there are of them."""
+        pairs = list(zip(self.sigmas, self.weights or (1.0,) * self.silos, strict=True))
+        return {pair: (self.of(pairs.index(pair)), pairs.count(pair)) for pair in set(pairs)}
 
     @property
     def integral(self) -> bool:
@@ -242,6 +279,11 @@ class PrefixSums:
         """The variance of the noise in one opened number, summed over silos."""
         if self.noise == "none":
             return 0.0
+        if self.sigmas:
+            return sum(
+                weight**2 * own.row_variance / self.silos * count
+                for (_, weight), (own, count) in self._kinds.items()
+            )
         each = float(self.total.variance) / self.scale**2 if self.integral else self.sigma**2
         return each * (self.silos if self.alone else self.silos / self.honest)
 
@@ -373,20 +415,30 @@ class PrefixSums:
         """The protocol of one step; see there."""
         return ROUNDS.get(self.trust, PrefixRound)(self, step, released, held, guarantee)
 
-    def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
+    def encoder(self, rng: np.random.Generator | None = None, silo: int | None = None) -> Encoder:
         """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from
-        the operating system.
+        the operating system. Where silos' noise differs, it must be said which silo.
         """
-        return Encoder(self, rng)
+        if self.sigmas and silo is None:
+            raise TacitError("every silo has noise of its own: say whose encoder it is")
+        return Encoder(self if silo is None else self.of(silo), rng)
 
     def sample_noise(self, rng: np.random.Generator) -> Floats:
         """The noise of all silos in what is opened of one step, for simulation."""
         if self.noise == "none":
             return np.zeros(self.size)
+        if self.sigmas:
+            parts = sorted(self._kinds.items())
+            noises = [w * own.several(count, rng) for (_, w), (own, count) in parts]
+            return np.asarray(np.sum(noises, axis=0))
+        return self.several(self.silos, rng)
+
+    def several(self, silos: int, rng: np.random.Generator) -> Floats:
+        """The noise of so many silos alike in what is opened of one step."""
         if not self.integral:
-            return self.draw(None, rng, math.sqrt(self.row_variance))
+            return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
         whole = self.corrupt == 0 and not self.alone
-        law = self.total if whole else self.share.sum_of_shares(self.silos)
+        law = self.total if whole else self.share.sum_of_shares(silos)
         return self.draw(law, rng) / self.scale
 
     def draw(
@@ -500,6 +552,8 @@ class PrefixRound(Protocol):
         them.
         """
         self._check_once()
+        if self.sums.sigmas:
+            raise TacitError("every silo has noise of its own: report by the silo's encoder")
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
         if len(before) != self.step:
             raise TacitError(
@@ -527,6 +581,9 @@ class PrefixRound(Protocol):
                 f"silos sent {sorted({len(m) for m in messages})} numbers; all send {p.size}: "
                 "do they have one dimension?"
             )
+        if p.weights:
+            rows = [p.form(self.step).read(message, 1) for message in messages]
+            return Opened(tuple((p.weights @ np.array(rows) / p.scale).tolist()), len(messages))
         if p.integral:
             return Opened(tuple(p.form(self.step).total(messages)), len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
@@ -551,6 +608,12 @@ class PrefixRound(Protocol):
         """
         row = self._released[self.step]
         return self._release(row, Opened(tuple(row.tolist()), self.participants))
+
+    def gathered(self, reports: Floats) -> Floats:
+        """What all silos' reports (silos × numbers) come to together, before any noise."""
+        if not self.sums.weights:
+            return np.asarray(reports.sum(axis=0))
+        return np.asarray(np.array(self.sums.weights) @ reports)
 
     def _check_once(self) -> None:
         if self.step in self._released:
@@ -588,6 +651,8 @@ class PrefixRound(Protocol):
         """
         if not self.sums.integral:
             raise TacitError(f"continuous noise has no exact law (asked at {total})")
+        if self.sums.sigmas:
+            raise TacitError("every silo has noise of its own: leave budgets out to look at one")
         return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
