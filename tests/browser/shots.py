@@ -1,8 +1,7 @@
 """Pictures of every state of both pages: `python -m tests.browser.shots DIRECTORY`.
 
-In few colours so that they are small: the experimenter's page on desktop and phone, light and dark,
-the participant's on a light desktop and a dark phone. Those in `tests/browser/screenshots` are kept
-to be looked at.
+On desktop and phone, in light and dark, in few colours so that they are small. Those in
+`tests/browser/screenshots` are kept to be looked at.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import io
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -31,7 +30,6 @@ Scheme = Literal["light", "dark"]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 ALL = tuple((size, scheme) for size in SIZES for scheme in SCHEMES)
-SOME: tuple[tuple[str, Scheme], ...] = (("desktop", "light"), ("phone", "dark"))
 COLOURS = 40
 SCALE = 0.75
 
@@ -71,11 +69,9 @@ def _rgb(colour: object) -> tuple[int, int, int]:
     return colour[0], colour[1], colour[2]
 
 
-def keep_all(
-    page: Page, directory: Path, name: str, looks: Sequence[tuple[str, Scheme]] = ALL
-) -> None:
-    """The page as it is, in these sizes and schemes."""
-    for size, scheme in looks:
+def keep_all(page: Page, directory: Path, name: str) -> None:
+    """The page as it is, in all sizes and schemes."""
+    for size, scheme in ALL:
         wide, high = SIZES[size]
         page.set_viewport_size({"width": wide, "height": high})
         page.emulate_media(color_scheme=scheme)
@@ -89,13 +85,30 @@ def experimenter(browser: Browser, stage: Stage, directory: Path) -> None:
             page.goto(address)
             page.wait_for_selector(".live[data-state=live]")
             keep_all(page, directory, name)
+            if name == "leading":
+                page.route("**/live?*", lambda route: route.abort())
+                with mock.patch.object(pages, "LONGEST", 0.0):
+                    page.wait_for_selector(".live[data-state=lost]")
+                keep_all(page, directory, "lost")
+
+
+def without_script(browser: Browser, stage: Stage, directory: Path) -> None:
+    """Both pages in a browser that runs no script."""
+    stage.begin()
+    stage.hold()
+    context = browser.new_context(java_script_enabled=False, device_scale_factor=SCALE)
+    page = context.new_page()
+    for name, address in (("no-script", ""), ("part-no-script", "/take-part")):
+        page.goto(f"{stage.page}{address}")
+        keep_all(page, directory, name)
+    context.close()
 
 
 def participant(browser: Browser, stage: Stage, directory: Path) -> None:
     """The participant's page, step by step."""
     with opened(browser, "desktop", "light") as page:
         for name in steps(page, stage):
-            keep_all(page, directory, f"part-{name}", SOME)
+            keep_all(page, directory, f"part-{name}")
 
 
 def main(directory: Path) -> None:
@@ -106,6 +119,7 @@ def main(directory: Path) -> None:
         chromium() as browser,
         staged(Path(parties)) as stage,
     ):
+        without_script(browser, stage, directory)
         participant(browser, stage, directory)
         experimenter(browser, stage, directory)
 

@@ -65,18 +65,25 @@ class Stage:
         **changed: Any,
     ) -> None:
         """An experiment that both have signed, with its first rounds open."""
+        made = experiment_of(horizon, options)
+        made.control = options[0]
+        self.digest = self.both.begin(made, timing, **(self._about(window) | changed))
+        self.wait_open()
+
+    def publish(self, **changed: Any) -> None:
+        """An experiment that the helper has not signed."""
+        terms = self.both.terms(OPTIONS, **(self._about(3600) | changed))
+        self.digest = self.both.coordinator.create(terms, experiment_of(4000, OPTIONS), TIMING)
+
+    def _about(self, window: int) -> dict[str, Any]:
         self.begun += 1  # one day more makes the terms others
-        about: dict[str, Any] = {
+        return {
             "question": QUESTION,
             "answer": Answer("1 if you took a break, 0 if not", window=window),
             "middle": Middle(crowd=20),
             "first_day": datetime.now(UTC).date() - timedelta(days=2),
             "last_day": datetime.now(UTC).date() + timedelta(days=60 + self.begun),
         }
-        made = experiment_of(horizon, options)
-        made.control = options[0]
-        self.digest = self.both.begin(made, timing, **(about | changed))
-        self.wait_open()
 
     def wait_open(self) -> None:
         wait_for(lambda: {"open"} == {one["stage"] for one in self.rounds} - {"opened", "refused"})
@@ -157,6 +164,8 @@ def staged(directory: Path) -> Iterator[Stage]:
 
 def scenes(stage: Stage) -> Iterator[tuple[str, str]]:
     """Every state of the experimenter's page, one after another: its name and its address."""
+    stage.publish()
+    yield "unsigned", stage.page
     stage.begin()
     yield "empty", stage.page
     first = stage.come(0.4)
@@ -206,7 +215,46 @@ def steps(page: Page, stage: Stage) -> Iterator[str]:
     yield "sent"
     page.wait_for_selector("text=The round was opened", timeout=90_000)
     yield "counted"
+    yield from _late(page, stage)
     yield from _apart(page, stage)
+
+
+AHEAD = """(() => {
+  const now = Date.now;
+  Date.now = () => now() + Number(localStorage.ahead ?? 0);
+})()"""  # the browser's clock, which a test moves
+
+
+def _late(page: Page, stage: Stage) -> Iterator[str]:
+    """What becomes of answers whose round has too few, is not told of, or is over."""
+    page.add_init_script(AHEAD)
+    for name, outcome in (("uncounted", "Too few took part"), ("unknown", "do not say")):
+        stage.begin(question=f"Which greeting is {name}?")
+        _fresh(page, stage, "text=Keep my answer")
+        _pass(page, stage, 3900)
+        page.wait_for_selector("text=Both halves have arrived")
+        if name == "unknown":
+            page.route("**/outcome", lambda route: route.abort())
+        _pass(page, stage, 4200)
+        if name == "unknown":  # a day or so in every second: it is asked twenty times
+            page.evaluate("window.fast = setInterval(() => (localStorage.ahead -= -9e7), 999)")
+        page.wait_for_selector(f"text={outcome}", timeout=120_000)
+        page.evaluate("clearInterval(window.fast)")
+        yield name
+    page.unroute("**/outcome")
+    _pass(page, stage, 0)
+    stage.begin(question="Which greeting is missed?")
+    _fresh(page, stage, "text=Keep my answer")
+    _pass(page, stage, 8100)
+    page.wait_for_selector("text=the deadline is over")
+    yield "missed"
+
+
+def _pass(page: Page, stage: Stage, seconds: float) -> None:
+    """Time passes, for the servers and for the browser."""
+    stage.clock.ahead += seconds
+    page.evaluate("(ahead) => (localStorage.ahead = 1000 * ahead)", stage.clock.ahead)
+    stage.poke()
 
 
 def _apart(page: Page, stage: Stage) -> Iterator[str]:
@@ -222,13 +270,25 @@ def _apart(page: Page, stage: Stage) -> Iterator[str]:
     page.route("**/terms", lambda route: route.abort())
     yield from _anew(page, stage, "offline", None)
     page.unroute("**/terms")
+    stage.publish(question="Which greeting is not signed?")
+    yield from _anew(page, stage, "unsigned", None)
     page.add_init_script("delete Crypto.prototype.subtle")
+    stage.begin(question="Which greeting does this browser like?")
     yield from _anew(page, stage, "unable", None)
 
 
 def _anew(
     page: Page, stage: Stage, name: str, joined: str | None, then: str | None = None
 ) -> Iterator[str]:
+    """A step of somebody with a fresh ledger."""
+    _fresh(page, stage, joined)
+    if then is not None:
+        page.click(then)
+        page.wait_for_selector("text=What had not been sent is deleted")
+    yield name
+
+
+def _fresh(page: Page, stage: Stage, joined: str | None) -> None:
     """Somebody with a fresh ledger, who agrees if they are to be given something."""
     page.goto(f"{stage.both.urls[0]}/static/icon.svg")
     page.evaluate("() => indexedDB.databases && indexedDB.deleteDatabase('tacit')")
@@ -237,10 +297,6 @@ def _anew(
     if joined is not None:
         page.click("text=I agree")
         page.wait_for_selector(joined)
-    if then is not None:
-        page.click(then)
-        page.wait_for_selector("text=What had not been sent is deleted")
-    yield name
 
 
 def lowered(route: Route) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.browser.axe import violations
 from tests.browser.shots import opened
-from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, steps
+from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
 from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
 from tests.live.served import wait_for
 from tests.live.test_pages import HOSTILE
@@ -301,11 +302,11 @@ def test_the_participants_page_is_small_and_stands_still(
 
 @pytest.mark.slow
 def test_no_step_of_taking_part_has_an_obstacle(
-    browser: Browser, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "FRESH", 0.0)
-    with opened(browser, "desktop", "light") as page:
-        for name in steps(page, stage):
+    with staged(tmp_path) as alone, opened(browser, "desktop", "light") as page:
+        for name in steps(page, alone):
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 for wide in (1280, 390):

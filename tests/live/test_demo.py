@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.live.pairs import experiment_of, sqlite_pair
 
@@ -22,6 +23,7 @@ from tacit.live.demo.play import LIKING, Shown, definition_of
 from tacit.live.founding import Card
 
 OPTIONS = tuple(LIKING)
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +144,40 @@ def test_the_whole_demonstration_finds_the_best_option(tmp_path: Path) -> None:
     assert said["best"] == OPTIONS[2]
     assert said["people"]["reported"] > 300
     assert (tmp_path / "report.html").stat().st_size < 100_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are listed in /proc")
+def test_a_kept_demonstration_answers_until_it_is_told_to_end(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tacit", "demo", "--keep", "--json", "--out", str(tmp_path)]
+    said = tmp_path / "said"
+    with (
+        said.open("w") as errors,
+        subprocess.Popen(
+            words,
+            env=os.environ | {"TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            preexec_fn=hearing,
+            start_new_session=True,
+        ) as demo,
+    ):
+        wait_until(lambda: "still open at" in said.read_text(), 300)
+        page = re.search("still open at (.*); ", said.read_text())[1]  # type: ignore[index]
+        found = httpx.get(page).raise_for_status().text
+        assert f"</svg>{OPTIONS[2]}</strong>" in found
+        assert "Running" in found
+        assert httpx.get(f"{page}/take-part").status_code == 200
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
+        told = json.loads(demo.communicate(timeout=60)[0])
+    assert demo.returncode == 0
+    assert told["best"] == OPTIONS[2]
+    wait_until(lambda: not alive(f"{tmp_path}/tacit-demo-"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["report.html", "said"]
+
+
+def test_make_demo_keeps_it_open_if_it_is_told_to() -> None:
+    for told, kept in (("KEEP=1", True), ("KEEP=", False)):
+        words = ["make", "--dry-run", "demo", told]
+        planned = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert ("--keep" in planned.stdout) == kept

@@ -71,7 +71,7 @@ def _before(state: str) -> Content:
                 "browser, before anything leaves it. Nothing has been sent.",
             ),
         ),
-        tag("p", "Your browser is checking the terms.", class_="needs-script"),
+        tag("p", "Your browser is checking the terms.", class_="needs-script", hidden=True),
     ]
 
 

@@ -168,5 +168,8 @@ at("import").addEventListener("change", async (event) => {
 setInterval(() => state && STEPS.includes(step) && render(state), 1000);
 addEventListener("online", () => step === "offline" && open());
 addEventListener("pageshow", (event) => event.persisted && open());
-if (!now.querySelector(".needs-script")) title.textContent = "Not yet";
-else open();
+const checking = now.querySelector(".needs-script");
+if (checking) {
+  checking.hidden = false;
+  open();
+} else title.textContent = "Not yet";
