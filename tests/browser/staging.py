@@ -199,9 +199,9 @@ SOON = Timing(joining=12, margin=4, grace=600)  # of people who are waited for
 
 def steps(page: Page, stage: Stage) -> Iterator[str]:
     """Every step of the participant's page, one after another: its name."""
-    stage.begin(timing=SOON, window=6)
-    address = f"{stage.page}/take-part"
-    page.goto(address)
+    page.add_init_script(AHEAD)
+    stage.begin()
+    _fresh(page, stage, None)
     page.wait_for_selector("text=I agree")
     yield "terms"
     page.click("text=I agree")
@@ -211,9 +211,11 @@ def steps(page: Page, stage: Stage) -> Iterator[str]:
     page.click("text=Keep my answer")
     page.wait_for_selector("text=Kept on this device")
     yield "waiting"
+    _pass(page, stage, 3900)
     page.wait_for_selector("text=Both halves have arrived")
     yield "sent"
-    page.wait_for_selector("text=The round was opened", timeout=90_000)
+    _pass(page, stage, 4200)
+    page.wait_for_selector("text=The round was opened")
     yield "counted"
     yield from _late(page, stage)
     yield from _apart(page, stage)
@@ -227,7 +229,6 @@ AHEAD = """(() => {
 
 def _late(page: Page, stage: Stage) -> Iterator[str]:
     """What becomes of answers whose round has too few, is not told of, or is over."""
-    page.add_init_script(AHEAD)
     for name, outcome in (("uncounted", "Too few took part"), ("unknown", "do not say")):
         stage.begin(question=f"Which greeting is {name}?")
         _fresh(page, stage, "text=Keep my answer")
@@ -242,7 +243,6 @@ def _late(page: Page, stage: Stage) -> Iterator[str]:
         page.evaluate("clearInterval(window.fast)")
         yield name
     page.unroute("**/outcome")
-    _pass(page, stage, 0)
     stage.begin(question="Which greeting is missed?")
     _fresh(page, stage, "text=Keep my answer")
     _pass(page, stage, 8100)
@@ -292,6 +292,7 @@ def _fresh(page: Page, stage: Stage, joined: str | None) -> None:
     """Somebody with a fresh ledger, who agrees if they are to be given something."""
     page.goto(f"{stage.both.urls[0]}/static/icon.svg")
     page.evaluate("() => indexedDB.databases && indexedDB.deleteDatabase('tacit')")
+    _pass(page, stage, 0)
     page.goto(f"{stage.page}/take-part")
     page.wait_for_selector(".needs-script", state="detached")
     if joined is not None:
