@@ -13,9 +13,9 @@ the record alone, and the end of the round takes its place.
 from __future__ import annotations
 
 import hashlib
+import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Self
 
@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masking as layout
-from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import (
     KEY_SIZE,
     Channel,
@@ -33,12 +32,8 @@ from tacit.intermediaries.agreement import (
     public_bytes,
 )
 from tacit.intermediaries.announcements import endorse_offer
-from tacit.intermediaries.graph import (
-    Shuffle,
-    connected,
-    regular_graph,
-    shuffled_by,
-)
+from tacit.intermediaries.blame import decode_blames
+from tacit.intermediaries.graph import Shuffle, regular_graph, shuffled_by
 from tacit.intermediaries.interface import (
     SYSTEM,
     Refusal,
@@ -51,8 +46,17 @@ from tacit.intermediaries.masking import (
     MaskingRound,
     check_withstands,
     client_kind,
-    commitment,
-    mask_seed,
+    pack_listed,
+    read_listed,
+)
+from tacit.intermediaries.members import Crowd, Member
+from tacit.intermediaries.pledges import (
+    PARCEL_SIZE,
+    Pledges,
+    Proof,
+    Secret,
+    pledges_size,
+    read_shares,
 )
 from tacit.intermediaries.standing import (
     CONTEXT_SIZE,
@@ -70,50 +74,50 @@ from tacit.intermediaries.wire import (
     body,
     front,
     header,
+    number_size,
     pack_numbers,
     records,
     unpack_numbers,
 )
 from tacit.records import Records
+from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Pinned
 
-_COMMITMENT_SIZE = 32
 _DIGEST_SIZE = 32
+_DECIDED = struct.Struct(">BI")  # stage, messages that count
 _PARTY = b"masking server"
 
 
 class Stage(Enum):
-    """Where a round stands: which message is taken next, or how it ended."""
+    """Where a round stands: which messages are taken next, or how it ended. `LEAVING`, `PROVING`
+    and `APPEALING` are passed over where there is nothing to ask.
+    """
 
-    JOINING = Kind.JOIN
-    SHARING = Kind.SHARES
-    MASKING = Kind.MASKED
-    REVEALING = Kind.REVEAL
+    JOINING = "joining"
+    SHARING = "sharing"
+    CHECKING = "checking"
+    MASKING = "masking"
+    LEAVING = "leaving"
+    PROVING = "proving"
+    REVEALING = "revealing"
+    APPEALING = "appealing"
     OPENED = "opened"
     REFUSED = "refused"
 
 
-_STAGES = (Stage.JOINING, Stage.SHARING, Stage.MASKING, Stage.REVEALING)
+STAGES = tuple(Stage)[:-2]
 _ENDS = {Phase.ANSWERED: Stage.OPENED, Phase.REFUSED: Stage.REFUSED}
-
-
-@dataclass(repr=False)
-class _Client:
-    """What the server knows about one client; left out of every repr, because shares pass through
-    here.
-    """
-
-    address: bytes
-    masking: bytes
-    channel: Channel
-    number: int = 0
-    neighbours: list[int] = field(default_factory=list)
-    place_of: dict[int, int] = field(default_factory=dict)
-    pledge: bytes = b""
-    parcels: dict[int, bytes] = field(default_factory=dict)
-    masked: list[int] = field(default_factory=list)
-    answered: bool = False
-    held: dict[int, bytes] = field(default_factory=dict)
+_STAGE_OF = {
+    Kind.JOIN: Stage.JOINING,
+    Kind.SHARES: Stage.SHARING,
+    Kind.CHECKED: Stage.CHECKING,
+    Kind.MASKED: Stage.MASKING,
+    Kind.ACCUSED: Stage.MASKING,
+    Kind.KEYS: Stage.LEAVING,
+    Kind.SEEDS: Stage.PROVING,
+    Kind.REVEAL: Stage.REVEALING,
+    Kind.LAST_SEEDS: Stage.APPEALING,
+}
 
 
 def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
@@ -143,12 +147,11 @@ class MaskingServer:
         """
         self.round = announced
         self.stage = Stage.JOINING
-        self._clients: list[_Client] = []
-        self._by_address: dict[bytes, _Client] = {}
+        self._by_address: dict[bytes, Member] = {}
+        self._crowd = Crowd(announced, [], 0)
         self._known_keys: set[bytes] = set()
-        self._taken: dict[Kind, dict[bytes, bytes]] = {Kind(s.value): {} for s in _STAGES}
+        self._taken: dict[Stage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._decided: dict[Stage, frozenset[bytes]] = {}
-        self._threshold = 0
         self._lock = threading.RLock()
         self._standing = Standing(store, _PARTY, announced.identity)
         self._standing.bind(announced.context)
@@ -168,27 +171,31 @@ class MaskingServer:
         check_withstands(self.round, pinned.terms.middle, bits)
         return endorse_offer(pinned, self.round, key)
 
+    @property
+    def _clients(self) -> list[Member]:
+        return self._crowd.members
+
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage from one client, or one that was accepted before,
         in whatever stage.
         """
         with self._lock:
-            if self.stage not in _STAGES:
+            if self.stage not in STAGES:
                 raise _over(self.stage)
             kind, message = client_kind(message, self.round.identity), bytes(message)
             digest = hashlib.sha256(message).digest()
-            if digest in self._taken.get(kind, ()):
+            if digest in self._taken[_STAGE_OF[kind]]:
                 return
-            if kind is not self.stage.value:
+            if _STAGE_OF[kind] is not self.stage:
                 raise Refusal(
                     f"the message is of kind 0x{kind:02x} ({kind.name}); this round is "
-                    f"{self.stage.name.lower()}"
+                    f"{self.stage.value}"
                 )
             decided = self._decided.get(self.stage)
             if decided is not None and digest not in decided:
                 raise Refusal("this stage is over, and this message came too late for it")
             self._TAKE[kind](self, message)
-            self._taken[kind][digest] = message
+            self._taken[self.stage][digest] = message
 
     def close(self, stage: Stage | None = None) -> Mapping[bytes, bytes]:
         """End a stage, the current one unless named; returns one message for each client that is
@@ -199,25 +206,27 @@ class MaskingServer:
         """
         with self._lock:
             wanted = self.stage if stage is None else stage
-            if wanted is self.stage in _STAGES:
+            if wanted is self.stage in STAGES:
                 self._close_now()
-            if self.stage is Stage.OPENED and wanted in (Stage.REVEALING, Stage.OPENED):
+            if self.stage is Stage.OPENED and wanted in (*STAGES[-2:], Stage.OPENED):
                 return {}
-            if self.stage not in _STAGES:
+            if self.stage not in STAGES:
                 raise _over(self.stage)
-            if wanted not in _STAGES or _STAGES.index(wanted) >= _STAGES.index(self.stage):
-                raise Refusal(f"this round is {self.stage.name.lower()}; it is not that far yet")
+            if wanted not in STAGES or STAGES.index(wanted) >= STAGES.index(self.stage):
+                raise Refusal(f"this round is {self.stage.value}; it is not that far yet")
             return self._outgoing(wanted)
 
     def view(self) -> SumView:
-        """The sum of those who stayed."""
+        """The sum of those who stayed, and who is known to have lied."""
         with self._lock:
             if self.stage is not Stage.OPENED:
                 raise Refusal("this round was not opened; there is no sum")
             content = self._standing.read().content
-            reports = int.from_bytes(content[:4], "big")
             modulus, length = self.round.modulus, self.round.length
-            return SumView(tuple(unpack_numbers(content[4:], modulus, length, "a view")), reports)
+            end = 4 + length * number_size(modulus)
+            numbers = unpack_numbers(content[4:end], modulus, length, "a view")
+            reports, blamed = int.from_bytes(content[:4], "big"), decode_blames(content[end:])
+            return SumView(tuple(numbers), reports, blamed=blamed)
 
     def refuse(self) -> None:
         """End the round without a sum, for ever; a round that is opened stays opened."""
@@ -229,7 +238,7 @@ class MaskingServer:
         came.
         """
         with self._lock:
-            messages = [message for kind in Kind for message in self._taken.get(kind, {}).values()]
+            messages = [message for taken in self._taken.values() for message in taken.values()]
             return packed([self.round.encode(), *messages])
 
     @classmethod
@@ -240,10 +249,10 @@ class MaskingServer:
         description, *messages = unpacked(saved)
         server = cls(MaskingRound.decode(description), store)
         with server._lock:
-            by_kind: dict[Kind, list[bytes]] = {kind: [] for kind in server._taken}
+            by_stage: dict[Stage, list[bytes]] = {stage: [] for stage in STAGES}
             for message in messages:
-                by_kind[client_kind(message, server.round.identity)].append(message)
-            while server.stage in _STAGES and server._retake(by_kind[Kind(server.stage.value)]):
+                by_stage[_STAGE_OF[client_kind(message, server.round.identity)]].append(message)
+            while server.stage in STAGES and server._retake(by_stage[server.stage]):
                 pass
         return server
 
@@ -257,37 +266,40 @@ class MaskingServer:
             except Refusal:
                 continue  # it did not count
         decided = self._decided.get(self.stage)
-        if decided is None or not decided <= self._taken[Kind(self.stage.value)].keys():
+        if decided is None or not decided <= self._taken[self.stage].keys():
             return False
         self._advance()
         return True
 
     def _close_now(self) -> None:
         """Decides the current stage, unless its record says that it is decided, and moves on."""
-        entry = self._standing.read()
+        entry, concluded = self._standing.read(), False
         self._obey(entry)
-        while self.stage in _STAGES and self.stage not in self._decided:
-            self._check_stage()
+        while self.stage in STAGES and self.stage not in self._decided:
+            self._conclude()
+            concluded = True
             self._obey(self._standing.move(entry, self._decision(entry)))
             entry = self._standing.read()
-        if self.stage not in _STAGES:
+        if self.stage not in STAGES:
             return
-        missing = self._decided[self.stage] - self._taken[Kind(self.stage.value)].keys()
+        missing = self._decided[self.stage] - self._taken[self.stage].keys()
         if missing:
             raise Refusal(
                 f"this stage was closed with {len(missing)} messages that this copy of the server "
                 "does not hold: have them sent again, or refuse the round"
             )
-        self._advance()
+        self._advance(concluded=concluded)
 
     def _decision(self, entry: Entry) -> Entry:
         """The record after the current stage: who counts, or in the end the sum."""
-        if self.stage is Stage.REVEALING:
-            view = self._unmask()
-            numbers = pack_numbers(view.numbers, self.round.modulus)
-            return Entry(Phase.ANSWERED, view.reports.to_bytes(4, "big") + numbers)
-        digests = sorted(self._taken[Kind(self.stage.value)])
-        listed = len(digests).to_bytes(4, "big") + b"".join(digests)
+        crowd, stage = self._crowd, self.stage
+        if stage is Stage.APPEALING or (stage is Stage.REVEALING and not crowd.appealed):
+            numbers, reports = crowd.total()
+            blamed = b"".join([blame.encode() for blame in crowd.blamed()])
+            packed_numbers = pack_numbers(numbers, self.round.modulus)
+            return Entry(Phase.ANSWERED, reports.to_bytes(4, "big") + packed_numbers + blamed)
+        digests = sorted(self._taken[stage])
+        listed = _DECIDED.pack(STAGES.index(stage), len(digests)) + b"".join(digests)
         return Entry(Phase.OPEN, entry.content + listed)
 
     def _obey(self, entry: Entry) -> None:
@@ -301,69 +313,89 @@ class MaskingServer:
         if public_bytes(self._key) != self.round.server:
             raise TacitError("the round names another server key than the one that was prepared")
         rest = rest[KEY_SIZE:]
-        for stage in _STAGES:
-            if rest:
-                end = 4 + _DIGEST_SIZE * int.from_bytes(rest[:4], "big")
-                listed = records(rest[4:end], _DIGEST_SIZE, (end - 4) // _DIGEST_SIZE, "the record")
-                self._decided[stage], rest = frozenset(listed), rest[end:]
+        while rest:
+            place, count = _DECIDED.unpack_from(rest)
+            end = _DECIDED.size + _DIGEST_SIZE * count
+            listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "the record")
+            self._decided[STAGES[place]], rest = frozenset(listed), rest[end:]
 
-    def _check_stage(self) -> None:
-        """Refuses to end a stage for which too few are there."""
+    def _conclude(self) -> None:
+        """Works out what follows from the messages of the current stage, and refuses to end it
+        where too few are there.
+        """
         match self.stage:
             case Stage.JOINING:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
-                self.round.neighbourhood.fit(len(self._by_address))
+                self._deal_graph()
             case Stage.SHARING:
                 sharing = [client for client in self._clients if client.parcels]
                 check_minimum(len(sharing), self.round.minimum, "clients shared their secrets")
+            case Stage.CHECKING:
+                self._crowd.pair_up()
             case Stage.MASKING:
-                self._check_survivors()
+                self._crowd.part()
+            case Stage.LEAVING:
+                self._crowd.rebuild()
+            case Stage.PROVING:
+                self._crowd.desert()
+            case Stage.REVEALING:
+                self._crowd.complete()
 
-    def _check_survivors(self) -> None:
-        staying = {client.number for client in self._clients if client.masked}
-        check_minimum(len(staying), self.round.minimum)
-        if not connected([client.neighbours for client in self._clients], staying):
-            raise Refusal(
-                "those who stayed fall apart into groups without common masks, whose separate sums "
-                "would show; nothing was opened. Wait for more, or open a new round, with more "
-                "neighbours."
-            )
-
-    def _advance(self) -> None:
-        """To the next stage, with exactly the messages that were decided on."""
-        kind, decided = Kind(self.stage.value), self._decided[self.stage]
-        extra = [message for digest, message in self._taken[kind].items() if digest not in decided]
+    def _advance(self, *, concluded: bool = False) -> None:
+        """To the next stage, with exactly the messages that were decided on; `concluded` if what
+        follows from all that were taken was worked out.
+        """
+        decided, taken = self._decided[self.stage], self._taken[self.stage]
+        extra = [message for digest, message in taken.items() if digest not in decided]
         for message in extra:
-            self._drop(kind, message)
-        self._taken[kind] = {digest: self._taken[kind][digest] for digest in sorted(decided)}
-        if self.stage is Stage.JOINING:
-            self._deal_graph()
-        self.stage = _STAGES[_STAGES.index(self.stage) + 1]
+            self._drop(message)
+        self._taken[self.stage] = {digest: taken[digest] for digest in sorted(decided)}
+        if extra or not concluded:
+            self._conclude()
+        self.stage = self._after(self.stage)
 
-    def _drop(self, kind: Kind, message: bytes) -> None:
+    def _after(self, ended: Stage) -> Stage:
+        """The stage that follows, where those are passed over in which there is nothing to ask."""
+        following = STAGES[STAGES.index(ended) + 1]
+        nothing = {
+            Stage.LEAVING: not self._crowd.left,
+            Stage.PROVING: not self._crowd.convicted,
+        }
+        return self._after(following) if nothing.get(following) else following
+
+    def _drop(self, message: bytes) -> None:
         """Undoes what a message did that came too late for the stage as it was decided."""
+        kind = client_kind(message, self.round.identity)
         address = body(message, kind)[: layout.ADDRESS_SIZE]
-        match kind:
-            case Kind.JOIN:
-                del self._by_address[address]
-            case Kind.SHARES:
-                self._by_address[address].parcels = {}
-            case Kind.MASKED:
-                self._by_address[address].masked = []
+        if kind is Kind.JOIN:
+            del self._by_address[address]
+        else:
+            self._by_address[address].unsay(kind)
 
-    def _outgoing(self, stage: Stage) -> Mapping[bytes, bytes]:
+    def _outgoing(self, ended: Stage) -> Mapping[bytes, bytes]:
         """What the end of a stage sends: the same whenever it is asked for."""
-        match stage:
-            case Stage.JOINING:
-                return self._send(Kind.SETUP, self._clients, self._setup)
+        crowd = self._crowd
+        staying = [client for client in self._clients if client.number in crowd.stayed]
+        match self._after(ended):
             case Stage.SHARING:
+                return self._set_up()
+            case Stage.CHECKING:
                 sharing = [client for client in self._clients if client.parcels]
                 return self._send(Kind.INBOX, sharing, self._inbox)
+            case Stage.MASKING:
+                checked = [client for client in self._clients if client.checked is not None]
+                return self._send(Kind.PAIRS, checked, self._pairs)
+            case Stage.LEAVING:
+                asked = [client for client in staying if crowd.left_of(client)]
+                return self._send(Kind.LEFT, asked, self._left)
+            case Stage.PROVING:
+                return self._prove(staying, crowd.convicted, Secret.MASKING)
+            case Stage.APPEALING:
+                counted = [one for one in staying if one.number in crowd.own_seeds]
+                return self._prove(counted, crowd.appealed, Secret.OWN)
             case _:
-                staying = [client for client in self._clients if client.masked]
-                return self._send(
-                    Kind.REQUEST, staying, lambda client: self._request(client, len(staying))
-                )
+                there = [client for client in staying if client.number not in crowd.vanished]
+                return self._send(Kind.REQUEST, there, self._request)
 
     def _take_join(self, message: bytes) -> None:
         data = body(message, Kind.JOIN, self.round.identity)
@@ -373,157 +405,159 @@ class MaskingServer:
         if len(self._by_address) >= self.round.reports:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
-        masking = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
-        if len(masking) != KEY_SIZE:
-            raise Refusal(
-                f"the JOIN holds a masking key of {len(masking)} bytes; expected are {KEY_SIZE}"
-            )
-        if masking == address or not self._known_keys.isdisjoint((address, masking)):
+        content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
+        masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
+        keys = {address, masking, signing}
+        if len(keys) < 3 or not self._known_keys.isdisjoint(keys):
             raise Refusal(
                 "a key of this client is also another's, or used twice; every key must be fresh"
             )
         check_public(masking)  # a useless key would make every neighbour leave
-        self._by_address[address] = _Client(address, masking, channel)
-        self._known_keys |= {address, masking}
+        self._by_address[address] = Member(address, masking, signing, channel)
+        self._known_keys |= keys
 
     def _take_shares(self, message: bytes) -> None:
         client, content = self._open(Kind.SHARES, message)
         _check_turn(client, client.parcels, "sent its shares")
-        parcels = records(
-            content[_COMMITMENT_SIZE:], layout.PARCEL_SIZE, len(client.neighbours), "the SHARES"
-        )
-        client.pledge = content[:_COMMITMENT_SIZE]
-        client.parcels = dict(zip(client.neighbours, parcels, strict=True))
+        degree = len(client.neighbours)
+        start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
+        parcels = records(content[start:end], PARCEL_SIZE, degree, "the SHARES")
+        pledges = Pledges.decode(content[:start], degree)
+        if list(pledges.by_holder) != client.neighbours:
+            raise Refusal("the SHARES name other neighbours than those that this client has")
+        client.signature = content[end:]
+        client.post(pledges, pledges.root(self.round.context, client.number), parcels)
+
+    def _take_checked(self, message: bytes) -> None:
+        client, content = self._open(Kind.CHECKED, message)
+        _check_turn(client, client.checked is not None, "checked its parcels")
+        _check_there(client, client.parcels, "has not shared its secrets")
+        spoilt = read_listed(content, len(content) // 4, "the CHECKED")
+        sharers = {other.number for other in self._sharers(client)} if spoilt else set()
+        if spoilt != sorted(sharers.intersection(spoilt)):
+            raise Refusal("the CHECKED names others than those whose parcels this client was sent")
+        client.checked = frozenset(spoilt)
 
     def _take_masked(self, message: bytes) -> None:
         client, content = self._open(Kind.MASKED, message)
-        _check_turn(client, client.masked, "sent its masked numbers")
-        _check_there(client, client.parcels, "has not shared its secrets")
+        _check_turn(client, client.masked or client.accused, "sent its masked numbers, or left,")
+        _check_there(client, client.pairs, "has too few to mask with")
         client.masked = unpack_numbers(content, self.round.modulus, self.round.length, "the MASKED")
+
+    def _take_accused(self, message: bytes) -> None:
+        client, content = self._open(Kind.ACCUSED, message)
+        _check_turn(client, client.masked or client.accused, "sent its masked numbers, or left,")
+        _check_there(client, client.checked, "has complained of nobody")
+        count = len(content) // layout.ACCUSED_ENTRY.size
+        parts = records(content, layout.ACCUSED_ENTRY.size, count, "the ACCUSED")
+        entries = [layout.ACCUSED_ENTRY.unpack(part) for part in parts]
+        if not entries or not (client.checked or frozenset()).issuperset(one for one, _ in entries):
+            raise Refusal("the ACCUSED is about others than those whom this client complained of")
+        client.accused = dict(entries)
+
+    def _take_keys(self, message: bytes) -> None:
+        client, content = self._open(Kind.KEYS, message)
+        _check_turn(client, client.keys, "revealed its shares of those who left")
+        _check_there(client, client.masked, "sent no masked numbers")
+        left = self._crowd.left_of(client)
+        _check_there(client, left, "was not asked about anybody who left")
+        client.keys = read_shares(content, left, "the KEYS")
+
+    def _take_seeds(self, message: bytes) -> None:
+        client, content = self._open(Kind.SEEDS, message)
+        _check_turn(client, client.seeds, "revealed its masks with those who are convicted")
+        client.seeds = self._read_seeds(client, content, self._crowd.convicted)
+
+    def _take_last_seeds(self, message: bytes) -> None:
+        client, content = self._open(Kind.LAST_SEEDS, message)
+        _check_turn(client, client.last_seeds, "revealed its masks with those who are convicted")
+        client.last_seeds = self._read_seeds(client, content, self._crowd.appealed)
+
+    def _read_seeds(
+        self, client: Member, content: bytes, proofs: Mapping[int, Proof]
+    ) -> dict[int, bytes]:
+        _check_there(client, client.masked, "sent no masked numbers")
+        named = self._crowd.convicts_of(client, proofs)
+        _check_there(client, named, "was not asked about anybody who is convicted")
+        parts = records(content, layout.SEEDS_ENTRY.size, len(named), "a list of seeds")
+        entries = [layout.SEEDS_ENTRY.unpack(part) for part in parts]
+        if [number for number, _ in entries] != named:
+            raise Refusal(f"client {client.number} does not answer what was asked about seeds")
+        return dict(entries)
 
     def _take_reveal(self, message: bytes) -> None:
         client, content = self._open(Kind.REVEAL, message)
-        _check_turn(client, client.answered, "revealed its shares")
-        _check_there(client, client.masked, "sent no masked numbers")
-        owners = [owner.number for owner in self._sharers(client)]
-        entries = [
-            layout.REVEAL_ENTRY.unpack(entry)
-            for entry in records(content, layout.REVEAL_ENTRY.size, len(owners), "the REVEAL")
-        ]
-        for owner, (number, there, share) in zip(owners, entries, strict=True):
-            if number != owner or not (
-                shamir.is_share(share) if there == 1 else there == 0 and not any(share)
-            ):
-                raise Refusal(
-                    f"the REVEAL of client {client.number} does not answer what was asked"
-                )
-        for number, there, share in entries:
-            if there:
-                owner_of = self._clients[number]
-                owner_of.held[owner_of.place_of[client.number]] = share
-        client.answered = True
+        _check_turn(client, client.revealed, "revealed its shares")
+        there = client.masked and client.number not in self._crowd.vanished
+        _check_there(client, there, "sent no masked numbers, or vanished since")
+        stayed, left = self._crowd.fates_of(client)
+        client.revealed = read_shares(content, sorted(stayed + left), "the REVEAL")
 
     def _deal_graph(self) -> None:
         """Numbers the clients by their addresses and deals the graph, both the same whenever the
         same clients joined.
         """
-        self._clients = [self._by_address[address] for address in sorted(self._by_address)]
-        fitted = self.round.neighbourhood.fit(len(self._clients))
-        self._threshold = fitted.threshold
-        joined = hashlib.sha256(b"".join(sorted(self._decided[Stage.JOINING]))).digest()
+        clients = [self._by_address[address] for address in sorted(self._by_address)]
+        fitted = self.round.neighbourhood.fit(len(clients))
+        joined = hashlib.sha256(b"".join(sorted(self._taken[Stage.JOINING]))).digest()
         seed = derive(
             self._key.private_bytes_raw(), self.round.context, b"tacit masking graph v2" + joined
         )
-        shuffle = self._shuffle or shuffled_by(seed)
-        for number, (client, neighbours) in enumerate(
-            zip(
-                self._clients,
-                regular_graph(len(self._clients), fitted.degree, shuffle),
-                strict=True,
-            )
-        ):
+        graph = regular_graph(len(clients), fitted.degree, self._shuffle or shuffled_by(seed))
+        for number, (client, neighbours) in enumerate(zip(clients, graph, strict=True)):
             client.number, client.neighbours = number, neighbours
-            client.place_of = {other: place for place, other in enumerate(neighbours, start=1)}
+        self._crowd = Crowd(self.round, clients, fitted.threshold)
 
-    def _setup(self, client: _Client) -> bytes:
-        head = layout.SETUP_HEAD.pack(client.number, len(self._clients), len(client.neighbours))
-        others = [self._clients[number] for number in client.neighbours]
-        return head + b"".join(
-            [
-                layout.SETUP_ENTRY.pack(other.number, other.address, other.masking)
-                for other in others
-            ]
-        )
+    def _set_up(self) -> dict[bytes, bytes]:
+        """Each client's number and its neighbours."""
+        cards = [client.card() for client in self._clients]
 
-    def _inbox(self, client: _Client) -> bytes:
-        parcels = [
-            layout.INBOX_ENTRY.pack(sender.number, sender.parcels[client.number])
-            for sender in self._sharers(client)
-        ]
-        return b"".join(parcels)
+        def content(client: Member) -> bytes:
+            joined, neighbours = len(self._clients), client.neighbours
+            head = layout.SETUP_HEAD.pack(client.number, joined, len(neighbours))
+            return head + b"".join([cards[number] for number in neighbours])
 
-    def _sharers(self, client: _Client) -> list[_Client]:
+        return self._send(Kind.SETUP, self._clients, content)
+
+    def _inbox(self, client: Member) -> bytes:
+        return b"".join([sender.posted[client.number] for sender in self._sharers(client)])
+
+    def _sharers(self, client: Member) -> list[Member]:
         """The neighbours that shared their secrets."""
         neighbours = [self._clients[number] for number in client.neighbours]
         return [other for other in neighbours if other.parcels]
 
-    def _request(self, client: _Client, survivors: int) -> bytes:
-        sharers = self._sharers(client)
-        stayed = [other.number.to_bytes(4, "big") for other in sharers if other.masked]
-        left = [other.number.to_bytes(4, "big") for other in sharers if not other.masked]
-        return layout.REQUEST_HEAD.pack(survivors, len(stayed), len(left)) + b"".join(stayed + left)
+    def _pairs(self, client: Member) -> bytes:
+        shown = sorted((client.checked or frozenset()) - self._crowd.unsigned)
+        evidence = b"".join([self._clients[number].evidence().encode() for number in shown])
+        head = layout.PAIRS_HEAD.pack(len(client.pairs), len(shown))
+        return head + pack_listed(client.pairs) + evidence
 
-    def _unmask(self) -> SumView:
-        stayed = [client for client in self._clients if client.masked]
-        present = {client.number for client in stayed}
-        left = [
-            client
-            for client in self._clients
-            if client.parcels and not client.masked and not present.isdisjoint(client.neighbours)
-        ]
-        for client in stayed + left:
-            if len(client.held) < self._threshold:
-                raise Refusal(
-                    f"only {len(client.held)} neighbours revealed their shares of client "
-                    f"{client.number}; "
-                    f"{self._threshold} are needed. Nothing was opened: wait for more, or open a "
-                    "new round."
-                )
-        seeds = [self._own_seed(client) for client in stayed]
-        added: list[bytes] = []
-        for client in left:
-            key = self._masking_key(client)
-            for number in client.neighbours:
-                if number in present:
-                    other = (number, self._clients[number].masking)
-                    seed = mask_seed(
-                        key, (client.number, client.masking), other, self.round.context
-                    )
-                    (seeds if number < client.number else added).append(seed)
-        correction = masks.total(added, seeds, self.round.modulus, self.round.length)
-        sums = (
-            sum(column)
-            for column in zip(correction, *[client.masked for client in stayed], strict=True)
-        )
-        return SumView(tuple(number % self.round.modulus for number in sums), len(stayed))
+    def _left(self, client: Member) -> bytes:
+        left = self._crowd.left_of(client)
+        return layout.LEFT_HEAD.pack(len(self._crowd.stayed), len(left)) + pack_listed(left)
 
-    def _own_seed(self, client: _Client) -> bytes:
-        seed = self._combine(client)
-        if commitment(self.round.context, client.number, seed) != client.pledge:
-            raise _wrong_shares(client)
-        return seed
+    def _prove(
+        self, clients: list[Member], proofs: Mapping[int, Proof], secret: Secret
+    ) -> dict[bytes, bytes]:
+        """The proofs, for those who have a mask in common with one that is convicted."""
+        encoded = {number: proof.encode() for number, proof in proofs.items()}
 
-    def _masking_key(self, client: _Client) -> X25519PrivateKey:
-        key = X25519PrivateKey.from_private_bytes(self._combine(client))
-        if public_bytes(key) != client.masking:
-            raise _wrong_shares(client)
-        return key
+        def content(client: Member) -> bytes:
+            named = self._crowd.convicts_of(client, proofs)
+            head = layout.PROOF_HEAD.pack(secret, len(named))
+            return head + b"".join([encoded[number] for number in named])
 
-    def _combine(self, client: _Client) -> bytes:
-        positions = tuple(sorted(client.held)[: self._threshold])
-        return shamir.combine(positions, [client.held[position] for position in positions])
+        asked = [client for client in clients if self._crowd.convicts_of(client, proofs)]
+        return self._send(Kind.PROOF, asked, content)
 
-    def _open(self, kind: Kind, message: bytes) -> tuple[_Client, bytes]:
+    def _request(self, client: Member) -> bytes:
+        stayed, left = self._crowd.fates_of(client)
+        survivors = len(self._crowd.stayed - self._crowd.vanished)
+        head = layout.REQUEST_HEAD.pack(survivors, len(stayed), len(left))
+        return head + pack_listed(stayed + left)
+
+    def _open(self, kind: Kind, message: bytes) -> tuple[Member, bytes]:
         data = body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
@@ -532,16 +566,17 @@ class MaskingServer:
         return client, client.channel.open(bytes(message[: layout.FRONT_SIZE]), sealed)
 
     def _send(
-        self, kind: Kind, clients: list[_Client], content: Callable[[_Client], bytes]
+        self, kind: Kind, clients: list[Member], content: Callable[[Member], bytes]
     ) -> dict[bytes, bytes]:
         return {client.address: self._seal(client, kind, content(client)) for client in clients}
 
-    def _seal(self, client: _Client, kind: Kind, content: bytes) -> bytes:
+    def _seal(self, client: Member, kind: Kind, content: bytes) -> bytes:
         return client.channel.seal(header(kind, self.round.identity) + client.address, content)
 
     def _forget(self) -> None:
         """Whether opened or refused, nothing that came from a client is kept."""
-        for held in (self._clients, self._by_address, self._known_keys, self._decided):
+        self._crowd = Crowd(self.round, [], 0)
+        for held in (self._by_address, self._known_keys, self._decided):
             held.clear()
         for taken in self._taken.values():
             taken.clear()
@@ -550,8 +585,13 @@ class MaskingServer:
     _TAKE: ClassVar[Mapping[Kind, Callable[[MaskingServer, bytes], None]]] = {
         Kind.JOIN: _take_join,
         Kind.SHARES: _take_shares,
+        Kind.CHECKED: _take_checked,
         Kind.MASKED: _take_masked,
+        Kind.ACCUSED: _take_accused,
+        Kind.KEYS: _take_keys,
+        Kind.SEEDS: _take_seeds,
         Kind.REVEAL: _take_reveal,
+        Kind.LAST_SEEDS: _take_last_seeds,
     }
 
 
@@ -559,19 +599,11 @@ def _over(stage: Stage) -> Refusal:
     return ended(Phase.ANSWERED if stage is Stage.OPENED else Phase.REFUSED)
 
 
-def _check_turn(client: _Client, already: object, what: str) -> None:
+def _check_turn(client: Member, already: object, what: str) -> None:
     if already:
         raise Refusal(f"client {client.number} has {what} already")
 
 
-def _check_there(client: _Client, before: object, otherwise: str) -> None:
+def _check_there(client: Member, before: object, otherwise: str) -> None:
     if not before:
         raise Refusal(f"client {client.number} {otherwise}; it is no longer in this round")
-
-
-def _wrong_shares(client: _Client) -> Refusal:
-    return Refusal(
-        f"the revealed shares of client {client.number} do not give its secret: someone revealed a "
-        "wrong share. "
-        f"Nothing was opened: open a new round."
-    )
