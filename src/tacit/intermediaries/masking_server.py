@@ -46,18 +46,19 @@ from tacit.intermediaries.masking import (
     MaskingRound,
     check_withstands,
     client_kind,
-    pack_listed,
-    read_listed,
+)
+from tacit.intermediaries.masking_letters import (
+    READERS,
+    Letters,
+    appeals,
+    inboxes,
+    left,
+    pairs,
+    proofs,
+    requests,
+    setups,
 )
 from tacit.intermediaries.members import Crowd, Member
-from tacit.intermediaries.pledges import (
-    PARCEL_SIZE,
-    Pledges,
-    Proof,
-    Secret,
-    pledges_size,
-    read_shares,
-)
 from tacit.intermediaries.standing import (
     CONTEXT_SIZE,
     Entry,
@@ -80,7 +81,6 @@ from tacit.intermediaries.wire import (
     unpack_numbers,
 )
 from tacit.records import Records
-from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Pinned
 
 _DIGEST_SIZE = 32
@@ -194,7 +194,10 @@ class MaskingServer:
             decided = self._decided.get(self.stage)
             if decided is not None and digest not in decided:
                 raise Refusal("this stage is over, and this message came too late for it")
-            self._TAKE[kind](self, message)
+            if kind is Kind.JOIN:
+                self._take_join(message)
+            else:
+                READERS[kind](self._crowd, *self._open(kind, message))
             self._taken[self.stage][digest] = message
 
     def close(self, stage: Stage | None = None) -> Mapping[bytes, bytes]:
@@ -328,8 +331,8 @@ class MaskingServer:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
                 self._deal_graph()
             case Stage.SHARING:
-                sharing = [client for client in self._clients if client.parcels]
-                check_minimum(len(sharing), self.round.minimum, "clients shared their secrets")
+                sharing = sum(bool(client.parcels) for client in self._clients)
+                check_minimum(sharing, self.round.minimum, "clients shared their secrets")
             case Stage.CHECKING:
                 self._crowd.pair_up()
             case Stage.MASKING:
@@ -374,28 +377,11 @@ class MaskingServer:
 
     def _outgoing(self, ended: Stage) -> Mapping[bytes, bytes]:
         """What the end of a stage sends: the same whenever it is asked for."""
-        crowd = self._crowd
-        staying = [client for client in self._clients if client.number in crowd.stayed]
-        match self._after(ended):
-            case Stage.SHARING:
-                return self._set_up()
-            case Stage.CHECKING:
-                sharing = [client for client in self._clients if client.parcels]
-                return self._send(Kind.INBOX, sharing, self._inbox)
-            case Stage.MASKING:
-                checked = [client for client in self._clients if client.checked is not None]
-                return self._send(Kind.PAIRS, checked, self._pairs)
-            case Stage.LEAVING:
-                asked = [client for client in staying if crowd.left_of(client)]
-                return self._send(Kind.LEFT, asked, self._left)
-            case Stage.PROVING:
-                return self._prove(staying, crowd.convicted, Secret.MASKING)
-            case Stage.APPEALING:
-                counted = [one for one in staying if one.number in crowd.own_seeds]
-                return self._prove(counted, crowd.appealed, Secret.OWN)
-            case _:
-                there = [client for client in staying if client.number not in crowd.vanished]
-                return self._send(Kind.REQUEST, there, self._request)
+        kind, contents = self._ASK[self._after(ended)](self._crowd)
+        return {
+            self._clients[number].address: self._seal(self._clients[number], kind, content)
+            for number, content in contents.items()
+        }
 
     def _take_join(self, message: bytes) -> None:
         data = body(message, Kind.JOIN, self.round.identity)
@@ -416,83 +402,6 @@ class MaskingServer:
         self._by_address[address] = Member(address, masking, signing, channel)
         self._known_keys |= keys
 
-    def _take_shares(self, message: bytes) -> None:
-        client, content = self._open(Kind.SHARES, message)
-        _check_turn(client, client.parcels, "sent its shares")
-        degree = len(client.neighbours)
-        start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
-        parcels = records(content[start:end], PARCEL_SIZE, degree, "the SHARES")
-        pledges = Pledges.decode(content[:start], degree)
-        if list(pledges.by_holder) != client.neighbours:
-            raise Refusal("the SHARES name other neighbours than those that this client has")
-        client.signature = content[end:]
-        client.post(pledges, pledges.root(self.round.context, client.number), parcels)
-
-    def _take_checked(self, message: bytes) -> None:
-        client, content = self._open(Kind.CHECKED, message)
-        _check_turn(client, client.checked is not None, "checked its parcels")
-        _check_there(client, client.parcels, "has not shared its secrets")
-        spoilt = read_listed(content, len(content) // 4, "the CHECKED")
-        sharers = {other.number for other in self._sharers(client)} if spoilt else set()
-        if spoilt != sorted(sharers.intersection(spoilt)):
-            raise Refusal("the CHECKED names others than those whose parcels this client was sent")
-        client.checked = frozenset(spoilt)
-
-    def _take_masked(self, message: bytes) -> None:
-        client, content = self._open(Kind.MASKED, message)
-        _check_turn(client, client.masked or client.accused, "sent its masked numbers, or left,")
-        _check_there(client, client.pairs, "has too few to mask with")
-        client.masked = unpack_numbers(content, self.round.modulus, self.round.length, "the MASKED")
-
-    def _take_accused(self, message: bytes) -> None:
-        client, content = self._open(Kind.ACCUSED, message)
-        _check_turn(client, client.masked or client.accused, "sent its masked numbers, or left,")
-        _check_there(client, client.checked, "has complained of nobody")
-        count = len(content) // layout.ACCUSED_ENTRY.size
-        parts = records(content, layout.ACCUSED_ENTRY.size, count, "the ACCUSED")
-        entries = [layout.ACCUSED_ENTRY.unpack(part) for part in parts]
-        if not entries or not (client.checked or frozenset()).issuperset(one for one, _ in entries):
-            raise Refusal("the ACCUSED is about others than those whom this client complained of")
-        client.accused = dict(entries)
-
-    def _take_keys(self, message: bytes) -> None:
-        client, content = self._open(Kind.KEYS, message)
-        _check_turn(client, client.keys, "revealed its shares of those who left")
-        _check_there(client, client.masked, "sent no masked numbers")
-        left = self._crowd.left_of(client)
-        _check_there(client, left, "was not asked about anybody who left")
-        client.keys = read_shares(content, left, "the KEYS")
-
-    def _take_seeds(self, message: bytes) -> None:
-        client, content = self._open(Kind.SEEDS, message)
-        _check_turn(client, client.seeds, "revealed its masks with those who are convicted")
-        client.seeds = self._read_seeds(client, content, self._crowd.convicted)
-
-    def _take_last_seeds(self, message: bytes) -> None:
-        client, content = self._open(Kind.LAST_SEEDS, message)
-        _check_turn(client, client.last_seeds, "revealed its masks with those who are convicted")
-        client.last_seeds = self._read_seeds(client, content, self._crowd.appealed)
-
-    def _read_seeds(
-        self, client: Member, content: bytes, proofs: Mapping[int, Proof]
-    ) -> dict[int, bytes]:
-        _check_there(client, client.masked, "sent no masked numbers")
-        named = self._crowd.convicts_of(client, proofs)
-        _check_there(client, named, "was not asked about anybody who is convicted")
-        parts = records(content, layout.SEEDS_ENTRY.size, len(named), "a list of seeds")
-        entries = [layout.SEEDS_ENTRY.unpack(part) for part in parts]
-        if [number for number, _ in entries] != named:
-            raise Refusal(f"client {client.number} does not answer what was asked about seeds")
-        return dict(entries)
-
-    def _take_reveal(self, message: bytes) -> None:
-        client, content = self._open(Kind.REVEAL, message)
-        _check_turn(client, client.revealed, "revealed its shares")
-        there = client.masked and client.number not in self._crowd.vanished
-        _check_there(client, there, "sent no masked numbers, or vanished since")
-        stayed, left = self._crowd.fates_of(client)
-        client.revealed = read_shares(content, sorted(stayed + left), "the REVEAL")
-
     def _deal_graph(self) -> None:
         """Numbers the clients by their addresses and deals the graph, both the same whenever the
         same clients joined.
@@ -508,55 +417,6 @@ class MaskingServer:
             client.number, client.neighbours = number, neighbours
         self._crowd = Crowd(self.round, clients, fitted.threshold)
 
-    def _set_up(self) -> dict[bytes, bytes]:
-        """Each client's number and its neighbours."""
-        cards = [client.card() for client in self._clients]
-
-        def content(client: Member) -> bytes:
-            joined, neighbours = len(self._clients), client.neighbours
-            head = layout.SETUP_HEAD.pack(client.number, joined, len(neighbours))
-            return head + b"".join([cards[number] for number in neighbours])
-
-        return self._send(Kind.SETUP, self._clients, content)
-
-    def _inbox(self, client: Member) -> bytes:
-        return b"".join([sender.posted[client.number] for sender in self._sharers(client)])
-
-    def _sharers(self, client: Member) -> list[Member]:
-        """The neighbours that shared their secrets."""
-        neighbours = [self._clients[number] for number in client.neighbours]
-        return [other for other in neighbours if other.parcels]
-
-    def _pairs(self, client: Member) -> bytes:
-        shown = sorted((client.checked or frozenset()) - self._crowd.unsigned)
-        evidence = b"".join([self._clients[number].evidence().encode() for number in shown])
-        head = layout.PAIRS_HEAD.pack(len(client.pairs), len(shown))
-        return head + pack_listed(client.pairs) + evidence
-
-    def _left(self, client: Member) -> bytes:
-        left = self._crowd.left_of(client)
-        return layout.LEFT_HEAD.pack(len(self._crowd.stayed), len(left)) + pack_listed(left)
-
-    def _prove(
-        self, clients: list[Member], proofs: Mapping[int, Proof], secret: Secret
-    ) -> dict[bytes, bytes]:
-        """The proofs, for those who have a mask in common with one that is convicted."""
-        encoded = {number: proof.encode() for number, proof in proofs.items()}
-
-        def content(client: Member) -> bytes:
-            named = self._crowd.convicts_of(client, proofs)
-            head = layout.PROOF_HEAD.pack(secret, len(named))
-            return head + b"".join([encoded[number] for number in named])
-
-        asked = [client for client in clients if self._crowd.convicts_of(client, proofs)]
-        return self._send(Kind.PROOF, asked, content)
-
-    def _request(self, client: Member) -> bytes:
-        stayed, left = self._crowd.fates_of(client)
-        survivors = len(self._crowd.stayed - self._crowd.vanished)
-        head = layout.REQUEST_HEAD.pack(survivors, len(stayed), len(left))
-        return head + pack_listed(stayed + left)
-
     def _open(self, kind: Kind, message: bytes) -> tuple[Member, bytes]:
         data = body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
@@ -564,11 +424,6 @@ class MaskingServer:
             raise Refusal(f"the {kind.name} comes from a client that has not joined this round")
         sealed = data[layout.ADDRESS_SIZE :]
         return client, client.channel.open(bytes(message[: layout.FRONT_SIZE]), sealed)
-
-    def _send(
-        self, kind: Kind, clients: list[Member], content: Callable[[Member], bytes]
-    ) -> dict[bytes, bytes]:
-        return {client.address: self._seal(client, kind, content(client)) for client in clients}
 
     def _seal(self, client: Member, kind: Kind, content: bytes) -> bytes:
         return client.channel.seal(header(kind, self.round.identity) + client.address, content)
@@ -582,28 +437,16 @@ class MaskingServer:
             taken.clear()
         self.__dict__.pop("_key", None)
 
-    _TAKE: ClassVar[Mapping[Kind, Callable[[MaskingServer, bytes], None]]] = {
-        Kind.JOIN: _take_join,
-        Kind.SHARES: _take_shares,
-        Kind.CHECKED: _take_checked,
-        Kind.MASKED: _take_masked,
-        Kind.ACCUSED: _take_accused,
-        Kind.KEYS: _take_keys,
-        Kind.SEEDS: _take_seeds,
-        Kind.REVEAL: _take_reveal,
-        Kind.LAST_SEEDS: _take_last_seeds,
+    _ASK: ClassVar[Mapping[Stage, Callable[[Crowd], Letters]]] = {
+        Stage.SHARING: setups,
+        Stage.CHECKING: inboxes,
+        Stage.MASKING: pairs,
+        Stage.LEAVING: left,
+        Stage.PROVING: proofs,
+        Stage.REVEALING: requests,
+        Stage.APPEALING: appeals,
     }
 
 
 def _over(stage: Stage) -> Refusal:
     return ended(Phase.ANSWERED if stage is Stage.OPENED else Phase.REFUSED)
-
-
-def _check_turn(client: Member, already: object, what: str) -> None:
-    if already:
-        raise Refusal(f"client {client.number} has {what} already")
-
-
-def _check_there(client: Member, before: object, otherwise: str) -> None:
-    if not before:
-        raise Refusal(f"client {client.number} {otherwise}; it is no longer in this round")

@@ -231,6 +231,11 @@ class Crowd:
         found |= {self._blame(Lie.UNKNOWN_SEED, number) for number in self.appealed}
         return tuple(sorted(found))
 
+    def sharers(self, member: Member) -> list[Member]:
+        """The neighbours that shared their secrets."""
+        neighbours = [self.members[number] for number in member.neighbours]
+        return [other for other in neighbours if other.parcels]
+
     def left_of(self, member: Member) -> list[int]:
         """The neighbours that it masked with and that left."""
         return [number for number in member.pairs if number in self.left]

@@ -33,7 +33,7 @@ COMMITMENT_SIZE = 32
 PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 """What one neighbour sends to another through the server: two shares, sealed."""
 
-_SHARE = struct.Struct(f">I{SHARE_SIZE}s")  # number of a client, share
+SHARE_ENTRY = struct.Struct(f">I{SHARE_SIZE}s")  # number of a client, share
 _ENTRY = struct.Struct(">I32s32s32s")  # holder, commitments: own share, masking share, key
 _IDS = struct.Struct(">IIB")  # owner, holder, which of the two secrets
 _PARCEL_NONCE = bytes(NONCE_SIZE)  # a direction's key seals one parcel
@@ -86,7 +86,7 @@ class Pledges:
         """The list of a client with so many neighbours; each holder is in it once."""
         listed = data[COMMITMENT_SIZE:]
         if len(listed) != degree * _ENTRY.size:
-            raise Refusal(f"a list of commitments has {len(data)} bytes; {degree} are to be in it")
+            raise Refusal(f"a list of {degree} commitments does not take {len(data)} bytes")
         by_holder = {entry[0]: entry[1:] for entry in _ENTRY.iter_unpack(listed)}
         if len(by_holder) != degree:
             raise Refusal("a list of commitments names a holder twice")
@@ -233,7 +233,7 @@ class Proof:
         """A proof by as many shares as the threshold, of different holders."""
         owner, start = int.from_bytes(data[:4], "big"), 4 + pledges_size(degree)
         pledges = Pledges.decode(data[4:start], degree)
-        shares = dict(_SHARE.iter_unpack(data[start:]))
+        shares = dict(SHARE_ENTRY.iter_unpack(data[start:]))
         if len(shares) != threshold:
             raise Refusal(f"a proof takes the shares of {threshold} different holders")
         return cls(owner, pledges, shares)
@@ -241,17 +241,19 @@ class Proof:
 
 def proof_size(degree: int, threshold: int) -> int:
     """Bytes of a proof against a client with so many neighbours."""
-    return 4 + pledges_size(degree) + threshold * _SHARE.size
+    return 4 + pledges_size(degree) + threshold * SHARE_ENTRY.size
 
 
 def pack_shares(shares: Mapping[int, bytes]) -> bytes:
     """Shares, each with the number of a client in front, in the order of these numbers."""
-    return b"".join([_SHARE.pack(number, shares[number]) for number in sorted(shares)])
+    return b"".join([SHARE_ENTRY.pack(number, shares[number]) for number in sorted(shares)])
 
 
 def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, bytes]:
     """Exactly one share for each of these numbers, in their order."""
-    entries = [_SHARE.unpack(one) for one in records(data, _SHARE.size, len(numbers), what)]
+    entries = [
+        SHARE_ENTRY.unpack(one) for one in records(data, SHARE_ENTRY.size, len(numbers), what)
+    ]
     if [number for number, _ in entries] != list(numbers):
         raise Refusal(f"{what} does not answer what was asked: it names other clients")
     return dict(entries)
