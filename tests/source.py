@@ -7,6 +7,7 @@ the device.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -24,22 +25,33 @@ def stream(*name: Any) -> Iterator[None]:
     """Within, all randomness of the operating system is a function of the name alone; no generator
     can be made of it, or of a seed.
     """
-    count = 0
-
-    def urandom(size: int) -> bytes:
-        nonlocal count
-        count += 1
-        return hashlib.shake_256(repr((name, count)).encode()).digest(size)
-
     with (
-        patch.object(os, "urandom", urandom),
-        patch.object(random, "_urandom", urandom),
+        repeated(*name),
         patch.object(random.Random, "seed", _refused),
         patch.object(np.random, "default_rng", _refused),
         patch.object(np.random, "RandomState", _refused),
-        patch.object(coins, "_pool", []),
     ):
         yield
+
+
+@contextmanager
+def repeated(*name: Any) -> Iterator[None]:
+    """Within, the randomness of the operating system is a function of the name; a process that is
+    forked meanwhile has the real one.
+    """
+    real, here, count = os.urandom, os.getpid(), itertools.count()
+
+    def urandom(size: int) -> bytes:
+        if os.getpid() != here:
+            return real(size)
+        return hashlib.shake_256(repr((name, next(count))).encode()).digest(size)
+
+    coins._pool.clear()  # in place: a fork clears this very list
+    try:
+        with patch.object(os, "urandom", urandom), patch.object(random, "_urandom", urandom):
+            yield
+    finally:
+        coins._pool.clear()
 
 
 def _refused(*_: Any, **__: Any) -> None:

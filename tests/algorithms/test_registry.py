@@ -23,7 +23,8 @@ AGREED = {
     "sdp-ae vb-sdp-ae private-klucb private-med adap-klucb lazy-dp-ts "
     "ucb1 klucb thompson successive-elimination",
     "linear": "dpe cdp-dpe ldp-dpe sdp-dpe secagg-dpe pe cdp-pe ldp-pe sdp-pe secagg-pe dpe-fixed",
-    "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb",
+    "federated": "fedlinucb ldp-fedlinucb sdp-fedlinucb sdp-fedlinucb-vec secagg-fedlinucb "
+    "jdp-linucb",
 }
 NAMES = list(algorithms())
 EACH = pytest.mark.parametrize("name", NAMES)

@@ -17,6 +17,7 @@ from tacit.algorithms import SilosProblem, algorithms, lookup, zc24
 from tacit.algorithms.zc24_noise import (
     WEIGHT,
     fedlinucb,
+    jdp_linucb,
     ldp_fedlinucb,
     sdp_fedlinucb,
     sdp_fedlinucb_vec,
@@ -39,6 +40,7 @@ FEDERATED = {
     "sdp-fedlinucb": sdp_fedlinucb,
     "sdp-fedlinucb-vec": sdp_fedlinucb_vec,
     "secagg-fedlinucb": secagg_fedlinucb,
+    "jdp-linucb": jdp_linucb,
 }
 
 

@@ -228,7 +228,7 @@ def test_without_matplotlib_the_table_comes_anyway(tmp_path: Path) -> None:
 
 # interrupts
 
-RUNS = 300
+RUNS = 60
 
 
 def heeding() -> None:
@@ -252,7 +252,7 @@ def interrupted_after(records: int, log: Path, *words: object) -> Ended:
 
 
 def long_run(*words: object) -> tuple[object, ...]:
-    return (*words, "--arms", 5, "--horizon", 20000, "--runs", RUNS, "--json")
+    return (*words, "--arms", 5, "--horizon", 5000, "--runs", RUNS, "--json")
 
 
 @pytest.mark.parametrize("kind", ["simulate", "compare"])

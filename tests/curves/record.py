@@ -67,6 +67,7 @@ CASES: dict[str, str] = {
     **dict.fromkeys(("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb"), SILOS),
     **{f"{name} eager": f"{SILOS} --no-lazy" for name in ("ldp-fedlinucb", "secagg-fedlinucb")},
     **{f"{name} paper": f"{SILOS} --setting paper" for name in ("ldp-fedlinucb",)},
+    "jdp-linucb": SILOS,
     "sdp-fedlinucb-vec paper": f"{SILOS} --setting paper",
     "sdp-fedlinucb": f"{TINY} --epsilon 0.001 --delta 1e-4",
     "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",

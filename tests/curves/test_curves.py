@@ -13,7 +13,7 @@ def test_every_recorded_case_is_still_run() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_curve_is_the_recorded_one(case: str) -> None:
-    tolerance = FEDERATED if "fedlinucb" in case else 0.0
+    tolerance = FEDERATED if "linucb" in case else 0.0
     assert curves(case) == {
         seed: pytest.approx(values, rel=tolerance, abs=0.0)
         for seed, values in RECORDED[case].items()

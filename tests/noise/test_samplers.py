@@ -17,8 +17,8 @@ from tacit.noise import Chance, DiscreteLaplace, NoiseLaw, Polya, Skellam
 from tacit.noise.coins import ONE_OVER_E, below, flip_exp, random_bits
 
 EACH = pytest.mark.parametrize("name", DRAWABLE)
-DRAWS = 100_000
-WRONG = 40_000
+DRAWS = 40_000  # as many as catch the wrong samplers below
+WRONG = DRAWS
 
 
 @EACH

@@ -315,6 +315,20 @@ def prefix() -> Protocol:
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
 
+def central_prefix() -> Protocol:
+    """The same step in the hands of a trusted server, who draws the noise."""
+    target, shape = ApproximateDP(2.0, 0.05), factorize("tree", 2)
+    sums = calibrated(shape, 4, 3, 1.5, "central", "skellam", target, people=4)
+    before = HISTORY[:, 0].sum(axis=0)
+    return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
+
+
+def noise_in_sum(protocol: Any, opened: Opened, _: Any) -> int:
+    """The first opened number less the data's."""
+    data = np.rint(HISTORY[:, :, 0].sum(axis=1) * protocol.sums.scale).sum()
+    return int(np.uint64(opened.values[0]).astype(np.int64)) - int(data)
+
+
 def shuffled_prefix() -> Protocol:
     """The same in bits that a shuffler mixes, on a grid so coarse that there are few of them."""
     sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, "shuffle", "binomial", 3.0, scale=64)
@@ -391,15 +405,9 @@ CASES: dict[str, Case] = {
         [counted(column) for column in PAIRS.T],
         int(PAIRS[:, 0].sum()),
     ),
-    "prefix-sums": Case(
-        prefix,
-        list(HISTORY),
-        HISTORY[:, 1].sum(axis=0),
-        0,
-        lambda p, opened, _: (
-            int(np.uint64(opened.values[0]).astype(np.int64))
-            - int(np.rint(HISTORY[:, :, 0].sum(axis=1) * p.sums.scale).sum())
-        ),
+    "prefix-sums": Case(prefix, list(HISTORY), HISTORY[:, 1].sum(axis=0), 0, noise_in_sum),
+    "central-prefix-sums": Case(
+        central_prefix, list(HISTORY), HISTORY[:, 1].sum(axis=0), 0, noise_in_sum
     ),
     "shuffled-prefix-sums": Case(
         shuffled_prefix, list(HISTORY), HISTORY[:, 1].sum(axis=0), 0, ones_of_noise

@@ -50,12 +50,16 @@ class Path:
 
 
 def of_encoder(sums: PrefixSums) -> Integers:
-    """What a silo with nothing but zeros sends, step by step; sums of nodes taken apart."""
+    """What a silo with nothing but zeros sends, or the server publishes of such silos, step by
+    step; sums of nodes taken apart.
+    """
     encoder: Encoder = sums.encoder()
     rows = []
     for step in range(sums.shape.steps):
-        form = sums.form(step)
-        rows.append(form.read(form.total([encoder.randomize(np.zeros(sums.size))]), 1))
+        form, message = sums.form(step), encoder.randomize(np.zeros(sums.size))
+        if sums.trust == "central":  # which adds the noise to the sum of all silos
+            message = sums.open(step, {}, {}, None).combine([message] * sums.silos).values
+        rows.append(form.read(form.total([message]), 1))
     sent = np.array(rows)
     nodes = np.linalg.solve(sums.shape.left, sent) if sums.shape.kind == "prefix" else sent
     return np.rint(nodes).astype(np.int64)

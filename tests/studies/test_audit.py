@@ -50,7 +50,13 @@ def private() -> dict[str, Protocol]:
     return found
 
 
-def verdict(protocol: Protocol, factor: float, reuse: bool, enough: int, alarm: float) -> Any:
+def verdict(
+    protocol: Protocol,
+    factor: float,
+    reuse: bool,
+    alarm: float = 1e-3,
+    enough: int | None = None,
+) -> Any:
     sight = sight_of(protocol)
     with tampered(factor, reuse):
         used = weakened(protocol, factor, reuse)
@@ -64,9 +70,9 @@ QUICK = ("dist-dp-se", "cdp-se", "ldp-se", "secagg-dpe", "cdp-pe")
 def test_broken_devices_are_caught_and_sound_ones_are_not(name: str) -> None:
     """Sound devices at a false-alarm rate of 1e-9."""
     protocol = first_round(name, {})
-    assert not verdict(protocol, 1.0, False, 400, UNSEEDED).caught
+    assert not verdict(protocol, 1.0, False, UNSEEDED).caught
     for how, (factor, reuse) in BROKEN.items():
-        assert verdict(protocol, factor, reuse, 400, 1e-3).caught, how
+        assert verdict(protocol, factor, reuse).caught, how
 
 
 def test_bits_too_many_to_be_made_are_counted_and_what_is_opened_is_the_same() -> None:
@@ -89,10 +95,10 @@ def test_bits_too_many_to_be_made_are_counted_and_what_is_opened_is_the_same() -
 @pytest.mark.slow
 def test_broken_devices_of_every_private_algorithm_are_caught() -> None:
     for name, protocol in private().items():
-        sound = verdict(protocol, 1.0, False, 400, UNSEEDED)
+        sound = verdict(protocol, 1.0, False, UNSEEDED)
         assert not sound.caught, (name, sound)
         for how, (factor, reuse) in BROKEN.items():
-            found = verdict(protocol, factor, reuse, 400, 1e-3)
+            found = verdict(protocol, factor, reuse)
             assert found.caught, (name, how, found)
 
 
@@ -101,7 +107,7 @@ def test_sound_devices_are_accused_as_rarely_as_stated() -> None:
     """300 audits at an alarm of 5%: more than 30 accusations have probability below 1e-3."""
     for name in ("dist-dp-se", "cdp-se", "ldp-se"):
         protocol = first_round(name, {})
-        runs = (verdict(protocol, 1.0, False, 80, 0.05) for _ in range(300))
+        runs = (verdict(protocol, 1.0, False, 0.05, 80) for _ in range(300))
         assert sum(found.caught for found in runs) <= 30, name
 
 

@@ -134,8 +134,7 @@ def prefix_sums(sums: Any) -> Seen:
     """All steps of private prefix sums, as the Gaussian that their noise nearly is: a person of one
     batch moves them by a column of the right factor. Rounding is left out, so it is a lower bound.
     """
-    adding = 1 if sums.alone else sums.honest
-    std = math.sqrt(float(sums.share.variance) * adding) / sums.scale
+    std = math.sqrt(float(sums.share.variance) * sums.adding) / sums.scale
     column = max(math.sqrt(float((row**2).sum())) for row in sums.shape.right.T)
     return Seen(nothing, 1, 1, gaussian=sums.sensitivity * column / std)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tacit.simulation.driver import Outcome
 
 Setting = Literal["paper", "tight"]
+Budget = tuple[float, float]  # (ε, δ)
 Trust = Literal["secagg", "shuffle", "central", "local", "two-servers"]
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # participants: what 64-bit generators can still draw
@@ -570,12 +571,19 @@ class SilosProblem(Problem):
     data: str | None = option(
         None, "MSLR-WEB10K fold file instead of the synthetic instance.", panel=SILOS, world=True
     )
+    budgets: tuple[float | Budget, ...] | None = option(
+        None,
+        "Budgets of the silos, comma-separated: 0.5,1,1 or with a delta 0.5:1e-6,1:1e-5,1:1e-5; "
+        "2*1:1e-5 is two silos. Each silo's people are promised their silo's.",
+        panel=SILOS,
+    )
     field: str = option(
         "title", "Features of recorded data: title or body.", panel=SILOS, world=True
     )
     constant: float | None = None  # value of the last feature, where a world declares one
 
     def __post_init__(self) -> None:
+        self._settle_budgets()
         if self.silos is None:
             object.__setattr__(self, "silos", 100 if self.data is None else 10)
         if self.confidence is None:
@@ -608,6 +616,27 @@ class SilosProblem(Problem):
         positive("norm", self.norm, "the parameter's largest length, such as 1")
         if self.schedule is not None:
             one_of("schedule", self.schedule, SCHEDULES)
+
+    def _settle_budgets(self) -> None:
+        """Every budget a pair, epsilon and delta what holds for everybody; bad ones are refused."""
+        if self.budgets is None:
+            return
+        pairs = tuple(_budget(place, one, self.delta) for place, one in enumerate(self.budgets))
+        silos = len(pairs) if self.silos is None else self.silos
+        if len(pairs) != silos or not pairs:
+            raise TacitError(
+                f"budgets has {len(pairs)} entries for {silos} silos: give one for each, such as "
+                f"--budgets {silos}*1:1e-6"
+            )
+        if self.returning:
+            raise TacitError(
+                "budgets are for people who come once, to one silo: leave them out where people "
+                "return, or leave participations and visits out"
+            )
+        object.__setattr__(self, "budgets", pairs)
+        object.__setattr__(self, "silos", silos)
+        object.__setattr__(self, "epsilon", max(epsilon for epsilon, _ in pairs))
+        object.__setattr__(self, "delta", max(delta for _, delta in pairs))
 
     @property
     def returning(self) -> bool:
@@ -673,3 +702,15 @@ class SilosProblem(Problem):
             "bits_per_user": outcome.bits / people,
             "clipped": notes.get("clipped_rewards", 0) / people,
         }
+
+
+def _budget(place: int, given: float | Budget, delta: float) -> Budget:
+    """(ε, δ) of one silo; where only ε is given, with the common δ."""
+    pair = tuple(given) if isinstance(given, (tuple, list)) else (given, delta)
+    if len(pair) != 2:
+        raise TacitError(f"the budget of silo {place} is {given}; give epsilon and delta")
+    positive(
+        f"epsilon of silo {place}", pair[0], "its people are promised privacy: use more than 0"
+    )
+    probability(f"delta of silo {place}", pair[1], "silos promise (epsilon, delta)-DP")
+    return float(pair[0]), float(pair[1])

@@ -150,6 +150,8 @@ def check_together(options: Mapping[str, Any]) -> None:
         raise TacitError(f"--arms is {arms}, but --means has {len(means)}: leave --arms out")
     if means is not None and "instance" in options:
         raise TacitError("--instance draws means and --means gives them: use one of the two")
+    if options.get("budgets") is not None and "epsilon" in options:
+        raise TacitError("--budgets gives every silo its epsilon: leave --epsilon out")
     if "data" in options:
         for name in ("actions", "dimension", "deviation"):
             if name in options:

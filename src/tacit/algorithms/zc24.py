@@ -1,10 +1,11 @@
 """Differentially private federated linear contextual bandits (Zhou & Chowdhury, ICLR 2024): silos
 that learn together.
 
-Five named algorithms that differ only in how sums over silos are made private, each with a lazy
-form. λ and β_t are those of Lemma C.4; the `tight` setting takes λ from the spectral quantile of
-the noise that is really there. `secagg-fedlinucb` is ours. Figures 2 and 3 are in
-`tacit.figures.zc24`.
+Six named algorithms that differ only in how sums over silos are made private. λ and β_t are those
+of Lemma C.4; the `tight` setting takes λ from the spectral quantile of the noise that is really
+there. `secagg-fedlinucb` is ours; `jdp-linucb` is the super-agent that the paper compares with
+(Shariff & Sheffet 2018), who is trusted with every record and always lazy: joint privacy is about
+what other people are given. Figures are in `tacit.figures.zc24`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
 OPEN = (*WORLD, "confidence", "lazy")
 ALL = (*OPEN, "epsilon", "delta", "setting", "participations", "visits", "visits_per_batch")
-OURS = (*(name for name in ALL if name != "setting"), "noise", "mode", "schedule", "norm")
+OURS = (
+    *(name for name in ALL if name != "setting"),
+    *("noise", "mode", "schedule", "norm", "budgets"),
+)
+TRUSTED = tuple(name for name in OURS if name != "lazy")
 CALIBRATED = (
     "its confidence is calibrated, not proved: it holds for one action at one synchronisation as "
     "often as it says, as far as that was measured; use --mode rigorous for a proof"
@@ -38,7 +43,7 @@ CALIBRATED = (
 
 
 def _enter(name: str, trust: str, promise: str, options: tuple[str, ...], paper: str) -> None:
-    """One of the five: by whose hands, and through which prefix sums of `zc24_noise`."""
+    """One of the six: by whose hands, and through which prefix sums of `zc24_noise`."""
 
     def build(problem: SilosProblem) -> Experiment:
         private = getattr(zc24_noise, name.replace("-", "_"))(problem)
@@ -58,7 +63,7 @@ for _name, _trust, _promise, _options, _paper in (
         "ldp-fedlinucb",
         "nobody outside the silo",
         "(ε, δ)-DP of all that a silo sends",
-        ALL,
+        (*ALL, "budgets"),
         "ZC24",
     ),
     (
@@ -81,6 +86,13 @@ for _name, _trust, _promise, _options, _paper in (
         "(ε, δ)-DP of the opened sums",
         OURS,
         "tacit",
+    ),
+    (
+        "jdp-linucb",
+        "one server, with every record",
+        "joint (ε, δ)-DP of what the server publishes",
+        TRUSTED,
+        "SS18",
     ),
 ):
     _enter(_name, _trust, _promise, _options, _paper)

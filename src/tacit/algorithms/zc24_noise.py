@@ -10,6 +10,7 @@ added.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -19,6 +20,7 @@ from tacit.bandits.contextual import moments
 from tacit.checks import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
 from tacit.privacy.search import least
+from tacit.privacy.silos import weakest
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence, Trust
@@ -110,6 +112,69 @@ def _fine_enough(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
 
 
 EXACT = "exact joint accounting of all releases"
+STRICTEST = "noise is shared, so the strictest silo's budget sets it for all"
+
+
+def _by_budget(
+    problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]
+) -> dict[tuple[float, float], PrivateSums]:
+    """What each budget takes, as if all silos had it."""
+    assert problem.budgets is not None
+    pairs = dict.fromkeys(problem.budgets)
+    return {pair: make(_alike(problem, pair)) for pair in pairs}  # type: ignore[arg-type, misc]
+
+
+def _alike(problem: SilosProblem, budget: tuple[float, float]) -> SilosProblem:
+    epsilon, delta = budget
+    return replace(problem, budgets=None, epsilon=epsilon, delta=delta)
+
+
+def own_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
+    """Every silo's noise by its own budget (ZC24 Definition 2.1), on the finest grid that one of
+    them needs; its people's promise is computed from it. The tight setting weights silos.
+    """
+    found = _by_budget(problem, make)
+    scale = max(private.sums.scale for private in found.values())
+    finer = {pair: replace(private.sums, scale=scale) for pair, private in found.items()}
+    pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
+    sigmas = tuple(finer[pair].sigma for pair in pairs)
+    promised = {pair: guarantee_of(_alike(problem, pair), sums) for pair, sums in finer.items()}
+    printed = None
+    if problem.setting == "paper":
+        printed = math.sqrt(sum((found[pair].sigma or 0.0) ** 2 for pair in pairs) / len(pairs))
+    counted = weights(sigmas) if printed is None else ()
+    one = next(iter(finer.values()))
+    sums = replace(one, sigma=min(sigmas), sigmas=sigmas, weights=counted)
+    guarantee = weakest([promised[pair] for pair in pairs])
+    return PrivateSums(sums, guarantee, EXACT, printed)
+
+
+def weights(sigmas: tuple[float, ...]) -> tuple[float, ...]:
+    """By what the server counts each silo: 1/σ_i² over the largest, with which what all sums hold
+    together is largest against the standard deviation of their noise. None where all are alike.
+
+    A weight w in (0, 1] changes nothing about confidence, since w x η = (√w x)(√w η): features that
+    are no longer than 1, rewards that are no noisier.
+
+    >>> weights((1.0, 2.0)), weights((1.0, 1.0))
+    ((1.0, 0.25), ())
+    """
+    if len(set(sigmas)) == 1:
+        return ()
+    return tuple((min(sigmas) / sigma) ** 2 for sigma in sigmas)
+
+
+def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSums]) -> PrivateSums:
+    """The noise of the strictest budget, for everybody: what is opened is one sum. Each silo's
+    people have at least what their silo asked for.
+    """
+    strictest = max(_by_budget(problem, make).values(), key=lambda one: one.sums.sigma)
+    pairs: tuple[tuple[float, float], ...] = problem.budgets  # type: ignore[assignment]
+    each = {
+        pair: guarantee_of(_alike(problem, pair), strictest.sums) for pair in dict.fromkeys(pairs)
+    }
+    guarantee = weakest([each[pair] for pair in pairs])
+    return replace(strictest, guarantee=guarantee, derivation=f"{EXACT}; {STRICTEST}")
 
 
 @lru_cache(maxsize=32)
@@ -128,6 +193,8 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     """Every silo adds its own noise (Theorem 5.1: σ₀² = 8κ (ln(2/δ) + ε) / ε²), discrete where the
     paper has real numbers, so that silos can draw it exactly.
     """
+    if problem.budgets is not None:
+        return own_noise(problem, ldp_fedlinucb)
     if problem.setting == "tight":
         return _tight(problem, "square-root", "silo", "discrete-gaussian")
     e, d = problem.epsilon, problem.delta
@@ -216,6 +283,8 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
     Shares are made for all silos but one, so the guarantee also holds against a curious silo that
     takes its own share off.
     """
+    if problem.budgets is not None:
+        return common_noise(problem, secagg_fedlinucb)
     if problem.setting == "paper":
         raise TacitError(
             "secagg-fedlinucb is not in the paper: use the tight setting, or ldp-fedlinucb"
@@ -228,6 +297,17 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
             "confidence: let them be lazy, or leave schedule and mode out"
         )
     return _tight(problem, "square-root", "secagg", problem.noise)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=32)
+def jdp_linucb(problem: SilosProblem) -> PrivateSums:
+    """One trusted server, which sees every record and adds noise once to what it publishes: the
+    super-agent under joint DP (Shariff & Sheffet 2018) that ZC24 compares with. Its matrices are
+    regularised by a shift beyond the noise's largest eigenvalue, their shifted Gaussian.
+    """
+    if problem.budgets is not None:
+        return common_noise(problem, jdp_linucb)
+    return centred(problem, "central", problem.noise)  # type: ignore[arg-type]
 
 
 def centred(problem: SilosProblem, trust: Trust, noise: Noise) -> PrivateSums:

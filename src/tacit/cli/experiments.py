@@ -166,7 +166,10 @@ def lied(result: Any, liars: float) -> None:
 def reproduce(
     figure: Annotated[
         str,
-        typer.Argument(help="cz23-fig1 ... cz23-fig5, tkms21, lzj22-fig2, zc24-fig2, zc24-fig3."),
+        typer.Argument(
+            help="cz23-fig1 ... cz23-fig5, tkms21, lzj22-fig2, zc24-fig2, zc24-fig3, zc24-super, "
+            "zc24-budgets."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Directory for the picture and the tables.")] = Path(
         "figures"

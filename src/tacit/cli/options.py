@@ -54,6 +54,27 @@ def numbers(text: str) -> tuple[float, ...]:
         ) from error
 
 
+def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
+    """Budgets of silos: 0.5, or 0.5:1e-6 with a delta; 3*0.5:1e-6 for three silos alike.
+
+    >>> budgets("2*0.5:1e-6,1")
+    ((0.5, 1e-06), (0.5, 1e-06), 1.0)
+    """
+    found: list[float | tuple[float, float]] = []
+    for part in str(text).split(","):
+        count, _, pair = part.rpartition("*")
+        epsilon, colon, delta = pair.partition(":")
+        try:
+            one = (float(epsilon), float(delta)) if colon else float(epsilon)
+            found += [one] * (whole(count) if count else 1)
+        except (ValueError, typer.BadParameter) as error:
+            raise typer.BadParameter(
+                f"{part!r} is no budget; give epsilon:delta for each silo, such as "
+                "0.5:1e-6,2*1:1e-5"
+            ) from error
+    return tuple(found)
+
+
 Algorithm = Annotated[str, typer.Option(help="Name of the algorithm; see: tacit algorithms.")]
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the guarantee.")]
 Delta = Annotated[float | None, typer.Option(help="Delta of the guarantee; none for a pure one.")]
@@ -78,6 +99,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "str": (str, {}),
     "bool": (bool, {}),
     "tuple[float, ...]": (str, {"parser": numbers, "metavar": "X,Y,…"}),
+    "tuple[float | Budget, ...]": (str, {"parser": budgets, "metavar": "E:D,…"}),
 }
 
 

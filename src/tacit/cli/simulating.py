@@ -6,6 +6,7 @@ algorithm's problem says which options there are.
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -213,7 +214,15 @@ def labels(per: str) -> dict[str, str]:
 
 def shown(value: Any) -> str:
     """An option's value in a sentence."""
-    return ",".join(map(cell, value)) if isinstance(value, (tuple, list)) else cell(value)
+    if not isinstance(value, (tuple, list)):
+        return cell(value)
+    if value and isinstance(value[0], (tuple, list)):  # budgets of silos, as they are typed
+        alike = ((pair, len(list(same))) for pair, same in groupby(value))
+        return ",".join(
+            f"{count}*" * (count > 1) + ":".join(f"{number:g}" for number in pair)
+            for pair, count in alike
+        )
+    return ",".join(map(cell, value))
 
 
 def notes(summary: dict[str, Any], environment: Any) -> None:

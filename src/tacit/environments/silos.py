@@ -70,7 +70,7 @@ class Silos(World):
         means: Floats = self.parameter @ features
         return means
 
-    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:  # noqa: ARG002
+    def play(self, round_: Round, protocol: Any, rng: np.random.Generator) -> Played:
         """Every silo follows the policy for as many participants as it lasts."""
         if not isinstance(round_.assignment, Policy):
             raise TacitError("silos follow policies: use a learner of contextual bandits")
@@ -92,8 +92,10 @@ class Silos(World):
             "clipped_rewards": actor.clipped_rewards,
             "clipped_contexts": actor.clipped_contexts,
         }
+        reports = actor.report()
+        gathered = getattr(protocol, "gathered", None)  # a round that is not opened has none
         return Played(
-            actor.report().sum(axis=0),
+            reports.sum(axis=0) if gathered is None else gathered(reports),
             np.arange(1.0, len(lost) + 1),
             np.cumsum(lost) if known else None,
             notes=notes,

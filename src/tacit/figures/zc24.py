@@ -1,7 +1,9 @@
-"""ZC24 Figures 2 and 3: regret per round of silos that learn together, with the printed noise.
+"""ZC24 Figures 2 and 3: regret per round of silos that learn together, with the printed noise; and
+pictures of what the paper only tells.
 
 Secure aggregation, which the paper does not have, stands beside it in Figure 2(b). Panels on
-MSLR-WEB10K are drawn where the data is given.
+MSLR-WEB10K are drawn where the data is given. `zc24-super` has the super-agent that the paper
+compares with, `zc24-budgets` silos with budgets of their own (Definition 2.1).
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ LABELS = {
     "sdp-fedlinucb": "SDP-FedLinUCB",
     "sdp-fedlinucb-vec": "SDP-FedLinUCB (vec)",
     "secagg-fedlinucb": "SecAgg-FedLinUCB",
+    "jdp-linucb": "JDP-LinUCB (super-agent)",
 }
 SIZE = {"horizon": 10_000, "silos": 100, "dimension": 10, "actions": 100, "sync": 25}
+SMALL = {**SIZE, "horizon": 2000, "silos": 20}
+PROMISES = ((0.2, 0.1), (1.0, 1e-5))
 Curve = tuple[str, dict[str, Any]]
 FREE: Curve = ("fedlinucb", {"lazy": False})  # the paper's Algorithm 1; its Algorithm 8 is lazy
 per_round = partial(as_panels, per="round", regret="group regret")
@@ -80,11 +85,50 @@ def figure3(options: Options) -> list[Panel]:
     return panels
 
 
+@figure("zc24-super", 5, per_round)
+def super_agent(options: Options) -> list[Panel]:
+    """What trusting nobody costs: the super-agent under joint DP against silos that hide their sums
+    from each other and the server, all lazy, promised to a person, at the same guarantee.
+    """
+    names = ("ldp-fedlinucb", "sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb")
+    panels = []
+    for epsilon, delta in PROMISES:
+        promised = [(name, {"epsilon": epsilon, "delta": delta}) for name in names]
+        title = f"ε = {epsilon:g}, δ = {delta:g}"
+        panels.append(_panel(title, [*promised, ("fedlinucb", {})], "", options, size=SMALL))
+    return panels
+
+
+@figure("zc24-budgets", 5, per_round)
+def budgets(options: Options) -> list[Panel]:
+    """Half of the silos strict, half lax: each with its own budget, against all having the strict
+    or the lax one; where silos add noise alone, and where they share it.
+    """
+    size = options.asked(**SMALL)
+    strict, lax = (0.2, 0.1), (5.0, 0.1)
+    half = int(size["silos"]) // 2
+    mixed = (strict,) * half + (lax,) * (int(size["silos"]) - half)
+    panels = []
+    for name in ("ldp-fedlinucb", "secagg-fedlinucb"):
+        results = {
+            "all silos (0.2, 0.1)": simulate(name, budgets=(strict,) * len(mixed), **size),
+            "half (0.2, 0.1), half (5, 0.1)": simulate(name, budgets=mixed, **size),
+            "all silos (5, 0.1)": simulate(name, budgets=(lax,) * len(mixed), **size),
+        }
+        panels.append(Panel(LABELS[name], results))
+    return panels
+
+
 def _panel(
-    title: str, curves: list[Curve], varying: str, options: Options, field: str | None = None
+    title: str,
+    curves: list[Curve],
+    varying: str,
+    options: Options,
+    field: str | None = None,
+    size: dict[str, int] = SIZE,
 ) -> Panel:
     """What varies is in the labels; with a field, on recorded data, which has its own size."""
-    asked = options.asked(**SIZE)
+    asked = options.asked(**size)
     if field is not None:
         for name in ("silos", "dimension", "actions"):
             del asked[name]

@@ -36,6 +36,7 @@ from tacit.privacy.guarantees import (
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
 from tacit.privacy.promises import Target, best_order, earned, promised
 from tacit.privacy.shuffling import Clones, RandomizedResponse
+from tacit.privacy.silos import SilosDP
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "RandomizedResponse",
     "RenyiDP",
     "ReturningUser",
+    "SilosDP",
     "Target",
     "VectorGuarantee",
     "View",

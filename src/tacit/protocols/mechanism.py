@@ -166,9 +166,9 @@ class Releases(Mechanism):
             )
         return self.sums.open(round_.number, self.released, self.held, self.guarantee)
 
-    def encoder(self) -> Encoder:
+    def encoder(self, silo: int | None = None) -> Encoder:
         """One silo's side, which draws exactly; it stays with the silo."""
-        return self.sums.encoder()
+        return self.sums.encoder(silo=silo)
 
     def to_dict(self) -> dict[str, Any]:
         """What was opened, which is public, and what simulated silos hold."""
@@ -197,7 +197,8 @@ class Releases(Mechanism):
         stored = data["sums"]["shape"]
         shape = factorize(stored["kind"], stored["steps"], tuple(stored.get("importance", ())))
         presence = Presence(**data["sums"]["presence"])
-        sums = PrefixSums(**{**data["sums"], "shape": shape, "presence": presence})
+        own = {name: tuple(data["sums"].get(name, ())) for name in ("sigmas", "weights")}
+        sums = PrefixSums(**{**data["sums"], "shape": shape, "presence": presence, **own})
         lists = (
             {int(step): np.array(row) for step, row in data[name].items()}
             for name in ("released", "held")
@@ -218,8 +219,16 @@ def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
         return False
     if sums.trust == "shuffle" and sums.noise == "gaussian":
         return True
-    spent = sums.loss().delta(guarantee.epsilon) + sums.slack(guarantee.epsilon)
-    return bool(spent <= guarantee.delta * (1 + 1e-6))
+    for silo, (epsilon, delta) in enumerate(_pairs(guarantee)):
+        spent = sums.of(silo).loss().delta(epsilon) + sums.slack(epsilon)
+        if not spent <= delta * (1 + 1e-6):
+            return False
+    return True
+
+
+def _pairs(guarantee: Any) -> tuple[tuple[float, float], ...]:
+    """(ε, δ) of every silo that has its own, or of all alike."""
+    return getattr(guarantee, "budgets", ()) or ((guarantee.epsilon, guarantee.delta),)
 
 
 def recipe(make: Any) -> Callable[..., Protocol]:

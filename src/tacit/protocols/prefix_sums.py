@@ -5,8 +5,9 @@ At every step each silo sends one message about its data so far and the server l
 over all silos and steps. Who adds the noise tells the trust models apart: `silo` (ZC24 Algorithm 2:
 each silo alone, messages in the open), `secagg` (each silo a share, only the sum modulo 2^64 is
 opened), `shuffle` (as secagg, but silos send shares that a shuffler mixes, or bits for binomial
-noise: ZC24 Algorithm 5). What is opened is chosen by a `Factorization`. The schedule is fixed, so
-that when a silo speaks says nothing.
+noise: ZC24 Algorithm 5), `central` (silos send what they have, and one trusted server adds noise
+once: Shariff & Sheffet 2018). What is opened is chosen by a `Factorization`. The schedule is fixed,
+so that when a silo speaks says nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tacit.protocols.factorization import Factorization
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import SECURITY, shares_needed
 
-Trust = Literal["none", "silo", "secagg", "shuffle"]
+Trust = Literal["none", "silo", "secagg", "shuffle", "central"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
 EXACT_IN_DOUBLES = 2.0**52
@@ -38,7 +39,19 @@ FITS: dict[Trust, tuple[Noise, ...]] = {
     "silo": ("gaussian", "discrete-gaussian"),
     "secagg": ("discrete-gaussian", "skellam"),
     "shuffle": ("discrete-gaussian", "skellam", "binomial", "gaussian"),
+    "central": ("discrete-gaussian", "skellam"),
 }
+VIEWS: dict[Trust, View] = {
+    "none": View.SILO,
+    "silo": View.SILO,
+    "secagg": View.OPENED_SUM,
+    "shuffle": View.SHUFFLED,
+    "central": View.SERVER_OUTPUT,
+}
+JOINT = (
+    "joint privacy: it bounds what all other people together learn of a person; what that person "
+    "is given may depend on their own features"
+)
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,10 @@ class PrefixSums:
     fits 64 bits; `presence` says how often one of them comes. Shares are made for `silos` -
     `corrupt` silos, so the guarantee holds against so many silos that tell the server their shares,
     or are the ones who look.
+
+    Where the trust is `silo`, every silo may have noise of its own, `sigmas`, of which `sigma` is
+    then the least; and the server, who sees each message, may count it by a public weight of at
+    most 1, `weights`.
     """
 
     shape: Factorization
@@ -126,9 +143,12 @@ class PrefixSums:
     people: int = 1
     corrupt: int = 0
     presence: Presence = ONCE
+    sigmas: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         integer("silos", self.silos, at_least=1)
+        self._check_own_noise()
         integer("size", self.size, at_least=1)
         if not 0 <= self.corrupt < self.silos:
             raise TacitError(
@@ -155,12 +175,18 @@ class PrefixSums:
                 "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): "
                 "use the tree or the square root"
             )
+        if self.shape.kind == "prefix" and self.trust == "central":
+            raise TacitError(
+                "a trusted server adds up what it published itself: use the tree, the square root "
+                "or the optimal kind"
+            )
         if self.noise != "none":
             positive("sigma", self.sigma, "privacy needs noise; for no privacy use trust none")
         if self.integral:
             largest = self._largest(int(np.abs(self.shape.right).sum(axis=1).argmax()))
+            widest = max(self.sigmas) * self.scale if self.sigmas else self.total.std
             if (
-                not self.silos * largest + 40 * self.total.std < 2.0 ** (MODULUS_BITS - 1)
+                not self.silos * largest + 40 * widest < 2.0 ** (MODULUS_BITS - 1)
                 or not largest < EXACT_IN_DOUBLES
             ):
                 raise TacitError(
@@ -168,6 +194,35 @@ class PrefixSums:
                     f"{MODULUS_BITS} bits, or one of them a "
                     f"double: use a coarser scale than {self.scale}"
                 )
+
+    def _check_own_noise(self) -> None:
+        """Noise of its own for each silo, or for none."""
+        for name in ("sigmas", "weights"):
+            values = getattr(self, name)
+            if values and (self.trust != "silo" or len(values) != self.silos):
+                raise TacitError(
+                    f"{name} has {len(values)} numbers for {self.silos} silos under trust "
+                    f"{self.trust}: give one for each silo whose noise is its own"
+                )
+        if self.sigmas and min(self.sigmas) != self.sigma:
+            raise TacitError(
+                f"sigma is {self.sigma:g}, the least of all silos' is {min(self.sigmas):g}: they "
+                "must be the same"
+            )
+        if not all(0 < weight <= 1 for weight in self.weights):
+            raise TacitError("a silo's weight is not in (0, 1]: divide all by the largest")
+
+    def of(self, silo: int) -> PrefixSums:
+        """The sums as this silo makes them: with its own noise."""
+        if not self.sigmas:
+            return self
+        return replace(self, sigma=self.sigmas[silo], sigmas=(), weights=())
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[float, float], tuple[PrefixSums, int]]:
+        """Silos of the same noise and weight, and how many there are of them."""
+        pairs = list(zip(self.sigmas, self.weights or (1.0,) * self.silos, strict=True))
+        return {pair: (self.of(pairs.index(pair)), pairs.count(pair)) for pair in set(pairs)}
 
     @property
     def integral(self) -> bool:
@@ -197,6 +252,11 @@ class PrefixSums:
         """How many silos' shares the guarantee needs."""
         return self.silos - self.corrupt
 
+    @property
+    def adding(self) -> int:
+        """Whose noise together is `total`: a silo's or the server's alone, or all honest silos'."""
+        return 1 if self.alone or self.trust == "central" else self.honest
+
     @cached_property
     def total(self) -> NoiseLaw:
         """The noise that the guarantee needs in one opened integer (in one message where each
@@ -211,16 +271,19 @@ class PrefixSums:
 
     @cached_property
     def share(self) -> NoiseLaw:
-        """What one silo adds to one integer."""
-        if self.alone:
-            return self.total
-        return self.total.nearby_share(self.honest)
+        """What one silo (where it is trusted, the server) adds to one integer."""
+        return self.total if self.adding == 1 else self.total.nearby_share(self.adding)
 
     @property
     def row_variance(self) -> float:
         """The variance of the noise in one opened number, summed over silos."""
         if self.noise == "none":
             return 0.0
+        if self.sigmas:
+            return sum(
+                weight**2 * own.row_variance / self.silos * count
+                for (_, weight), (own, count) in self._kinds.items()
+            )
         each = float(self.total.variance) / self.scale**2 if self.integral else self.sigma**2
         return each * (self.silos if self.alone else self.silos / self.honest)
 
@@ -281,8 +344,8 @@ class PrefixSums:
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
         rows = self._rows * (self._visited if self.alone else 1)
-        shares = 1 if self.alone else self.honest
-        return NearlyGaussianLoss(self.total, self.movement * self.scale, self.size * rows, shares)
+        moved = self.movement * self.scale
+        return NearlyGaussianLoss(self.total, moved, self.size * rows, self.adding)
 
     def excess(self, epsilon: float) -> float:
         """What being discrete adds to δ at ε, at most."""
@@ -295,7 +358,7 @@ class PrefixSums:
     @property
     def view(self) -> View:
         """Whose view the guarantee bounds."""
-        return {"secagg": View.OPENED_SUM, "shuffle": View.SHUFFLED}.get(self.trust, View.SILO)
+        return VIEWS[self.trust]
 
     def slack(self, epsilon: float) -> float:
         """What a shuffler of additive shares adds to δ, over all numbers opened."""
@@ -324,6 +387,8 @@ class PrefixSums:
         often = () if once else (f"for a person who comes {self.presence}",)
         if not self.integral:
             return *often, IDEAL
+        if self.trust == "central":
+            return *often, JOINT
         if self.alone:
             return often
         return *often, f"at least {self.honest} of {self.silos} silos add their noise"
@@ -348,23 +413,32 @@ class PrefixSums:
         guarantee: Guarantee | None,
     ) -> PrefixRound:
         """The protocol of one step; see there."""
-        kind = ShuffledPrefixRound if self.trust == "shuffle" else PrefixRound
-        return kind(self, step, released, held, guarantee)
+        return ROUNDS.get(self.trust, PrefixRound)(self, step, released, held, guarantee)
 
-    def encoder(self, rng: np.random.Generator | None = None) -> Encoder:
+    def encoder(self, rng: np.random.Generator | None = None, silo: int | None = None) -> Encoder:
         """One silo's side. With a generator, noise is simulated; without, it is drawn exactly, from
-        the operating system.
+        the operating system. Where silos' noise differs, it must be said which silo.
         """
-        return Encoder(self, rng)
+        if self.sigmas and silo is None:
+            raise TacitError("every silo has noise of its own: say whose encoder it is")
+        return Encoder(self if silo is None else self.of(silo), rng)
 
     def sample_noise(self, rng: np.random.Generator) -> Floats:
         """The noise of all silos in what is opened of one step, for simulation."""
         if self.noise == "none":
             return np.zeros(self.size)
+        if self.sigmas:
+            parts = sorted(self._kinds.items())
+            noises = [w * own.several(count, rng) for (_, w), (own, count) in parts]
+            return np.asarray(np.sum(noises, axis=0))
+        return self.several(self.silos, rng)
+
+    def several(self, silos: int, rng: np.random.Generator) -> Floats:
+        """The noise of so many silos alike in what is opened of one step."""
         if not self.integral:
-            return self.draw(None, rng, math.sqrt(self.row_variance))
+            return self.draw(None, rng, math.sqrt(self.row_variance * silos / self.silos))
         whole = self.corrupt == 0 and not self.alone
-        law = self.total if whole else self.share.sum_of_shares(self.silos)
+        law = self.total if whole else self.share.sum_of_shares(silos)
         return self.draw(law, rng) / self.scale
 
     def draw(
@@ -418,7 +492,7 @@ class Encoder:
         # noise first: how long it takes says nothing of the data
         noise = (
             np.zeros(p.size)
-            if p.noise == "none"
+            if p.trust in ("none", "central")
             else p.draw(p.share if p.integral else None, self.rng, p.sigma)
         )
         self.history.append(np.array(vector, dtype=float))
@@ -465,7 +539,7 @@ class PrefixRound(Protocol):
                 f"all {sums.shape.steps} synchronisations are used up: the noise was made for no "
                 "more"
             )
-        if (sums.trust == "shuffle") != isinstance(self, ShuffledPrefixRound):
+        if type(self) is not ROUNDS.get(sums.trust, PrefixRound):
             raise TacitError(f"silos trust {sums.trust}: open the step with the sums' open()")
         self.sums, self.step, self.guarantee = sums, step, guarantee
         self._released, self._held = released, held
@@ -478,6 +552,8 @@ class PrefixRound(Protocol):
         them.
         """
         self._check_once()
+        if self.sums.sigmas:
+            raise TacitError("every silo has noise of its own: report by the silo's encoder")
         *before, now = np.atleast_2d(np.asarray(x, dtype=float))
         if len(before) != self.step:
             raise TacitError(
@@ -505,6 +581,9 @@ class PrefixRound(Protocol):
                 f"silos sent {sorted({len(m) for m in messages})} numbers; all send {p.size}: "
                 "do they have one dimension?"
             )
+        if p.weights:
+            rows = [p.form(self.step).read(message, 1) for message in messages]
+            return Opened(tuple((p.weights @ np.array(rows) / p.scale).tolist()), len(messages))
         if p.integral:
             return Opened(tuple(p.form(self.step).total(messages)), len(messages))
         return Opened(tuple(np.sum(messages, axis=0).tolist()), len(messages))
@@ -529,6 +608,12 @@ class PrefixRound(Protocol):
         """
         row = self._released[self.step]
         return self._release(row, Opened(tuple(row.tolist()), self.participants))
+
+    def gathered(self, reports: Floats) -> Floats:
+        """What all silos' reports (silos × numbers) come to together, before any noise."""
+        if not self.sums.weights:
+            return np.asarray(reports.sum(axis=0))
+        return np.asarray(np.array(self.sums.weights) @ reports)
 
     def _check_once(self) -> None:
         if self.step in self._released:
@@ -566,7 +651,9 @@ class PrefixRound(Protocol):
         """
         if not self.sums.integral:
             raise TacitError(f"continuous noise has no exact law (asked at {total})")
-        return self.sums.share.sum_of_shares(1 if self.sums.alone else reports)
+        if self.sums.sigmas:
+            raise TacitError("every silo has noise of its own: leave budgets out to look at one")
+        return self.sums.share.sum_of_shares(1 if self.sums.adding == 1 else reports)
 
     def simulate(self, load: Floats, rng: np.random.Generator) -> Estimate:
         """The sum over silos of this step's vectors, as all silos and the intermediary would open
@@ -585,3 +672,21 @@ class PrefixRound(Protocol):
 
 class ShuffledPrefixRound(PrefixRound):
     """A step whose messages a shuffler mixes: shares or bits, each labelled by its number."""
+
+
+class CentralPrefixRound(PrefixRound):
+    """A step in the hands of a trusted server, which adds the noise to the sum before anybody else
+    sees it.
+    """
+
+    def combine(self, messages: Any) -> Opened:
+        """What the server publishes: the sum of what silos have, and its noise."""
+        noise = self.sums.draw(self.sums.total, None).astype(np.int64)  # before the data is touched
+        exact = super().combine(messages)
+        return Opened(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
+
+
+ROUNDS: dict[Trust, type[PrefixRound]] = {
+    "shuffle": ShuffledPrefixRound,
+    "central": CentralPrefixRound,
+}

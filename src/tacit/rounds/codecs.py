@@ -28,7 +28,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums
 from tacit.protocols.prefix_messages import MODULUS_BITS, Shares
-from tacit.protocols.prefix_sums import PrefixRound, ShuffledPrefixRound
+from tacit.protocols.prefix_sums import CentralPrefixRound, PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
@@ -307,6 +307,7 @@ UNCARRIED: dict[type[Protocol], str] = {
     CentralLaplace: _TRUSTED,
     CentralVector: _TRUSTED,
     CentralBall: _TRUSTED,
+    CentralPrefixRound: _TRUSTED,
     LocalVector: "its messages are real numbers that anybody may see: send them as they are",
     LocalBall: "its messages suffice alone, and anybody may see them: send them as they are",
     SeparateSums: "each of its sums is opened by itself: carry all, or take the codec of a part",

@@ -41,6 +41,7 @@ EXPECTED = {
     "str": ((str,), 'a word in quotes, such as "easy"'),
     "bool": ((bool,), "true or false"),
     "tuple[float, ...]": ((list, tuple), "a list of numbers, such as [0.31, 0.47]"),
+    "tuple[float | Budget, ...]": ((list, tuple), "a list of pairs, such as [[0.5, 1e-6]]"),
 }
 MOST_CELLS = 1_000_000
 

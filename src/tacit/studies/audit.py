@@ -40,6 +40,7 @@ ALARM = 1e-3  # how often a sound device is accused
 CONFIDENCE = 0.999  # of the lower bound on ε
 ENOUGH, FEWEST = 400, 60  # numbers to compare with the law, and without which nothing is said
 CELLS = 12
+SPARSE = 10  # times as many numbers where they take fewer values than there are cells
 SECONDS = 40.0
 WIDE = 1 << 21  # laws that spread further are smooth: they are summed over a grid
 
@@ -361,11 +362,14 @@ def observed(
     sight: Sight,
     through: str | None = None,
     *,
-    enough: int = ENOUGH,
+    enough: int | None = None,
     seconds: float = SECONDS,
 ) -> list[list[Number]]:
-    """Rounds until there are enough numbers, at least three of them, or until time is up."""
+    """Rounds until there are enough numbers (by default so many that half the noise shows), at
+    least three of them, or until time is up.
+    """
     rows: list[list[Number]] = []
+    enough = telling(sight.law) if enough is None else enough
     started = time.monotonic()
     while len(rows) < 3 or sum(map(len, rows)) < enough:
         rows.append(sight.look(protocol, sight.reports, through))
@@ -378,6 +382,16 @@ def observed(
                 "more seconds, or leave out the intermediary"
             )
     return rows
+
+
+def telling(law: NoiseLaw | Laplace) -> int:
+    """How many numbers of this law show half the noise: p-values were below 1e-11 in each of a
+    dozen audits of each kind. An answer of two values says little, so it takes more of them.
+    """
+    if isinstance(law, Laplace):
+        return ENOUGH
+    low, high = law.window(-50.0)
+    return ENOUGH if high - low > CELLS else SPARSE * ENOUGH
 
 
 def residuals(rows: Sequence[Sequence[Number]], alarm: float = ALARM) -> Verdict:
