@@ -5,7 +5,7 @@ neighbours hold: everybody left, everybody is convicted, or the parcels do not o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from unittest.mock import patch
 
@@ -265,13 +265,13 @@ def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
     assert victim._incoming[1] not in outward
 
 
-def _direction_keys(session: MaskingSession, place: int) -> Iterator[bytes]:
+def _direction_keys(session: MaskingSession, place: int) -> list[bytes]:
     """The keys with which a client seals its parcels."""
-    client, sealed = session.clients[place], []
+    client = session.clients[place]
     seal = "tacit.intermediaries.masking_client.sealed_parcel"
-    with patch(seal, lambda key, *_: sealed.append(key) or b""):
+    with patch(seal, return_value=b"") as sealed:
         client.share(session.outgoing[client.address])
-    return iter(sealed)
+    return [call.args[0] for call in sealed.call_args_list]
 
 
 def test_an_accuser_shows_one_key_and_masks_nothing() -> None:

@@ -75,7 +75,7 @@ def primitives() -> dict[str, Any]:
             "public": [key.hex() for _, key in pair],
             "shared": agree(first, pair[1][1]).hex(),
             "signing": [key.hex() for key in signing],
-            "route": [key.hex() for key in route_keys(first, *parties, context)],
+            "route": [key.hex() for key in route_keys(first, parties[0], parties[1], context)],
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
             "channel": derive(
                 agree(first, pair[1][1]), context, b"tacit channel v2" + pair[0][1] + pair[1][1], 96

@@ -175,7 +175,7 @@ def test_setups_that_make_no_sense_are_refused() -> None:
                 0,
                 0,
                 N,
-                [*good[:-1], (7, *(public_bytes(new_key()) for _ in range(3)))],
+                [*good[:-1], (7, public_bytes(new_key()), public_bytes(new_key()), bytes(32))],
             )
         )
     assert client.share(session.outgoing[client.address]) == first

@@ -105,7 +105,7 @@ class Stage(Enum):
     REFUSED = "refused"
 
 
-STAGES = tuple(Stage)[:-2]
+STAGES: tuple[Stage, ...] = tuple(Stage)[:-2]
 _ENDS = {Phase.ANSWERED: Stage.OPENED, Phase.REFUSED: Stage.REFUSED}
 _STAGE_OF = {
     Kind.JOIN: Stage.JOINING,
