@@ -155,6 +155,8 @@ def used(what: Seen, epsilon: float, delta: float) -> float:
         return float(what.copies * what.pure / epsilon)
     if what.pure is not None and what.copies * what.pure <= epsilon:
         return float(what.copies * what.pure / epsilon)
+    if what.pure is not None:  # discrete Laplace noise, perhaps very wide
+        return slow.laplace_delta(what.shift, what.pure, what.copies, epsilon) / delta
     law = what.law()
     if delta == 0:
         return float(what.copies * slow.largest_loss(law, what.shift) / epsilon)

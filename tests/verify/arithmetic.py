@@ -258,7 +258,24 @@ def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
     finite = np.array([other > TINY for _, other in pairs])
     losses = np.array([_log_ratio(a, b) if b > TINY else 0.0 for a, b in pairs])
     endless = float(p[~finite].sum())
-    p, losses = p[finite], losses[finite]
+    surely = _added(p[finite], losses[finite], copies, epsilon)
+    return surely + (1 - (1 - endless) ** copies) * 0.999
+
+
+def laplace_delta(shift: int, pure: Any, copies: int, epsilon: float) -> float:
+    """A lower bound on δ(ε) of so many discrete Laplace draws together, each moved by `shift`, with
+    a loss of at most `pure` each: the loss is that on one side, its opposite on the other, and in
+    between at -k it is (1 - 2k/shift) · pure, so no table has to be as wide as the law.
+    """
+    rate = mp.exp(-mp.mpf(pure) / shift)
+    between = [(1 - rate) / (1 + rate) * rate**k for k in range(1, shift)]
+    masses = [1 / (1 + rate), *between, rate**shift / (1 + rate)]
+    p = np.array([float(mass) for mass in masses])
+    losses = float(pure) * (1 - 2 * np.arange(shift + 1) / shift)
+    return _added(p, losses, copies, epsilon)
+
+
+def _added(p: Any, losses: Any, copies: int, epsilon: float) -> float:
     spread = math.sqrt(max(1e-30, float(p @ losses**2) - float(p @ losses) ** 2))
     reach = min(
         copies * float(np.abs(losses).max()),
@@ -273,8 +290,7 @@ def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
     together = np.fft.irfft(np.fft.rfft(table) ** copies, size)
     values = np.fft.fftfreq(size, 1 / size) * grid
     above = values > epsilon
-    surely = float((together[above] * -np.expm1(epsilon - values[above])).sum())
-    return surely - 1e-13 + (1 - (1 - endless) ** copies) * 0.999
+    return float((together[above] * -np.expm1(epsilon - values[above])).sum()) - 1e-13
 
 
 def _log_ratio(one: int, other: int) -> float:

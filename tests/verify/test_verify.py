@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import mpmath as mp
 import pytest
 from tests.verify import arithmetic as slow
 from tests.verify.__main__ import certain, group_losses, printed, seen, used
@@ -113,3 +114,15 @@ def test_a_promise_that_is_too_small_is_found() -> None:
     central = Central(100, 1, law, target)
     assert 0.5 < used(seen(central, 1), 1.0, 1e-5) <= 1
     assert used(seen(central, 1), 0.9, 1e-5) > 1
+
+
+@pytest.mark.parametrize(
+    ("shift", "scale", "copies", "epsilon"), [(4, 20, 30, 1.0), (16, 40, 12, 1.3), (7, 9, 1, 0.5)]
+)
+def test_wide_laplace_noise_needs_no_table(
+    shift: int, scale: int, copies: int, epsilon: float
+) -> None:
+    """Both are rounded down to a grid of losses, at places that differ by rounding."""
+    by_table = slow.composed_delta(slow.laplace(Fraction(scale)), shift, copies, epsilon)
+    directly = slow.laplace_delta(shift, mp.mpf(shift) / scale, copies, epsilon)
+    assert directly == pytest.approx(by_table, rel=1e-4)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.live import needs_live
+from tacit.cli.operating import needs_live
 from tacit.cli.options import Json
 from tacit.cli.printing import print_json, sentence, table
 

@@ -1,0 +1,138 @@
+"""Definitions of live experiments: written with comments, and explained with a forecast."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.checks import TacitError
+from tacit.cli.operating import needs_live, print_lines, write_new
+from tacit.cli.options import Json, interactive, whole
+from tacit.cli.printing import print_json, sentence
+
+File = Annotated[Path, typer.Argument(help="The definition, in TOML or YAML.")]
+
+
+def new(
+    file: File,
+    question: Annotated[str, typer.Option(help="What you want to know.")] = "",
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option; give this once for each.")
+    ] = None,
+    meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
+    epsilon: Annotated[str, typer.Option(help="The promise, such as 1 or 1/2.")] = "1",
+    participants: Annotated[
+        int | None, typer.Option(help="How many people to serve in all.", parser=whole, metavar="N")
+    ] = None,
+    window: Annotated[str, typer.Option(help="How long a device watches.")] = "1 day",
+    joining: Annotated[str, typer.Option(help="How long a round takes people in.")] = "6 hours",
+    margin: Annotated[str, typer.Option(help="Time for reports to arrive.")] = "1 hour",
+    days: Annotated[
+        int, typer.Option(help="How many days it lasts, from today.", parser=whole, metavar="N")
+    ] = 30,
+    helper: Annotated[
+        Path | None, typer.Option(help="The helper's card.toml, as its operator sent it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a definition with a comment for every entry, to be edited.
+
+    Example: tacit experiment new greeting.toml --option Hello --option Hi
+    """
+    with needs_live():
+        from tacit.live import definition, founding, readers
+    today = datetime.now(UTC).date()
+    values: dict[str, Any] = {
+        "question": question or "Which greeting do people like best?",
+        "options": tuple(option or ("Hello", "Hi", "Good day")),
+        "meaning": meaning or "1 if you wrote back within the time, 0 if not",
+        "participants": participants or 20_000,
+        "first_day": today,
+        "last_day": today + timedelta(days=max(days, 1)),
+    }
+    said: dict[str, tuple[str, Any]] = {
+        "epsilon": (epsilon, readers.above_zero),
+        "window": (window, readers.duration),
+        "joining": (joining, readers.lasting),
+        "margin": (margin, readers.twice),
+    }
+    for name, (words, read) in said.items():
+        try:
+            values[name] = read(words)
+        except readers.Wrong as wrong:
+            raise TacitError(f"--{name} is {words!r}; it must be {wrong}") from None
+    card = None if helper is None else founding.read_card(helper)
+    if card is not None and card.role != "helper":
+        raise TacitError(f"{helper} is the card of a {card.role}; give that of the helper")
+    values["helper_address"] = "https://helper.example" if card is None else card.address
+    values["helper_key"] = bytes(32) if card is None else card.key
+    made = definition.Definition(**values)
+    shown = {name: value for name, value in vars(made).items() if name not in _LEFT_OUT}
+    if card is None:
+        del shown["helper_key"]
+    text = definition.write(shown, yaml=file.suffix in (".yaml", ".yml"))
+    write_new(file, text)
+    if as_json:
+        print_json({"file": str(file)})
+        return
+    sentence("written", str(file))
+    if card is None:
+        sentence("next", "fill in [helper]: address and key are in the card of who runs the helper")
+    sentence("next", f"edit it, then: tacit experiment check {file}")
+
+
+_LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_margin")
+
+
+def check(
+    file: File,
+    forecast: Annotated[bool, typer.Option(help="Simulate the experiment, too.")] = True,
+    runs: Annotated[
+        int, typer.Option(help="Simulated experiments.", parser=whole, metavar="N")
+    ] = 20,
+    as_json: Json = False,
+) -> None:
+    """Explain a definition in words, with a forecast: what people are promised, who sees what, how
+    long it takes, how likely a lift is found.
+
+    Example: tacit experiment check greeting.toml
+    """
+    with needs_live():
+        from tacit.live import definition
+        from tacit.live import forecast as forecasting
+    defined = definition.load(file)
+    defined.experiment()
+    words = forecasting.explained(defined)
+    doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))
+    if not as_json:
+        for heading, lines in words.items():
+            print(heading)
+            print_lines(lines)
+    found = forecasting.forecast(defined, runs, interactive()) if forecast else None
+    if as_json:
+        entries = {
+            place: _plain(getattr(defined, entry.name))
+            for place, entry in definition.ENTRIES.items()
+        }
+        told = None if found is None else {**vars(found), "words": list(found.sentences())}
+        record = {"definition": entries, "words": words, "warnings": doubts, "forecast": told}
+        print_json(record)
+        return
+    if found is not None:
+        print("What to expect")
+        print_lines(list(found.sentences()))
+    for doubt in doubts:
+        sentence("warning", doubt)
+    sentence("next", f"tacit experiment create {file} --config coordinator/party.toml")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, (Fraction, date)) else value

@@ -1,0 +1,137 @@
+"""What the commands of live experiments share: which party is asked, with which secret, and how
+files and keys are shown. Secrets come from files and the environment, never from the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.checks import TacitError
+from tacit.cli.printing import sentence, width
+
+if TYPE_CHECKING:
+    from tacit.live.admin import Operated, Published
+    from tacit.live.config import PartyConfig
+
+Config = Annotated[
+    Path | None, typer.Option(help="The party's party.toml: where it listens, and its admin token.")
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="Its address instead; the admin token is then in TACIT_ADMIN_TOKEN."),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="A file with the admin token, which only you can read.")
+]
+Which = Annotated[
+    str | None,
+    typer.Argument(help="First digits of the experiment's digest; none if there is only one."),
+]
+
+
+@contextmanager
+def needs_live() -> Iterator[None]:
+    """Says what to install where live experiments are not there."""
+    try:
+        yield
+    except ImportError as missing:
+        name = missing.name or "a package"
+        if name.startswith("tacit"):
+            raise
+        raise TacitError(
+            f"{name} is missing, which live experiments need: pip install 'tacit[live]'"
+        ) from None
+
+
+def chosen(
+    experiment: str | None, config: Path | None, url: str | None, token_file: Path | None
+) -> tuple[Operated, str]:
+    """The coordinator, and the digest of the experiment that is meant."""
+    party = operated(config, url, token_file)
+    return party, party.experiment(experiment)
+
+
+def operated(config: Path | None, url: str | None, token_file: Path | None) -> Operated:
+    """The coordinator, with the admin token from where it is."""
+    with needs_live():
+        from tacit.live.admin import Operated
+    if config is not None:
+        told = configured(config, "coordinator")
+        return Operated((url or listening(told)).rstrip("/"), told.admin_token)
+    token = os.environ.get("TACIT_ADMIN_TOKEN", "")
+    if token_file is not None:
+        token = _secret(token_file)
+    if url is None:
+        raise TacitError(
+            "which coordinator is not said: give --config coordinator/party.toml, or --url with "
+            "the admin token in TACIT_ADMIN_TOKEN"
+        )
+    return Operated(url.rstrip("/"), token)
+
+
+def _secret(file: Path) -> str:
+    if file.stat().st_mode & 0o077:
+        raise TacitError(f"{file} can be read by others: chmod 600 {file}")
+    return file.read_text(encoding="utf-8").strip()
+
+
+def configured(config: Path, role: str) -> PartyConfig:
+    """The configuration of a party of this role."""
+    with needs_live():
+        from tacit.live.config import load
+    told = load(config)
+    if told.role != role:
+        raise TacitError(f"{config} is that of a {told.role}; give that of the {role}")
+    return told
+
+
+def listening(told: PartyConfig) -> str:
+    """Where a process of this machine reaches the party."""
+    host, port = told.listen
+    near = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{near}:{port}"
+
+
+def agreed(question: str) -> bool:
+    """Whether somebody at a terminal says yes."""
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} Type yes: ").strip().lower() == "yes"
+
+
+def write_new(file: Path, text: str) -> None:
+    """Writes a file that is not there yet."""
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise TacitError(f"{file} is there already and is not written over: name another") from None
+
+
+def print_lines(lines: list[str]) -> None:
+    """Sentences, each folded, and an empty line."""
+    for line in lines:
+        print(textwrap.fill(line, width(), initial_indent="  ", subsequent_indent="    "))
+    print()
+
+
+def keys_of(published: Published) -> dict[str, Any]:
+    """Both keys, and what people read to each other of them."""
+    return {
+        "keys": {party.role: party.key.hex() for party in published.terms.parties},
+        "fingerprints": published.fingerprints,
+    }
+
+
+def say_keys(published: Published) -> None:
+    """Prints the fingerprints of both keys."""
+    for role, digits in published.fingerprints.items():
+        sentence(f"{role}'s key", digits)

@@ -1,0 +1,302 @@
+"""A live experiment at its coordinator: published, watched, paused, ended, exported."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.checks import TacitError
+from tacit.cli.defining import File
+from tacit.cli.operating import (
+    Config,
+    TokenFile,
+    Url,
+    Which,
+    agreed,
+    chosen,
+    keys_of,
+    needs_live,
+    operated,
+    say_keys,
+    write_new,
+)
+from tacit.cli.options import Json
+from tacit.cli.printing import print_json, sentence, table
+
+if TYPE_CHECKING:
+    from tacit.live.admin import Published
+
+
+def create(
+    file: File,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    app: Annotated[
+        Path | None, typer.Option(help="A new JSON file with what an app pins: address and keys.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Publish an experiment at the coordinator; it begins when the helper has signed its terms.
+
+    Example: tacit experiment create greeting.toml --config coordinator/party.toml
+    """
+    with needs_live():
+        from tacit.live import definition
+    text = definition.read_text(file)
+    defined = definition.parse(text)
+    party = operated(config, url, token_file)
+    if defined.succeeds:
+        before = defined.succeeds.hex()
+        asking = party.terms(before).terms.parties[0]
+        terms = defined.terms(asking.address, asking.key).encode().decode()
+        made = party.post(f"/experiments/{before}/successor", {"terms": terms})
+    else:
+        made = party.post("/experiments", {"definition": text})
+    published = party.terms(made["digest"])
+    coordinator, helper = published.terms.parties
+    where = f"{coordinator.address}/experiments/{made['digest']}"
+    command = f"tacit terms cosign {where} --config helper/party.toml"
+    if app is not None:
+        write_new(app, json.dumps(_pins(published), indent=2) + "\n")
+    if as_json:
+        print_json({"digest": made["digest"], **keys_of(published), "next": command})
+        return
+    sentence("published", f"{published.terms.question} ({published.state})")
+    sentence("digest", made["digest"])
+    say_keys(published)
+    sentence("next", f"who runs the helper at {helper.address} reads the terms and signs:")
+    print(f"  {command}")
+
+
+def _pins(published: Published) -> dict[str, Any]:
+    """What an app is built with: the experiment, where its coordinator is, and both keys."""
+    keys = {party.role: party.key.hex() for party in published.terms.parties}
+    address = published.terms.parties[0].address
+    return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
+
+
+def status(
+    experiment: Which = None,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """How an experiment stands: its state, people, rounds.
+
+    Example: tacit experiment status --config coordinator/party.toml
+    """
+    party, digest = chosen(experiment, config, url, token_file)
+    said = party.get(f"/experiments/{digest}/status")
+    if as_json:
+        print_json(said)
+        return
+    people = said["people"]
+    sentence("experiment", f"{said['question']} ({said['state']})")
+    sentence("digest", said["digest"])
+    planned = f" of {people['planned']:,} planned" if people["planned"] < UNBOUNDED else ""
+    sentence(
+        "people",
+        f"{people['asked']:,} were asked, {people['reported']:,} reports were opened, "
+        f"{people['served']:,} got an option unasked{planned}",
+    )
+    rounds = [
+        [
+            row["number"],
+            row["option"],
+            row["stage"],
+            row["places"],
+            row["given"],
+            row["reports"],
+            _moment(row["closes"]),
+        ]
+        for row in said["rounds"][-LAST_ROUNDS:]
+    ]
+    print()
+    heads = ["round", "option", "stage", "places", "given", "reports", "closes (UTC)"]
+    table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
+    sentence("next", _NEXT.get(said["state"], "tacit experiment estimates"))
+
+
+UNBOUNDED = 10**12
+LAST_ROUNDS = 12
+_NEXT = {
+    "unsigned": "it waits for the helper's operator: tacit terms cosign",
+    "paused": "tacit experiment resume",
+}
+
+
+def _moment(seconds: int) -> str | None:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" if seconds else None
+
+
+def estimates(
+    experiment: Which = None,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Which option is best, and how sure that is; looking costs no privacy.
+
+    Example: tacit experiment estimates --config coordinator/party.toml
+    """
+    party, digest = chosen(experiment, config, url, token_file)
+    said = party.get(f"/experiments/{digest}/estimates")
+    if as_json:
+        print_json(said)
+        return
+    sure = f"{said['level']:.0%}"
+    columns: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "option": lambda row: row["option"],
+        "people": lambda row: row["participants"],
+        "mean": lambda row: row["mean"],
+        f"{sure} sure": lambda row: _between(row["low"], row["high"]),
+        "chance to be best": lambda row: f"{row['best']:.0%}",
+        "lift": lambda row: None if row["lift"] is None else f"{row['lift']:+.1%}",
+        "between": lambda row: _lifts(row["lift_low"], row["lift_high"]),
+        "guard": lambda row: _between(row["guardrail_low"], row["guardrail_high"]),
+        "decision": lambda row: "paused" if row["paused"] else row["decision"],
+    }
+    rows = [[told(row) for told in columns.values()] for row in said["options"]]
+    kept = [k for k in range(len(columns)) if any(row[k] is not None for row in rows)]
+    heads = list(columns)
+    table("what was found", [heads[k] for k in kept], [[row[k] for k in kept] for row in rows])
+    for row in said["options"]:
+        if row["paused"]:
+            sentence(f"{row['option']} is paused", row["paused"])
+    sentence("which is best", verdict(said))
+    if said["sample_ratio"]["mismatch"]:
+        sentence(
+            "warning",
+            "reports do not come back from all options alike "
+            f"(p = {said['sample_ratio']['p']:.2g}): look for what keeps devices from reporting",
+        )
+
+
+def verdict(said: dict[str, Any]) -> str:
+    """Which option is best, and how sure that is, in a sentence."""
+    known = [row for row in said["options"] if row["mean"] is not None and row["participants"]]
+    if not known:
+        return "nothing is known yet: no round has been opened"
+    sure = f"{said['level']:.0%}"
+    if said["decided"]:
+        return (
+            f"{said['decided']} is shown to be better than every other option; such a verdict is "
+            f"wrong at most {1 - said['level']:.0%} of the time, whenever one looks"
+        )
+    best = next((row for row in known if row["option"] == said["best"]), known[0])
+    worse = [row["option"] for row in known if row["decision"] == "worse"]
+    out = f"; {', '.join(worse)} {'is' if len(worse) == 1 else 'are'} out" if worse else ""
+    return (
+        f"{best['option']} leads, with a chance of {best['best']:.0%} to be the best; at {sure} it "
+        f"is not decided yet{out}"
+    )
+
+
+def _between(low: float | None, high: float | None) -> str | None:
+    return None if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+
+def _lifts(low: float | None, high: float | None) -> str | None:
+    if low is None and high is None:
+        return None
+    return f"{'?' if low is None else f'{low:+.1%}'} to {'?' if high is None else f'{high:+.1%}'}"
+
+
+def pause(
+    experiment: Which = None,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Give out no more places; who has one reports. See: resume."""
+    _change("pause", experiment, config, url, token_file, as_json)
+
+
+def resume(
+    experiment: Which = None,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Go on after a pause."""
+    _change("resume", experiment, config, url, token_file, as_json)
+
+
+def stop(
+    experiment: Which = None,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End an experiment for good; rounds that are open are finished."""
+    if not (yes or agreed("Stop this experiment for good?")):
+        raise TacitError("nothing was stopped: answer yes, or give --yes")
+    _change("stop", experiment, config, url, token_file, as_json)
+
+
+def _change(
+    name: str,
+    experiment: str | None,
+    config: Path | None,
+    url: str | None,
+    token_file: Path | None,
+    as_json: bool,
+) -> None:
+    party, digest = chosen(experiment, config, url, token_file)
+    party.post(f"/experiments/{digest}/{name}")
+    state = party.terms(digest).state
+    if as_json:
+        print_json({"digest": digest, "state": state})
+        return
+    sentence("now", f"{digest[:12]} is {state}")
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="Where to: .json for everything, .csv for a table.")],
+    experiment: Which = None,
+    config: Config = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Write what is known of an experiment to a file: all of it (JSON), or the estimates (CSV).
+
+    Example: tacit experiment export greeting.csv --config coordinator/party.toml
+    """
+    if file.suffix not in (".json", ".csv"):
+        raise TacitError(f"{file} ends in neither .json nor .csv: name it so")
+    party, digest = chosen(experiment, config, url, token_file)
+    said = party.get(f"/experiments/{digest}/export")
+    if file.suffix == ".json":
+        text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    else:
+        buffer = io.StringIO()
+        rows = [{k: _safe(v) for k, v in row.items()} for row in said["estimates"]["options"]]
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        text = buffer.getvalue()
+    write_new(file, text)
+    if as_json:
+        print_json({"digest": digest, "file": str(file)})
+        return
+    sentence("written", str(file))
+
+
+def _safe(value: Any) -> Any:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
