@@ -108,7 +108,9 @@ def play(session: MaskingSession, gone: set[int]) -> float:
     answers: list[Callable[[MaskingClient, bytes, int], bytes]] = [
         lambda client, _, __: client.join(),
         lambda client, message, _: client.share(message),
+        lambda client, message, _: client.check(message),
         lambda client, message, value: client.mask(message, [value]),
+        lambda client, message, _: client.reveal(message),
         lambda client, message, _: client.reveal(message),
     ]
     spent, outgoing = 0.0, {client.address: b"" for client in session.clients}
@@ -118,7 +120,7 @@ def play(session: MaskingSession, gone: set[int]) -> float:
             for place, (client, report) in enumerate(
                 zip(session.clients, session.reports, strict=True)
             )
-            if client.address in outgoing and not (stage > 1 and place in gone)
+            if client.address in outgoing and not (stage > 2 and place in gone)
         ]
         messages = [answer(client, outgoing[client.address], value) for client, value in there]
         start = time.process_time()
@@ -131,8 +133,8 @@ def play(session: MaskingSession, gone: set[int]) -> float:
 
 def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
     """CPU seconds of the exchanges and seals of a round: two exchanges and a parcel sealed and
-    opened per neighbour, two key pairs and two exchanges for the line to the server, whose seven
-    messages are sealed and opened, and the exchanges of those who left.
+    opened per neighbour, two key pairs and two exchanges for the line to the server, of whose
+    messages seven are sealed and opened in every round, and the exchanges of those who left.
     """
     own, peer = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
     cipher, nonce, parcel, message = (

@@ -29,6 +29,7 @@ class Signed(Enum):
     ROUND = "tacit round v2"
     PARTIAL = "tacit partial sum v2"
     OUTCOME = "tacit outcome v2"
+    SHARES = "tacit shares v2"
     CALL = "tacit call v2"
     INVITATION = "tacit invitation v2"
 

@@ -30,7 +30,8 @@ def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
     rng, session = random.Random(1), MaskingSession([1, 2, 3, 4, 5], MaskingPlan(4, 100))
     server, clients = session.server, session.clients
     history: list[bytes] = []
-    for stage in (Stage.JOINING, Stage.SHARING, Stage.MASKING, Stage.REVEALING):
+    stages = (Stage.JOINING, Stage.SHARING, Stage.CHECKING, Stage.MASKING, Stage.REVEALING)
+    for stage in stages:
         outgoing = session.outgoing
         for place, client in enumerate(clients):
             match stage:
@@ -38,6 +39,8 @@ def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
                     history.append(client.join())
                 case Stage.SHARING:
                     history.append(client.share(outgoing[client.address]))
+                case Stage.CHECKING:
+                    history.append(client.check(outgoing[client.address]))
                 case Stage.MASKING:
                     history.append(client.mask(outgoing[client.address], [place + 1]))
                 case _:
@@ -56,7 +59,7 @@ def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
 
 def test_a_second_close_right_after_the_first_destroys_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
-    for stage in (session.join, session.share, session.mask):
+    for stage in (session.join, session.share, session.check, session.mask):
         stage()
         with pytest.raises(Refusal):
             session.server.close()

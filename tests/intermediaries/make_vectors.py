@@ -29,7 +29,7 @@ from tacit.intermediaries import (
 )
 from tacit.intermediaries.agreement import agree, derive, new_key, public_bytes
 from tacit.intermediaries.interface import Source
-from tacit.intermediaries.masking import mask_seed, route_key
+from tacit.intermediaries.masking import Party, mask_seed, route_keys
 from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.two_servers import half_info
 from tacit.intermediaries.verified import MODULUS
@@ -48,6 +48,10 @@ def primitives() -> dict[str, Any]:
     secret = source("secret")(32)
     shares = shamir.split(secret, 3, 5, source("coefficients"))
     pair = [(4, public_bytes(first)), (9, public_bytes(second))]
+    signing = [source(f"signing {number}")(32) for number, _ in pair]
+    parties = [
+        Party(number, key, b"", sign) for (number, key), sign in zip(pair, signing, strict=True)
+    ]
     context = source("context")(32)
     return {
         "shamir": {
@@ -70,7 +74,8 @@ def primitives() -> dict[str, Any]:
             "private": [first.private_bytes_raw().hex(), second.private_bytes_raw().hex()],
             "public": [key.hex() for _, key in pair],
             "shared": agree(first, pair[1][1]).hex(),
-            "route": route_key(first, pair[0], pair[1], context).hex(),
+            "signing": [key.hex() for key in signing],
+            "route": [key.hex() for key in route_keys(first, parties[0], parties[1], context)],
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),
             "channel": derive(
                 agree(first, pair[1][1]), context, b"tacit channel v2" + pair[0][1] + pair[1][1], 96
@@ -103,15 +108,27 @@ def masking() -> dict[str, Any]:
     wire["setup"] = [setups[client.address].hex() for client in clients]
     inboxes = step("shares", [client.share(setups[client.address]) for client in clients])
     wire["inbox"] = [inboxes[client.address].hex() for client in clients]
+    pairs = step("checked", [client.check(inboxes[client.address]) for client in clients])
+    wire["pairs"] = [pairs[client.address].hex() for client in clients]
     seeds = [client._seed.hex() for client in clients]
     private = [client._key.private_bytes_raw().hex() for client in clients]
+    signing_private = [client._signing_key.private_bytes_raw().hex() for client in clients]
     masking_private = [client._masking_key.private_bytes_raw().hex() for client in clients]
     server_private = server._key.private_bytes_raw().hex()
-    requests = step(
+    left = step(
         "masked",
         [
-            client.mask(inboxes[client.address], value) if place != 2 else None
+            client.mask(pairs[client.address], value) if place != 2 else None
             for place, (client, value) in enumerate(zip(clients, values, strict=True))
+        ],
+    )
+    told = [left.get(client.address) for client in clients]
+    wire["left"] = [message.hex() if message else None for message in told]
+    requests = step(
+        "keys",
+        [
+            client.reveal(message) if message else None
+            for client, message in zip(clients, told, strict=True)
         ],
     )
     asked = [requests.get(client.address) for client in clients]
@@ -132,6 +149,7 @@ def masking() -> dict[str, Any]:
         "clients": {
             "private": private,
             "masking_private": masking_private,
+            "signing_private": signing_private,
             "seeds": seeds,
             "values": values,
         },

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -19,7 +20,7 @@ KNOWN = json.loads((Path(__file__).parent / "vectors" / "masking.json").read_tex
 ROUND = bytes.fromhex(KNOWN["round"])
 CONTEXT = hashlib.sha256(ROUND).digest()
 PRIME = 2**256 + 297
-MODULUS = int.from_bytes(ROUND[123:], "big")
+MODULUS = int.from_bytes(ROUND[124:], "big")
 
 
 def hkdf(secret: bytes, info: bytes, size: int) -> bytes:
@@ -115,7 +116,7 @@ def test_masked_numbers_are_what_the_page_says() -> None:
             continue
         setup = book.open("setup", me, from_client=False)
         assert struct.unpack(">III", setup[:12]) == (me, 8, 6)
-        neighbours = [number for number, _, _ in struct.iter_unpack(">I32s32s", setup[12:])]
+        neighbours = [number for number, *_ in struct.iter_unpack(">I32s32s32s", setup[12:])]
         expected = [
             a + b for a, b in zip(book.clients["values"][me], mask(book.seeds[me], 2), strict=True)
         ]
@@ -129,25 +130,65 @@ def test_masked_numbers_are_what_the_page_says() -> None:
         ]
 
 
+def listed(book: Book, owner: int) -> tuple[bytes, dict[int, tuple[bytes, ...]], bytes]:
+    """The root of a client's list, its commitments by holder, and its parcels; signed."""
+    content = book.open("shares", owner, from_client=True)
+    start, end = 32 + 6 * 100, len(content) - 64
+    root = hashlib.sha256(
+        b"tacit masking list v3" + CONTEXT + struct.pack(">I", owner) + content[:start]
+    ).digest()
+    by_holder = {
+        holder: rest for holder, *rest in struct.iter_unpack(">I32s32s32s", content[32:start])
+    }
+    signing = Ed25519PrivateKey.from_private_bytes(
+        bytes.fromhex(book.clients["signing_private"][owner])
+    )
+    message = b"tacit shares v2\x00" + root + hashlib.sha256(content[start:end]).digest()
+    signing.public_key().verify(content[end:], message)
+    seed = b"tacit masking seed v3" + CONTEXT + struct.pack(">I", owner) + book.seeds[owner]
+    assert content[:32] == hashlib.sha256(seed).digest()
+    return root, {holder: tuple(rest) for holder, rest in by_holder.items()}, content[start:end]
+
+
+def direction(book: Book, sender: int, receiver: int) -> bytes:
+    """The key of the one parcel that goes this way."""
+    low, high = sorted((sender, receiver))
+    info = b"tacit masking route v3"
+    for number in (low, high):
+        signing = bytes.fromhex(book.clients["signing_private"][number])
+        verifying = Ed25519PrivateKey.from_private_bytes(signing).public_key().public_bytes_raw()
+        info += struct.pack(">I", number) + public(book.private[number]) + verifying
+    keys = hkdf(x25519(book.private[sender], public(book.private[receiver])), info, 64)
+    return keys[:32] if sender == low else keys[32:]
+
+
+def committed(label: bytes, owner: int, holder: int, which: int, content: bytes) -> bytes:
+    ids = struct.pack(">IIB", owner, holder, which)
+    return hashlib.sha256(label + CONTEXT + ids + content).digest()
+
+
 def test_parcels_and_reveals_are_what_the_page_says() -> None:
     book = Book()
     revealed: dict[int, dict[int, int]] = {number: {} for number in range(8)}
     for me, message in enumerate(KNOWN["wire"]["reveal"]):
         if message is None:
             continue
-        parcels = dict(struct.iter_unpack(">I82s", book.open("inbox", me, from_client=False)))
-        for other, there, share in struct.iter_unpack(
-            ">IB33s", book.open("reveal", me, from_client=True)
-        ):
-            key = book.pair(b"tacit masking route v2", book.private, me, other)
-            pair = ChaCha20Poly1305(key).decrypt(
-                bytes(11) + bytes((other > me,)), parcels[other], None
-            )
-            assert there == 1
-            assert share == (pair[33:] if other == 2 else pair[:33])
-            theirs = book.open("setup", other, from_client=False)
-            order = [number for number, _, _ in struct.iter_unpack(">I32s32s", theirs[12:])]
-            revealed[other][order.index(me) + 1] = int.from_bytes(share, "big")
+        inbox = book.open("inbox", me, from_client=False)
+        told = dict(struct.iter_unpack(">I33s", book.open("reveal", me, from_client=True)))
+        if KNOWN["wire"]["keys"][me]:
+            told |= struct.iter_unpack(">I33s", book.open("keys", me, from_client=True))
+        for other, *sent, parcel in struct.iter_unpack(">I32s32s32s82s", inbox):
+            root, by_holder, parcels = listed(book, other)
+            key, order = direction(book, other, me), list(by_holder)
+            own, masking, sealed = by_holder[me]
+            assert sent == [root, own, masking]
+            assert parcel == parcels[82 * order.index(me) :][:82]
+            pair = ChaCha20Poly1305(key).decrypt(bytes(12), parcel, root + own + masking)
+            assert committed(b"tacit masking share v3", other, me, 0, pair[:33]) == own
+            assert committed(b"tacit masking share v3", other, me, 1, pair[33:]) == masking
+            assert committed(b"tacit masking direction v3", other, me, 0, key) == sealed
+            assert told[other] == (pair[33:] if other == 2 else pair[:33])
+            revealed[other][order.index(me) + 1] = int.from_bytes(told[other], "big")
     for owner, shares in revealed.items():
         points = sorted(shares)[:4]
         secret = 0
@@ -159,6 +200,3 @@ def test_parcels_and_reveals_are_what_the_page_says() -> None:
             secret += weight * shares[x]
         expected = book.masking[2] if owner == 2 else book.seeds[owner]
         assert (secret % PRIME).to_bytes(32, "big") == expected
-        commitment = book.open("shares", owner, from_client=True)[:32]
-        text = b"tacit masking seed v2" + CONTEXT + struct.pack(">I", owner) + book.seeds[owner]
-        assert commitment == hashlib.sha256(text).digest()

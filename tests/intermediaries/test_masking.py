@@ -234,7 +234,8 @@ def test_messages_out_of_order_again_or_from_another_round_are_refused() -> None
         session.server.take(client.join())
     setups = session.server.close()
     shares = session.clients[0].share(setups[session.clients[0].address])
-    other = session.clients[0]._channel.seal(shares[:52], bytes(32 + 2 * 82))
+    content = session.server._clients[0].channel.open(shares[:52], shares[52:])
+    other = session.clients[0]._channel.seal(shares[:52], content[:-64] + bytes(64))
     early = session.clients[0]._channel.seal(shares[:3] + b"\x15" + shares[4:52], bytes(1))
     for message in (shares, shares, join):
         session.server.take(message)
@@ -253,6 +254,9 @@ def test_only_those_whose_numbers_came_reveal_and_each_once() -> None:
     session.share()
     session.mask(without=[3])
     *staying, gone = session.clients
+    for client in staying:
+        session.server.take(client.reveal(session.outgoing[client.address]))
+    session.outgoing = session.server.close()
     answers = [client.reveal(session.outgoing[client.address]) for client in staying]
     session.server.take(answers[0])
     front, content = answers[0][:52], answers[0][52 + 12 + 16 :]
@@ -329,18 +333,19 @@ def test_what_is_not_a_report_is_refused_before_anything_is_sent() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
     session.join()
     session.share()
+    session.check()
     client = session.clients[0]
-    inbox = session.outgoing[client.address]
+    pairs = session.outgoing[client.address]
     for values, reason in (
         ([1, 2], "takes 1 per report"),
         ([0.5], "whole numbers"),
         (["3"], "whole numbers"),
     ):
         with pytest.raises(TacitError, match=reason):
-            client.mask(inbox, values)  # type: ignore[arg-type]
-    with pytest.raises(TacitError, match="follows a MASKED"):
-        client.reveal(inbox)
-    assert client.mask(inbox, [7]) == client.mask(inbox, [7])
+            client.mask(pairs, values)  # type: ignore[arg-type]
+    with pytest.raises(TacitError, match="expected here is REQUEST"):
+        client.reveal(pairs)
+    assert client.mask(pairs, [7]) == client.mask(pairs, [7])
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ from tacit.intermediaries import (
 from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.masking import (
     INBOX_ENTRY,
-    PARCEL_SIZE,
+    PAIRS_HEAD,
     REQUEST_HEAD,
-    REVEAL_ENTRY,
     SETUP_ENTRY,
     SETUP_HEAD,
     mask_seed,
 )
+from tacit.intermediaries.pledges import SHARE_ENTRY
 from tacit.intermediaries.wire import Kind
 
 N, K, T = 8, 7, 5
@@ -39,7 +39,7 @@ LOW_ORDER = bytes(32)
 
 def session_until(stage: str) -> MaskingSession:
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
-    for name in ("join", "share", "mask"):
+    for name in ("join", "share", "check", "mask"):
         getattr(session, name)()
         if name == stage:
             return session
@@ -109,21 +109,12 @@ def test_a_second_request_with_other_lists_is_refused() -> None:
 def test_a_client_reveals_exactly_one_kind_of_share_for_each_neighbour() -> None:
     session = session_until("mask")
     owners = session.clients
-    held = {
-        place: owners[0]._ciphers[place].decrypt(_nonce(place, 0), owners[0]._parcels[place], None)
-        for place in range(1, N)
-    }
+    held = dict(owners[0]._held)
     channel = session.server._clients[0].channel
     answer = owners[0].reveal(request(session, 0, [1, 2, 3, 4, 5, 6], [7]))
     content = channel.open(answer[:52], answer[52:])
-    for number, there, share in REVEAL_ENTRY.iter_unpack(content):
-        own, masking = held[number][:33], held[number][33:]
-        assert there == 1
-        assert share == (masking if number == 7 else own)
-
-
-def _nonce(sender: int, receiver: int) -> bytes:
-    return bytes(11) + bytes((sender > receiver,))
+    told = dict(SHARE_ENTRY.iter_unpack(content))
+    assert told == {number: pair[number == 7] for number, pair in held.items()}
 
 
 def test_telling_two_groups_of_neighbours_different_fates_never_opens_both_secrets() -> None:
@@ -144,7 +135,7 @@ def setup(
     place: int,
     number: int,
     joined: int,
-    entries: list[tuple[int, bytes, bytes]],
+    entries: list[tuple[int, bytes, bytes, bytes]],
 ) -> bytes:
     content = SETUP_HEAD.pack(number, joined, len(entries)) + b"".join(
         SETUP_ENTRY.pack(*entry) for entry in entries
@@ -156,10 +147,10 @@ def test_setups_that_make_no_sense_are_refused() -> None:
     session = session_until("join")
     client = session.clients[0]
     good = [
-        (number, known.address, known.masking)
+        (number, known.address, known.masking, known.signing)
         for number, known in enumerate(session.server._clients)
     ][1:]
-    own = (0, client.address, client._masking_public)
+    own = (0, client.address, client._masking_public, client._signing_public)
     cases = [
         (0, N, good[:-1], "neighbours"),  # too few
         (0, 5, good[:4], "clients are said to have joined"),  # below the minimum
@@ -170,8 +161,8 @@ def test_setups_that_make_no_sense_are_refused() -> None:
         (0, N, [*good[:-1], (99, *good[-1][1:])], "ascending"),
         (0, N, [*good[:-1], good[-2]], "same number or key"),
         (0, N, [*good[:-1], (7, *good[-2][1:])], "same number or key"),
-        (0, N, [*good[:-1], (7, client.address, good[-1][2])], "same number or key"),
-        (0, N, [*good[:-1], (7, LOW_ORDER, good[-1][2])], "small order"),
+        (0, N, [*good[:-1], (7, client.address, *good[-1][2:])], "same number or key"),
+        (0, N, [*good[:-1], (7, LOW_ORDER, *good[-1][2:])], "small order"),
     ]
     for number, joined, entries, reason in cases:
         with pytest.raises(Refusal, match=reason):
@@ -184,7 +175,7 @@ def test_setups_that_make_no_sense_are_refused() -> None:
                 0,
                 0,
                 N,
-                [*good[:-1], (7, public_bytes(new_key()), public_bytes(new_key()))],
+                [*good[:-1], (7, public_bytes(new_key()), public_bytes(new_key()), bytes(32))],
             )
         )
     assert client.share(session.outgoing[client.address]) == first
@@ -193,58 +184,44 @@ def test_setups_that_make_no_sense_are_refused() -> None:
 def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     session = session_until("share")
     client = session.clients[0]
-    parcels = [
-        (number, known.parcels[0]) for number, known in enumerate(session.server._clients) if number
-    ]
+    parcels = [INBOX_ENTRY.unpack(known.posted[0]) for known in session.server._clients[1:]]
     cases = [
         (parcels[:4], "only 4 neighbours shared"),
-        ([*parcels[:-1], (99, parcels[-1][1])], "not a neighbour"),
-        ([(0, parcels[0][1]), *parcels[1:]], "own neighbours"),
+        ([*parcels[:-1], (99, *parcels[-1][1:])], "not a neighbour"),
+        ([(0, *parcels[0][1:]), *parcels[1:]], "own neighbours"),
         ([*parcels[:-1], parcels[-2]], "ascending"),
     ]
     for entries, reason in cases:
         with pytest.raises(Refusal, match=reason):
-            client.mask(
+            client.check(
                 forge(
                     session, 0, Kind.INBOX, b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
-                ),
-                [1],
+                )
             )
     with pytest.raises(Refusal, match="the INBOX has"):
-        client.mask(forge(session, 0, Kind.INBOX, bytes(10)), [1])
+        client.check(forge(session, 0, Kind.INBOX, bytes(10)))
 
 
-def test_parcels_that_a_neighbour_spoilt_are_left_out_and_the_sum_is_exact() -> None:
-    session = session_until("join")
-    for place, client in enumerate(session.clients):
-        message = client.share(session.outgoing[client.address])
-        if place == 0:
-            content = bytearray(session.server._clients[0].channel.open(message[:52], message[52:]))
-            for start in (32, 32 + PARCEL_SIZE):  # for neighbours 1 and 2
-                content[start] ^= 1
-            message = client._channel.seal(message[:52], bytes(content))
-        session.server.take(message)
-    session.outgoing = session.server.close()
-    session.mask()
-    session.reveal()
-    assert session.server.view().numbers == (sum(range(N)),)
-
-
-@pytest.mark.parametrize("left", [[], [7]])
-def test_wrong_shares_are_noticed_and_nothing_is_opened(left: list[int]) -> None:
-    session = session_until("share")
-    session.mask(without=left)
-    for client in session.clients[: N - len(left)]:
-        message = client.reveal(session.outgoing[client.address])
-        if client is session.clients[1]:
-            content = bytearray(session.server._clients[1].channel.open(message[:52], message[52:]))
-            content[-1 if left else REVEAL_ENTRY.size - 1] ^= 1
-            message = client._channel.seal(message[:52], bytes(content))
-        session.server.take(message)
-    with pytest.raises(Refusal, match=r"someone revealed a wrong share|do not belong together"):
-        session.server.close()
-    with pytest.raises(Refusal):
-        session.server.view()
+def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
+    session = session_until("check")
+    client = session.clients[0]
+    for listed, evidence, reason in (
+        ([1, 2, 3, 4], b"", "only 4 neighbours are left to mask with"),
+        ([1, 2, 3, 4, 99], b"", "not a neighbour"),
+        ([0, 1, 2, 3, 4], b"", "own neighbours"),
+        ([2, 1, 3, 4, 5], b"", "ascending"),
+        ([1, 2, 3, 4, 5], bytes(9), "the evidence has"),
+    ):
+        numbers = b"".join(number.to_bytes(4, "big") for number in listed)
+        content = PAIRS_HEAD.pack(len(listed), 0) + numbers + evidence
+        with pytest.raises(Refusal, match=reason):
+            client.mask(forge(session, 0, Kind.PAIRS, content), [1])
+    shown = session.server._clients[1].evidence().encode()
+    numbers = b"".join(number.to_bytes(4, "big") for number in range(1, 8))
+    content = PAIRS_HEAD.pack(7, 1) + numbers + shown
+    with pytest.raises(Refusal, match="did not complain of"):
+        client.mask(forge(session, 0, Kind.PAIRS, content), [1])
+    assert client.mask(session.outgoing[client.address], [1])
 
 
 def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
@@ -253,23 +230,9 @@ def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:
     message = client.reveal(session.outgoing[client.address])
     channel = session.server._clients[0].channel
     content = channel.open(message[:52], message[52:])
-    swapped = (
-        content[REVEAL_ENTRY.size : 2 * REVEAL_ENTRY.size]
-        + content[: REVEAL_ENTRY.size]
-        + content[2 * REVEAL_ENTRY.size :]
-    )
-    too_large = content[:5] + b"\xff" * 33 + content[REVEAL_ENTRY.size :]
-    absent_but_there = content[:4] + b"\x00" + content[5:]
-    odd_flag = content[:4] + b"\x02" + content[5:]
-    for spoilt in (
-        swapped,
-        too_large,
-        odd_flag,
-        absent_but_there,
-        content[: -REVEAL_ENTRY.size],
-        content + content[: REVEAL_ENTRY.size],
-        b"",
-    ):
+    size = SHARE_ENTRY.size
+    swapped = content[size : 2 * size] + content[:size] + content[2 * size :]
+    for spoilt in (swapped, content[:-size], content + content[:size], content[:-1], b""):
         with pytest.raises(Refusal):
             session.server.take(client._channel.seal(message[:52], spoilt))
     session.server.take(message)
@@ -318,10 +281,10 @@ def test_a_server_that_tells_different_clients_different_stories_can_isolate_one
         stayed = [number for number in neighbours[place] if number not in gone]
         answer = session.clients[place].reveal(request(session, place, stayed, gone, n))
         content = server._clients[place].channel.open(answer[:52], answer[52:])
-        revealed[place] = {number: share for number, _, share in REVEAL_ENTRY.iter_unpack(content)}
+        revealed[place] = dict(SHARE_ENTRY.iter_unpack(content))
 
     def opened(owner: int, left: bool) -> bytes:
-        known = server._clients[owner].place_of
+        known = {other: at for at, other in enumerate(neighbours[owner], start=1)}
         shares = {
             known[place]: revealed[place][owner]
             for place in known

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -97,7 +99,8 @@ def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> 
         shuffler.take(session.wrap([message]))
     shuffler._taken[b"again"] = next(iter(shuffler._taken.values()))
     view = finish(shuffler, analyzer)
-    assert (sorted(view.messages), view.reports, view.spoilt) == ([b"a", b"b", b"c"], 4, 1)
+    assert (sorted(view.messages), view.reports) == ([b"a", b"b", b"c"], 4)
+    assert (view.spoilt, view.repeated) == (1, 1)
 
 
 def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
@@ -105,7 +108,8 @@ def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
     shuffler.take(session.wrap([b"a"]))
     (report,) = shuffler._taken.values()
     shuffler._taken |= {b"again": report, b"and again": report}
-    with pytest.raises(Refusal, match="1 messages that open: the minimum is 3"):
+    told = r"1 messages that open \(0 do not and 2 are repeated\): the minimum is 3"
+    with pytest.raises(Refusal, match=told):
         finish(shuffler, analyzer)
 
 
@@ -119,6 +123,103 @@ def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
     shuffler.take(header(Kind.WRAPPED, session.round.identity) + nonsense)
     view = finish(shuffler, analyzer)
     assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
+
+
+Nonsense = Callable[[MixingSession], bytes]
+
+
+def wrapped(session: MixingSession, inner: bytes) -> bytes:
+    """A report with any content that the shuffler can open."""
+    sealed = session.round.recipients[0].seal(
+        inner, b"tacit mixing wrap v2" + session.round.context
+    )
+    return header(Kind.WRAPPED, session.round.identity) + sealed
+
+
+def for_the_analyzer(session: MixingSession, content: bytes, info: bytes | None = None) -> bytes:
+    usual = b"tacit mixing message v2" + session.round.context
+    return session.round.recipients[1].seal(content, usual if info is None else info)
+
+
+def noise(session: MixingSession) -> bytes:
+    return wrapped(session, os.urandom(2 * session.round.sealed_size))
+
+
+def zeros(session: MixingSession) -> bytes:
+    size = session.round.sealed_size
+    return wrapped(session, os.urandom(8) + bytes(size - 8) + os.urandom(8) + b"\xff" * (size - 8))
+
+
+def of_another_round(session: MixingSession) -> bytes:
+    other = b"tacit mixing message v2" + bytes(32)
+    sealed = [for_the_analyzer(session, os.urandom(17), other) for _ in range(2)]
+    return wrapped(session, b"".join(sealed))
+
+
+def for_nobody(session: MixingSession) -> bytes:
+    stranger = MixingSession(4, 3, messages=2).round.recipients[1]
+    info = b"tacit mixing message v2" + session.round.context
+    return wrapped(session, b"".join(stranger.seal(os.urandom(17), info) for _ in range(2)))
+
+
+def flipped(session: MixingSession) -> bytes:
+    sealed = [bytearray(for_the_analyzer(session, os.urandom(17))) for _ in range(2)]
+    for item in sealed:
+        item[-1] ^= 1
+    return wrapped(session, b"".join(sealed))
+
+
+SPOILT: list[Nonsense] = [noise, zeros, of_another_round, for_nobody, flipped]
+
+
+@pytest.mark.parametrize("nonsense", SPOILT)
+@pytest.mark.parametrize("honest", [2, 3, 4])
+def test_nonsense_costs_no_round_that_has_its_minimum_of_good_messages(
+    nonsense: Nonsense, honest: int
+) -> None:
+    """Below the minimum, exactly at it and above, with more nonsense than reports."""
+    session, shuffler, analyzer = parties(reports=9, minimum=3, messages=2)
+    for _ in range(5):
+        shuffler.take(nonsense(session))
+    for place in range(honest):
+        shuffler.take(session.wrap([b"a", bytes((place,))]))
+    if honest < 3:
+        told = r"4 messages that open \(10 do not and 0 are repeated\): the minimum is 6"
+        with pytest.raises(Refusal, match=told):
+            finish(shuffler, analyzer)
+        return
+    view = finish(shuffler, analyzer)
+    expected = Counter([b"a"] * honest) + Counter(bytes((place,)) for place in range(honest))
+    assert Counter(view.messages) == expected
+    assert (view.reports, view.spoilt, view.repeated) == (honest + 5, 10, 0)
+
+
+def test_one_id_for_two_messages_counts_once_and_is_said() -> None:
+    session, shuffler, analyzer = parties(reports=4, minimum=3, messages=2)
+    same = os.urandom(16)
+    twice = [for_the_analyzer(session, same + letter) for letter in (b"x", b"y")]
+    shuffler.take(wrapped(session, b"".join(twice)))
+    for _ in range(3):
+        shuffler.take(session.wrap([b"a", b"b"]))
+    view = finish(shuffler, analyzer)
+    assert len(view.messages) == 7
+    assert (view.reports, view.spoilt, view.repeated) == (4, 1, 1)
+
+
+def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
+    session, shuffler, analyzer = parties(reports=3, minimum=3, messages=2)
+    good = session.wrap([b"a", b"b"])
+    for content in (good[:20] + os.urandom(len(good) - 20), good[:-1], good + b"x", good[:20]):
+        with pytest.raises(Refusal):
+            shuffler.take(content)
+    size = session.round.sealed_size
+    twice = for_the_analyzer(session, os.urandom(17)) * 2
+    for inner in (b"", os.urandom(size), os.urandom(3 * size), twice):
+        with pytest.raises(Refusal):
+            shuffler.take(wrapped(session, inner))
+    for _ in range(3):
+        shuffler.take(session.wrap([b"a", b"b"]))
+    assert finish(shuffler, analyzer).spoilt == 0
 
 
 def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None:

@@ -28,10 +28,12 @@ from tacit.intermediaries import (
     SumView,
     prepare_server,
 )
-from tacit.intermediaries.masking_server import Stage
+from tacit.intermediaries.agreement import new_key, public_bytes
+from tacit.intermediaries.masking_server import STAGES, Stage
+from tacit.intermediaries.wire import Kind
 from tacit.records import MemoryRecords, RecordDirectory
 
-STAGES = (Stage.JOINING, Stage.SHARING, Stage.MASKING, Stage.REVEALING)
+QUIET = (Stage.JOINING, Stage.SHARING, Stage.CHECKING, Stage.MASKING, Stage.REVEALING)
 Result = TypeVar("Result")
 
 
@@ -103,10 +105,14 @@ class MaskingSchedule:
         self.server = Party(first, partial(MaskingServer.restore, store=self.store), rng)
         self.clients = session.clients
         self.values = {client.address: 1 << place for place, client in enumerate(self.clients)}
-        self.inbound = [client.join() for client in self.clients]
         self.sent: dict[Stage, dict[bytes, bytes]] = {}
         self.views: set[SumView] = set()
         self.masked: set[bytes] = set()
+        self.liars = {self.clients[0].address} if rng.random() < 0.5 else set()
+        self.lie = rng.choice((Kind.CHECKED, Kind.SHARES, Kind.KEYS, Kind.REVEAL, Kind.JOIN))
+        if self.lie is Kind.JOIN and self.liars:
+            self.clients[0]._masking_public = public_bytes(new_key())
+        self.inbound = [client.join() for client in self.clients]
 
     def deliver(self) -> None:
         """A message reaches the server: perhaps for the second time, perhaps never."""
@@ -119,7 +125,7 @@ class MaskingSchedule:
     def close(self, named: Stage | None = None) -> None:
         stage = named or self.rng.choice(STAGES)
         answer = attempt(partial(self.server.any().close, stage))
-        if answer is not None and stage is not Stage.REVEALING:
+        if answer:
             assert self.sent.setdefault(stage, dict(answer)) == answer, "two answers for one stage"
 
     def answer(self) -> None:
@@ -130,15 +136,41 @@ class MaskingSchedule:
             self.clients.remove(client)
 
     def answer_all(self, client: MaskingClient, sure: float) -> None:
-        methods = (client.share, self.mask(client), client.reveal)
-        for stage, method in zip(STAGES, methods, strict=False):
-            message = self.sent.get(stage, {}).get(client.address)
+        methods = {
+            Kind.SETUP: client.share,
+            Kind.INBOX: client.check,
+            Kind.PAIRS: self.mask(client),
+        }
+        for sent in list(self.sent.values()):
+            message = sent.get(client.address)
+            if message is not None and self.leaves(client, message):
+                continue
             if message is not None and self.rng.random() < sure:
+                method = methods.get(Kind(message[3]), client.reveal)
                 made = attempt(partial(method, message))
+                if made is not None and made[3] == Kind.MASKED:
+                    self.masked.add(client.address)
+                if made is not None and client.address in self.liars and made[3] == self.lie:
+                    made = self.reworded(client, made)
                 if made is not None and made not in self.inbound:
                     self.inbound.append(made)
-                    if stage is Stage.SHARING:
-                        self.masked.add(client.address)
+
+    def leaves(self, client: MaskingClient, message: bytes) -> bool:
+        """Whoever does not know its masking key is gone before it masks."""
+        keyless = self.lie is Kind.JOIN and client.address in self.liars
+        return keyless and message[3] == Kind.PAIRS
+
+    def reworded(self, client: MaskingClient, message: bytes) -> bytes:
+        """A lie: the last byte of shares or of the signature is another, or of a parcel, or a
+        parcel that opens is complained of.
+        """
+        channel = client._channel
+        content = bytearray(channel._outward.decrypt(message[52:64], message[64:], message[:52]))
+        if self.lie is Kind.CHECKED:
+            content = bytearray(min(client._neighbours).to_bytes(4, "big"))
+        else:
+            content[-1 if self.rng.random() < 0.5 else -65] ^= 1
+        return channel.seal(message[:52], bytes(content))
 
     def mask(self, client: MaskingClient) -> Callable[[bytes], bytes]:
         return lambda inbox: client.mask(inbox, [self.values[client.address]])
@@ -188,6 +220,7 @@ class MaskingSchedule:
             assert sum(self.values[address] for address in counted) == total
             assert self.masked.issuperset(counted)
             assert len(counted) == view.reports >= self.minimum
+            assert all(self.liars.intersection(blame.addresses) for blame in view.blamed)
         return bool(self.views)
 
 
@@ -269,6 +302,8 @@ def answered(client: MaskingClient, stage: Stage, message: bytes, value: int) ->
             return client.join()
         case Stage.SHARING:
             return client.share(message)
+        case Stage.CHECKING:
+            return client.check(message)
         case Stage.MASKING:
             return client.mask(message, [value])
         case _:
@@ -287,7 +322,7 @@ def test_rounds_over_files_survive_a_restart_before_every_step(tmp_path: Path) -
     announcement = session.rehearsal.announced(first.round.encode())
     clients = [MaskingClient(session.pinned, announcement) for _ in range(4)]
     saved, outgoing = first.save(), {client.address: b"" for client in clients}
-    for stage in STAGES:
+    for stage in QUIET:
         for place, client in enumerate(clients):
             message = answered(client, stage, outgoing[client.address], 1 << place)
             server = MaskingServer.restore(saved, store)

@@ -58,7 +58,10 @@ def masked_by_victim(value: int) -> tuple[MaskingServer, MaskingClient]:
     for client in clients:
         server.take(client.share(setups[client.address]))
     inboxes = server.close()
-    server.take(victim.mask(inboxes[victim.address], [value]))
+    for client in clients:
+        server.take(client.check(inboxes[client.address]))
+    pairs = server.close()
+    server.take(victim.mask(pairs[victim.address], [value]))
     return server, victim
 
 
@@ -213,7 +216,10 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         client._key.private_bytes_raw(),
         client._masking_key.private_bytes_raw(),
         server._key.private_bytes_raw(),
-        *client._parcels.values(),
+        client._signing_key.private_bytes_raw(),
+        *client._incoming.values(),
+        *client._pairs.values(),
+        *(share for shares in client._held.values() for share in shares),
         *(key.line.private_bytes_raw() for key in (*keys, mixing)),
         *(key.sealing.classical.private_bytes_raw() for key in (*keys, mixing)),
     ]
@@ -227,7 +233,7 @@ def test_neither_reprs_nor_logs_show_keys_shares_or_numbers(
         server,
         server._clients,
         client._channel,
-        client._ciphers,
+        server._crowd,
         *keys,
         mixing,
         keys[1].sealing,

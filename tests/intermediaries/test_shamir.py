@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.intermediaries import Refusal
 from tacit.intermediaries.interface import uniform
-from tacit.intermediaries.shamir import PRIME, combine, is_share, lagrange, split
+from tacit.intermediaries.shamir import PRIME, combine, is_share, lagrange, split, split_all
 
 
 def test_the_field_is_prime() -> None:
@@ -34,6 +34,26 @@ def test_any_threshold_of_the_shares_give_the_secret(
     assert len(shares) == count
     chosen = tuple(sorted(data.draw(st.permutations(range(1, count + 1)))[:threshold]))
     assert combine(chosen, [shares[place - 1] for place in chosen]) == secret
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=3),
+    st.integers(1, 33),
+    st.integers(0, 40),
+)
+def test_secrets_side_by_side_have_the_shares_that_each_has_alone(
+    secrets: list[bytes], threshold: int, more: int
+) -> None:
+    """All coefficients are the largest that there are."""
+    count = threshold + more
+    largest = (PRIME - 1).to_bytes(41, "big") * (threshold - 1)
+    shares = split_all(secrets, threshold, count, lambda size: largest[:size])
+    for lane, secret in enumerate(secrets):
+        for position in range(1, count + 1):
+            powers = sum(position**power for power in range(1, threshold))
+            value = (int.from_bytes(secret, "big") + (PRIME - 1) * powers) % PRIME
+            assert int.from_bytes(shares[position - 1][lane], "big") == value
 
 
 @settings(deadline=None, max_examples=50)

@@ -61,6 +61,7 @@ PREFIX = ("tests/protocols/test_continual.py",)
 MECHANISM = ("tests/protocols/test_mechanism.py",)
 ROUNDS = ("tests/rounds",)
 SHAMIR = ("tests/intermediaries/test_shamir.py",)
+LYING = ("tests/attacks/test_lying_server_masking.py",)
 MASKING = (
     "tests/intermediaries/test_masking.py",
     "tests/intermediaries/test_masking_trust.py",
@@ -193,7 +194,7 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/carrying.py", "minimum", (sides,), ROUNDS),
     Target("rounds/carrying.py", "carry", (limits,), ROUNDS),
     # intermediaries
-    Target("intermediaries/shamir.py", "split", (counts,), SHAMIR),
+    Target("intermediaries/shamir.py", "split_all", (counts,), SHAMIR),
     Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
     Target("intermediaries/half_server.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
     Target("intermediaries/half_server.py", "HalfServer._take_list", (checks,), TWO_SERVERS),
@@ -203,11 +204,13 @@ TARGETS: tuple[Target, ...] = (
         (swap("draw(scale)", "0"), swap("draw(scale)", "draw(scale / 2)")),
         (*TWO_SERVERS, *ROUNDS),
     ),
-    Target("intermediaries/masking_client.py", "MaskingClient._read_request", (checks,), MASKING),
+    Target("intermediaries/masking_client.py", "MaskingClient._make_reveal", (checks,), MASKING),
+    Target("intermediaries/masking_client.py", "MaskingClient._convict", (checks,), LYING),
+    Target("intermediaries/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
         "intermediaries/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING
     ),
-    Target("intermediaries/masking_server.py", "MaskingServer._take_reveal", (checks,), MASKING),
+    Target("intermediaries/masking_letters.py", "_read_reveal", (checks,), MASKING),
     Target("intermediaries/masks.py", "_words", (limits,), ("tests/intermediaries/test_masks.py",)),
     Target(
         "intermediaries/masks.py",

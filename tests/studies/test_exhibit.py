@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tacit.algorithms import SilosProblem
 from tacit.algorithms.zc24_noise import ldp_fedlinucb
-from tacit.studies.exhibit import THRESHOLD, AdaptiveSilos, attack
+from tacit.studies.exhibit import ATTACKS, SHOWN, THRESHOLD, AdaptiveSilos, attack, draw
 
 
 def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one() -> None:
@@ -16,9 +18,30 @@ def test_the_attack_reads_a_norm_from_an_adaptive_schedule_not_from_a_fixed_one(
     outcome = attack(games=1000, seed=1)
     assert outcome.adaptive_schedule == 1.0
     assert outcome.adaptive_action > 0.9 > outcome.limit + 0.3
+    for name in ("fixed_action", "private_schedule"):
+        assert abs(getattr(outcome, name) - 0.5) < 0.08
     assert abs(outcome.fixed_schedule - 0.5) < 0.08
     assert abs(outcome.fixed_content - 0.5) < 0.08
     assert outcome.fixed_content - 0.08 < outcome.limit < 0.56
+
+
+def test_federated_dp_is_refuted_and_nothing_else_is() -> None:
+    """ε of at least what is proved at 99.9% confidence, against a claim of 0.2: what another silo's
+    next user is given tells as much as when silos speak; each of the four others exceeds 0.2 by
+    chance with a probability below 0.001.
+    """
+    outcome = attack(games=400, seed=2)
+    proved = outcome.epsilon_at_least
+    assert set(proved) == set(ATTACKS) == set(SHOWN)
+    assert min(proved["adaptive_schedule"], proved["adaptive_action"]) > 10 * outcome.epsilon
+    others = ("private_schedule", "fixed_schedule", "fixed_action", "fixed_content")
+    assert max(proved[name] for name in others) <= outcome.epsilon
+
+
+def test_the_exhibit_is_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = draw(attack(games=10), tmp_path / "attack.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_adaptive_rule_fires_exactly_at_the_threshold_on_the_norm() -> None:

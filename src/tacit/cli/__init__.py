@@ -39,6 +39,7 @@ COMMANDS = (
     sweeping.report,
     experiments.plan,
     experiments.reproduce,
+    experiments.exhibit,
     experiments.algorithms,
     accounting.calibrate,
     accounting.privacy,

@@ -11,7 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.options import AxisChoice, Delta, Epsilon, Json, Out, Seed, interactive, whole
+from tacit.cli.options import (
+    AxisChoice,
+    Delta,
+    Epsilon,
+    Json,
+    Out,
+    Runs,
+    Seed,
+    interactive,
+    whole,
+)
 from tacit.cli.printing import print_json, sentence, table
 
 Whole: dict[str, Any] = {"parser": whole, "metavar": "N"}
@@ -199,6 +209,59 @@ def reproduce(
         return
     for path in written:
         print(path)
+
+
+def exhibit(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("exhibit-output"),
+    games: Annotated[
+        int, typer.Option(help="Games of the attack.", parser=whole, metavar="N")
+    ] = 1000,
+    runs: Runs = 5,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Attack a schedule that was claimed to be private, and compare schedules that are.
+
+    Example: tacit exhibit --out exhibit-output
+    """
+    from tacit.studies import exhibit as attacks
+    from tacit.studies import schedules
+
+    outcome = attacks.attack(games, seed)
+    found = schedules.compared(schedules.PROBLEM, runs, seed)
+    pictures = [
+        attacks.draw(outcome, out / "attack.png"),
+        schedules.draw(found, out / "schedules.png"),
+    ]
+    rows = [one.summary for one in found]
+    if as_json:
+        files = [str(path) for path in pictures]
+        print_json({"attack": asdict(outcome), "schedules": rows, "files": files})
+        return
+    table(
+        f"an attacker who looks, {games:,} games; at ({outcome.epsilon:g}, {outcome.delta:g})-DP "
+        f"nobody is right more often than {outcome.limit:.3f}",
+        ["what is looked at", "right", "so epsilon is at least"],
+        [
+            [label.replace("\n", " "), getattr(outcome, name), outcome.epsilon_at_least[name]]
+            for name, label in attacks.SHOWN.items()
+        ],
+    )
+    table(
+        f"schedules, {runs} runs",
+        ["schedule", "promised to a person", "synchronisations", "regret per round"],
+        [
+            [
+                one.name,
+                "nothing" if one.guarantee is None else one.guarantee.short,
+                row["synchronisations"],
+                row["regret_per_round"],
+            ]
+            for one, row in zip(found, rows, strict=True)
+        ],
+    )
+    sentence("guarantee", str(found[-1].guarantee))
+    sentence("pictures", " ".join(map(str, pictures)))
 
 
 def algorithms(as_json: Json = False) -> None:

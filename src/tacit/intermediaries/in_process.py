@@ -19,7 +19,7 @@ from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, SumView, new_identity
 from tacit.intermediaries.masking import BITS, MaskingRound
 from tacit.intermediaries.masking_client import MaskingClient
-from tacit.intermediaries.masking_server import MaskingServer, prepare_server
+from tacit.intermediaries.masking_server import MaskingServer, Stage, prepare_server
 from tacit.intermediaries.mixing import (
     Analyzer,
     MixingRound,
@@ -106,15 +106,22 @@ class MaskingSession:
         """Those who joined share their secrets with their neighbours."""
         self._step(lambda client, _, message: client.share(message), without)
 
+    def check(self) -> None:
+        """Those who shared check what their neighbours sent them."""
+        self._step(lambda client, _, message: client.check(message), ())
+
     def mask(self, without: Collection[int] = ()) -> None:
-        """Those who shared send their masked numbers."""
+        """Those who shared check what they were sent, and send their masked numbers."""
+        if self.server.stage is Stage.CHECKING:
+            self.check()
         self._step(
             lambda client, place, message: client.mask(message, self.reports[place]), without
         )
 
     def reveal(self, without: Collection[int] = ()) -> None:
-        """Those who sent numbers reveal what the server asks for, and it opens the sum."""
-        self._step(lambda client, _, message: client.reveal(message), without)
+        """Those who sent numbers reveal what the server asks for, until it opens the sum."""
+        while self.server.stage is not Stage.OPENED:
+            self._step(lambda client, _, message: client.reveal(message), without)
 
     def _step(
         self, answer: Callable[[MaskingClient, int, bytes], bytes], without: Collection[int]
@@ -143,7 +150,7 @@ def run_masking(
     The round is opened for so many `participants`, of whom those beyond the reports never come.
 
     >>> run_masking([3, 5, 9], modulus=10, minimum=3)
-    SumView(numbers=(7,), reports=3, rejected=0)
+    SumView(numbers=(7,), reports=3, rejected=0, blamed=())
     """
     gone = dropouts or Dropouts()
     session = MaskingSession(reports, MaskingPlan(minimum, modulus, among, participants))
@@ -273,7 +280,7 @@ def run_two_servers(
     adds if devices do not.
 
     >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
-    SumView(numbers=(4,), reports=2, rejected=0)
+    SumView(numbers=(4,), reports=2, rejected=0, blamed=())
     """
     values = _lists(reports)
     room, length = participants or len(values), len(values[0])

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from tacit.checks import Refusal as Refusal
 from tacit.checks import TacitError, integer
+from tacit.intermediaries.blame import Blame
 
 Source = Callable[[int], bytes]
 """Where random bytes come from: the operating system, except where test vectors need the same bytes
@@ -61,13 +62,14 @@ class Intermediary(Relay, Protocol[ViewT_co]):
 @dataclass(frozen=True)
 class SumView:
     """What a sum intermediary hands over: the sums modulo m, one per number of a report, the count
-    of reports in them, and the count of those that were dropped because they are not in range,
-    where that is verified.
+    of reports in them, the count of those that were dropped because they are not in range, where
+    that is verified, and who is known to have lied, in masking.
     """
 
     numbers: tuple[int, ...]
     reports: int
     rejected: int = 0
+    blamed: tuple[Blame, ...] = ()
 
 
 def new_identity(source: Source = SYSTEM) -> bytes:

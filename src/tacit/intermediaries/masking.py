@@ -6,9 +6,12 @@ and nothing else, as long as it follows the protocol and not too many clients le
 Here is what both sides agree on: the round, the keys of a pair of neighbours and the layout of the
 bodies; `masking_client` and `masking_server` are the two sides.
 
-A round has four stages: join (keys), share (encrypted shares for the neighbours), mask (the masked
-numbers) and reveal (for each neighbour that stayed, the share of its own mask; for each that left,
-the share of its masking key; never both).
+A round has five stages: join (keys), share (encrypted shares for the neighbours), check (whose
+shares are not what they should be), mask (the masked numbers) and reveal: first, if anybody left,
+the shares of their masking keys, then the shares of the own masks of those who stayed, never both
+of one neighbour. Who shared something else than it announced is convicted by its own shares, and
+then its neighbours reveal the masks that they have with it. What binds everybody to their shares
+is in `pledges`.
 """
 
 from __future__ import annotations
@@ -16,17 +19,19 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
-from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, agree, derive
+from tacit.intermediaries.agreement import KEY_SIZE, agree, derive
 from tacit.intermediaries.announcements import Binding
 from tacit.intermediaries.graph import Claim, Neighbourhood, Security, security
 from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal, check_counts
-from tacit.intermediaries.shamir import SHARE_SIZE
+from tacit.intermediaries.pledges import COMMITMENT_SIZE, PARCEL_SIZE
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     Kind,
@@ -34,6 +39,7 @@ from tacit.intermediaries.wire import (
     check_length,
     check_modulus,
     described,
+    front,
     head,
     header,
     identity_of,
@@ -50,18 +56,20 @@ FRONT_SIZE = HEADER_SIZE + ADDRESS_SIZE
 address.
 """
 
-PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
-"""What one neighbour sends to another through the server: two shares, sealed."""
+FORMAT = 3
+"""The version of masking's messages, which stands in the description."""
 
 SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, neighbours that follow
-SETUP_ENTRY = struct.Struct(f">I{KEY_SIZE}s{KEY_SIZE}s")  # number, encryption key, masking key
-INBOX_ENTRY = struct.Struct(f">I{PARCEL_SIZE}s")  # number of the sender, parcel
-REQUEST_HEAD = struct.Struct(
-    ">III"
-)  # survivors in all, neighbours that stayed, neighbours that left
-REVEAL_ENTRY = struct.Struct(
-    f">IB{SHARE_SIZE}s"
-)  # number of the owner, 1 if the share is there, share
+SETUP_ENTRY = struct.Struct(">I32s32s32s")  # number, keys: encryption, masking, signatures
+INBOX_ENTRY = struct.Struct(
+    f">I{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{PARCEL_SIZE}s"
+)  # number of the sender, root of its list, its commitments to the two shares, parcel
+PAIRS_HEAD = struct.Struct(">II")  # neighbours to mask with, evidence that follows
+ACCUSED_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # number of the sender, key of its parcel
+LEFT_HEAD = struct.Struct(">II")  # survivors in all, neighbours that left
+PROOF_HEAD = struct.Struct(">BI")  # which secret, neighbours that are convicted
+SEEDS_ENTRY = struct.Struct(f">I{KEY_SIZE}s")  # number of the convicted, seed of the pair's mask
+REQUEST_HEAD = struct.Struct(">III")  # survivors in all, neighbours that stayed, that left since
 
 _HEAD = struct.Struct(f">IIIII{KEY_SIZE}s")
 
@@ -106,14 +114,21 @@ class MaskingRound:
             self.neighbourhood.threshold,
             self.server,
         )
-        front = header(Kind.MASKING_ROUND, self.identity) + self.binding.encode()
-        return front + fields + pack_modulus(self.modulus)
+        front = header(Kind.MASKING_ROUND, self.identity) + bytes((FORMAT,))
+        return front + self.binding.encode() + fields + pack_modulus(self.modulus)
 
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
         """The round that a message announces."""
         with described():
-            binding, rest = Binding.first(body(message, Kind.MASKING_ROUND))
+            data = body(message, Kind.MASKING_ROUND)
+            (spoken,) = front(data, 1, "the description")
+            if spoken != FORMAT:
+                raise Refusal(
+                    f"the round is of format {spoken} of masking; this side speaks format "
+                    f"{FORMAT}: update the older side"
+                )
+            binding, rest = Binding.first(data[1:])
             fields, rest = head(_HEAD, rest, "the description")
             reports, minimum, length, degree, threshold, server = fields
             modulus, among = last_modulus(rest), Neighbourhood(degree, threshold)
@@ -165,27 +180,59 @@ def check_withstands(announced: MaskingRound, middle: Middle, bits: int = BITS) 
         raise Refusal(f"the round is weaker than the {bits} bits that are asked for: {found}")
 
 
-CLIENT_KINDS = (Kind.JOIN, Kind.SHARES, Kind.MASKED, Kind.REVEAL)
+CLIENT_KINDS = (
+    Kind.JOIN,
+    Kind.SHARES,
+    Kind.CHECKED,
+    Kind.MASKED,
+    Kind.ACCUSED,
+    Kind.KEYS,
+    Kind.SEEDS,
+    Kind.REVEAL,
+    Kind.LAST_SEEDS,
+)
+_BY_BYTE = {bytes((kind,)): kind for kind in Kind}
 
 
 def client_kind(message: bytes, identity: bytes) -> Kind:
     """Which of a client's messages this is, in this round; a `Refusal` if it is none."""
-    for kind in CLIENT_KINDS[1:]:
-        if isinstance(message, bytes | bytearray | memoryview) and message[3:4] == bytes((kind,)):
-            break
-    else:
-        kind = Kind.JOIN
+    return one_of(CLIENT_KINDS, message, identity)
+
+
+def one_of(kinds: tuple[Kind, ...], message: bytes, identity: bytes) -> Kind:
+    """Which of these kinds a message of this round is of; a `Refusal` if it is of none."""
+    named = message[3:4] if isinstance(message, bytes | bytearray | memoryview) else b""
+    kind = _BY_BYTE.get(bytes(named))
+    if kind not in kinds:
+        kind = kinds[0]
     body(message, kind, identity)
     return kind
 
 
-def route_key(
-    own: X25519PrivateKey, me: tuple[int, bytes], other: tuple[int, bytes], context: bytes
-) -> bytes:
-    """The key under which two neighbours seal parcels for each other; each is named by number and
-    encryption key.
+class Party(NamedTuple):
+    """A client as its neighbours know it: its number and its three public keys."""
+
+    number: int
+    address: bytes
+    masking: bytes
+    signing: bytes
+
+
+def route_keys(
+    own: X25519PrivateKey, me: Party, other: Party, context: bytes
+) -> tuple[bytes, bytes]:
+    """The keys of the one parcel from `me` to `other` and of the one back.
+
+    They follow from the keys for signatures too: whoever is told a false one of these has another
+    key, which opens nothing.
     """
-    return derive(agree(own, other[1]), context, _pair(b"tacit masking route v2", me, other))
+    low, high = (me, other) if me.number < other.number else (other, me)
+    info = b"tacit masking route v3"
+    for one in (low, high):
+        info += one.number.to_bytes(4, "big") + one.address + one.signing
+    keys = derive(agree(own, other.address), context, info, 2 * KEY_SIZE)
+    up, down = keys[:KEY_SIZE], keys[KEY_SIZE:]
+    return (up, down) if me is low else (down, up)
 
 
 def mask_seed(
@@ -194,25 +241,18 @@ def mask_seed(
     """The seed of the mask that two neighbours share; each is named by its number and masking
     key.
     """
-    return derive(agree(own, other[1]), context, _pair(b"tacit masking mask v2", me, other))
-
-
-def parcel_nonce(sender: int, receiver: int) -> bytes:
-    """One parcel goes each way under a pair's key, so the direction is all that the nonce has to
-    say.
-    """
-    return bytes(11) + bytes((sender > receiver,))
-
-
-def commitment(context: bytes, number: int, seed: bytes) -> bytes:
-    """What binds a client to the seed of its own mask, so that wrong shares are noticed and give no
-    wrong sum.
-    """
-    return hashlib.sha256(
-        b"tacit masking seed v2" + context + number.to_bytes(4, "big") + seed
-    ).digest()
-
-
-def _pair(label: bytes, me: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:
     (low, low_key), (high, high_key) = (me, other) if me[0] < other[0] else (other, me)
-    return label + low.to_bytes(4, "big") + low_key + high.to_bytes(4, "big") + high_key
+    info = b"tacit masking mask v2" + low.to_bytes(4, "big") + low_key
+    return derive(agree(own, other[1]), context, info + high.to_bytes(4, "big") + high_key)
+
+
+def pack_listed(numbers: Collection[int]) -> bytes:
+    """Clients, by number."""
+    return struct.pack(f">{len(numbers)}I", *numbers)
+
+
+def read_listed(data: bytes, count: int, what: str) -> list[int]:
+    """So many clients, by number."""
+    if len(data) != 4 * count:
+        raise Refusal(f"{what} has {len(data)} bytes; {count} numbers are to be in it")
+    return list(struct.unpack(f">{count}I", data))

@@ -2,7 +2,8 @@
 the server.
 
 The device never sends anything that depends on its numbers except under masks, and it reveals for
-each neighbour at most one of the two shares that it holds. It answers each stage once; a repeated
+each neighbour at most one of the two shares that it holds, and the mask that the two have in common
+only on proof that the neighbour lied, for few of them. It answers each stage once; a repeated
 request, also one that was sealed anew, gets the same bytes, a different one a refusal. It is never
 written down: a device that stops in the middle has dropped out, because a restored one could be
 asked a second time.
@@ -12,30 +13,53 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.intermediaries import masks, shamir
-from tacit.intermediaries.agreement import Channel, new_key, public_bytes
+from tacit.intermediaries.agreement import KEY_SIZE, Channel, new_key, public_bytes
 from tacit.intermediaries.announcements import accept
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, check_minimum
 from tacit.intermediaries.masking import (
+    ACCUSED_ENTRY,
     BITS,
     FRONT_SIZE,
     INBOX_ENTRY,
+    LEFT_HEAD,
+    PAIRS_HEAD,
+    PROOF_HEAD,
     REQUEST_HEAD,
-    REVEAL_ENTRY,
+    SEEDS_ENTRY,
     SETUP_ENTRY,
     SETUP_HEAD,
     MaskingRound,
+    Party,
     check_withstands,
-    commitment,
     mask_seed,
-    parcel_nonce,
-    route_key,
+    one_of,
+    pack_listed,
+    read_listed,
+    route_keys,
 )
-from tacit.intermediaries.shamir import SHARE_SIZE
+from tacit.intermediaries.pledges import (
+    Evidence,
+    Pledge,
+    Pledges,
+    Proof,
+    Secret,
+    encode_pledges,
+    evidence_size,
+    key_commitment,
+    opened_parcel,
+    pack_shares,
+    proof_size,
+    proves,
+    sealed_parcel,
+    seed_commitment,
+    share_commitment,
+    signed_shares,
+)
 from tacit.intermediaries.standing import never_copied
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
@@ -47,11 +71,13 @@ from tacit.intermediaries.wire import (
     pack_numbers,
     records,
 )
+from tacit.signatures import Signed, public_key, sign, verify
 from tacit.terms import Pinned
 
 
 class MaskingClient:
-    """One device in one round: `join`, `share`, `mask`, `reveal`, in this order.
+    """One device in one round: `join`, `share`, `check`, `mask`, then `reveal` for whatever is
+    asked, in this order.
 
     It takes part only in a round that the pinned party signed, that keeps to the pinned terms and
     withstands what they say with so many `bits`; all of that is checked before any randomness is
@@ -67,19 +93,25 @@ class MaskingClient:
         self._source = source
         self._key = new_key(source)
         self._masking_key = new_key(source)
+        self._signing_key = Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE))
         self.address = public_bytes(self._key)
         self._masking_public = public_bytes(self._masking_key)
+        self._signing_public = public_key(self._signing_key)
         self._channel = Channel(
             self._key, self.address, announced.server, announced.context, starts=True
         )
         self._lock = threading.RLock()
         self._answers: dict[Kind, tuple[bytes, bytes]] = {}
         self._number = 0
-        self._neighbours: dict[int, tuple[bytes, bytes]] = {}
+        self._neighbours: dict[int, Party] = {}
         self._threshold = 0
-        self._ciphers: dict[int, ChaCha20Poly1305] = {}
         self._seed = b""
-        self._parcels: dict[int, bytes] = {}
+        self._incoming: dict[int, bytes] = {}  # the keys of parcels to this device
+        self._roots: dict[int, bytes] = {}  # of the neighbours' lists of commitments
+        self._held: dict[int, tuple[bytes, bytes]] = {}  # their shares
+        self._spoilt: dict[int, bytes] = {}  # parcels that are not what they should be
+        self._pairs: dict[int, bytes] = {}  # seeds of the masks that are in the numbers
+        self._left: set[int] = set()
 
     __reduce_ex__ = never_copied
 
@@ -89,86 +121,232 @@ class MaskingClient:
         )
 
     def join(self) -> bytes:
-        """The first message: this device's two public keys."""
+        """The first message: this device's public keys."""
         with self._lock:
             if Kind.JOIN not in self._answers:
-                self._answer(Kind.JOIN, b"", self._masking_public)
+                self._answer(Kind.JOIN, b"", self._masking_public + self._signing_public)
             return self._answers[Kind.JOIN][1]
 
     def share(self, setup: bytes) -> bytes:
         """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two
-        secrets for them.
+        secrets for them, with commitments to all of them, signed.
         """
         return self._once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
 
-    def mask(self, inbox: bytes, values: Sequence[int]) -> bytes:
-        """Take the neighbours' parcels from the server's INBOX; returns the numbers under all
-        masks.
+    def check(self, inbox: bytes) -> bytes:
+        """Open the neighbours' parcels from the server's INBOX; returns whose are not what they
+        committed to.
+        """
+        return self._once(Kind.CHECKED, Kind.SHARES, (Kind.INBOX, inbox), self._make_checked)
 
-        A repeated INBOX gets the message that was made from the numbers of the first time.
+    def mask(self, pairs: bytes, values: Sequence[int]) -> bytes:
+        """Learn from the server's PAIRS with whom to mask; returns the numbers under all masks.
+
+        Repeated PAIRS get the message that was made from the numbers of the first time.
         """
         numbers = check_numbers(values, self.round.modulus, self.round.length)
         return self._once(
             Kind.MASKED,
-            Kind.SHARES,
-            (Kind.INBOX, inbox),
+            Kind.CHECKED,
+            (Kind.PAIRS, pairs),
             lambda content: self._make_masked(content, numbers),
         )
 
-    def reveal(self, request: bytes) -> bytes:
-        """Answer the server's REQUEST: one share per neighbour, of the kind that its fate
-        allows.
+    def accuse(self, pairs: bytes) -> bytes:
+        """Leave this round instead of masking, and show what is wrong with parcels that did not
+        open: the keys of those that their senders signed as they came.
         """
-        return self._once(Kind.REVEAL, Kind.MASKED, (Kind.REQUEST, request), self._make_reveal)
+        return self._once(Kind.ACCUSED, Kind.CHECKED, (Kind.PAIRS, pairs), self._make_accused)
+
+    def reveal(self, asked: bytes) -> bytes:
+        """Answer what the server asks after masking: for each neighbour one share, of the kind that
+        its fate allows, or the common mask with one that is convicted by its own shares.
+        """
+        kind = one_of((Kind.REQUEST, Kind.LEFT, Kind.PROOF), asked, self.round.identity)
+        if kind is Kind.LEFT:
+            return self._once(Kind.KEYS, Kind.MASKED, (kind, asked), self._make_keys)
+        if kind is Kind.REQUEST:
+            return self._once(Kind.REVEAL, Kind.MASKED, (kind, asked), self._make_reveal)
+        if self._open(kind, asked)[:1] == bytes((Secret.MASKING,)):
+            return self._once(Kind.SEEDS, Kind.KEYS, (kind, asked), self._make_seeds)
+        return self._once(Kind.LAST_SEEDS, Kind.REVEAL, (kind, asked), self._make_last_seeds)
 
     def _make_shares(self, setup: bytes) -> bytes:
         self._learn_neighbours(setup)
-        degree, context = len(self._neighbours), self.round.context
+        degree, context, me = len(self._neighbours), self.round.context, self._number
         self._seed = self._source(masks.SEED_SIZE)
-        own = shamir.split(self._seed, self._threshold, degree, self._source)
-        masking = shamir.split(
-            self._masking_key.private_bytes_raw(), self._threshold, degree, self._source
-        )
-        me = (self._number, self.address)
-        parcels = []
-        for place, (number, (key, _)) in enumerate(self._neighbours.items()):
-            cipher = ChaCha20Poly1305(route_key(self._key, me, (number, key), context))
-            self._ciphers[number] = cipher
-            parcels.append(
-                cipher.encrypt(
-                    parcel_nonce(self._number, number), own[place] + masking[place], None
-                )
+        secrets = (self._seed, self._masking_key.private_bytes_raw())
+        shares = shamir.split_all(secrets, self._threshold, degree, self._source)
+        party = Party(me, self.address, self._masking_public, self._signing_public)
+        given: dict[int, tuple[bytes, bytes]] = {}
+        pledges: dict[int, Pledge] = {}
+        for number, (own, masking) in zip(self._neighbours, shares, strict=True):
+            out, self._incoming[number] = route_keys(
+                self._key, party, self._neighbours[number], context
             )
-        return commitment(context, self._number, self._seed) + b"".join(parcels)
+            pledges[number] = (
+                share_commitment(context, me, number, Secret.OWN, own),
+                share_commitment(context, me, number, Secret.MASKING, masking),
+                key_commitment(context, me, number, out),
+            )
+            given[number] = out, own + masking
+        listed = encode_pledges(seed_commitment(context, me, self._seed), pledges)
+        root = Pledges.decode(listed, degree).root(context, me)
+        parcels = b"".join(
+            [sealed_parcel(key, root, pledges[to], both) for to, (key, both) in given.items()]
+        )
+        signature = sign(Signed.SHARES, signed_shares(root, parcels), self._signing_key)
+        return listed + parcels + signature
 
-    def _make_masked(self, inbox: bytes, numbers: list[int]) -> bytes:
-        parcels = self._read_inbox(inbox)
+    def _make_checked(self, inbox: bytes) -> bytes:
+        entries = [
+            INBOX_ENTRY.unpack(entry)
+            for entry in records(
+                inbox, INBOX_ENTRY.size, len(inbox) // INBOX_ENTRY.size, "the INBOX"
+            )
+        ]
+        self._check_neighbours([entry[0] for entry in entries])
+        if len(entries) < self._threshold:
+            raise self._too_few(len(entries), "shared their secrets")
+        for number, root, own, masking, parcel in entries:
+            key, pair = self._incoming[number], (number, self._number)
+            shares = opened_parcel(key, root, (own, masking), pair, parcel, self.round.context)
+            if shares is None:
+                self._spoilt[number] = parcel
+            else:
+                self._held[number] = shares
+            self._roots[number] = root
+        return pack_listed(self._spoilt)
+
+    def _make_masked(self, content: bytes, numbers: list[int]) -> bytes:
+        if Kind.ACCUSED in self._answers:
+            raise Refusal("this device has left the round with an accusation; it masks nothing")
+        pairs, _ = self._read_pairs(content)
+        if len(pairs) < self._threshold:
+            raise self._too_few(len(pairs), "are left to mask with")
         me, context = (self._number, self._masking_public), self.round.context
-        added: list[bytes] = [self._seed]
-        taken: list[bytes] = []
-        for number in parcels:
-            seed = mask_seed(self._masking_key, me, (number, self._neighbours[number][1]), context)
-            (added if self._number < number else taken).append(seed)
+        self._pairs = {
+            number: mask_seed(
+                self._masking_key, me, (number, self._neighbours[number].masking), context
+            )
+            for number in pairs
+        }
+        added = [self._seed, *[seed for to, seed in self._pairs.items() if to > self._number]]
+        taken = [seed for to, seed in self._pairs.items() if to < self._number]
         modulus = self.round.modulus
         mask = masks.total(added, taken, modulus, self.round.length)
         masked = [(number + hidden) % modulus for number, hidden in zip(numbers, mask, strict=True)]
-        self._parcels = parcels
         return pack_numbers(masked, modulus)
 
-    def _make_reveal(self, request: bytes) -> bytes:
-        stayed = self._read_request(request)
-        entries = []
-        for number in sorted(self._parcels):
-            try:
-                pair = self._ciphers[number].decrypt(
-                    parcel_nonce(number, self._number), self._parcels[number], None
-                )
-            except InvalidTag:
-                pair = b""
-            share = pair[:SHARE_SIZE] if number in stayed else pair[SHARE_SIZE:]
-            entries.append(REVEAL_ENTRY.pack(number, bool(share), share))
+    def _make_accused(self, content: bytes) -> bytes:
+        if Kind.MASKED in self._answers:
+            raise Refusal("this device has sent its masked numbers; it reveals no key any more")
+        _, evidence = self._read_pairs(content)
+        shown = [number for number, one in evidence.items() if self._stands(number, one)]
+        if not shown:
+            raise Refusal(
+                "no sender signed a parcel that did not open here: the server may have altered "
+                "them, so no key is revealed. Leave this round."
+            )
+        keys = [ACCUSED_ENTRY.pack(number, self._incoming[number]) for number in shown]
         self._forget()
-        return b"".join(entries)
+        self._pairs.clear()
+        return b"".join(keys)
+
+    def _stands(self, number: int, evidence: Evidence) -> bool:
+        """Whether the neighbour signed the parcel that did not open, as it came: then its key opens
+        nothing that an honest neighbour sent.
+        """
+        root = evidence.pledges.root(self.round.context, number)
+        signed = signed_shares(root, b"".join(evidence.parcels.values()))
+        try:
+            key = self._neighbours[number].signing
+            verify(Signed.SHARES, signed, evidence.signature, key, f"client {number}")
+        except Refusal:
+            return False
+        sent = evidence.parcels.get(self._number)
+        return root == self._roots[number] and sent == self._spoilt[number]
+
+    def _make_keys(self, content: bytes) -> bytes:
+        """The shares of the masking keys of those who left."""
+        self._check_before_reveal()
+        (survivors, leaving), rest = head(LEFT_HEAD, content, "the LEFT")
+        left = read_listed(rest, leaving, "the list of neighbours that left")
+        self._check_neighbours(left)
+        if not set(left) <= self._pairs.keys():
+            raise Refusal("the LEFT is about neighbours that this device does not mask with")
+        check_minimum(survivors, self.round.minimum)
+        self._check_staying(self._pairs.keys() - set(left))
+        self._left = set(left)
+        return pack_shares({number: self._held[number][Secret.MASKING] for number in left})
+
+    def _make_seeds(self, content: bytes) -> bytes:
+        """The seeds of the masks with neighbours that left and did not share the key that they
+        announced.
+        """
+        self._check_before_reveal()
+        return self._convict(content, Secret.MASKING, self._left)
+
+    def _make_last_seeds(self, content: bytes) -> bytes:
+        """The seeds of the masks with neighbours that stayed and did not share the seed that they
+        promised.
+        """
+        seeds = self._convict(content, Secret.OWN, self._pairs.keys() - self._left)
+        self._pairs.clear()
+        return seeds
+
+    def _convict(self, content: bytes, secret: Secret, among: AbstractSet[int]) -> bytes:
+        """The seeds of the masks with those of `among` who are convicted, each by a proof; the
+        masks with as many neighbours as the threshold stay unknown, whatever is proved.
+        """
+        (which, count), rest = head(PROOF_HEAD, content, "the PROOF")
+        degree, size = len(self._neighbours), proof_size(len(self._neighbours), self._threshold)
+        parts = records(rest, size, count, "the PROOF")
+        proofs = [Proof.decode(part, degree, self._threshold) for part in parts]
+        named = [proof.owner for proof in proofs]
+        self._check_neighbours(named)
+        if which != secret or not among >= set(named):
+            raise Refusal("the PROOF is about neighbours whose shares were not asked for")
+        self._check_staying(self._pairs.keys() - self._left - set(named))
+        for proof in proofs:
+            self._check_proof(proof, secret)
+        return b"".join([SEEDS_ENTRY.pack(number, self._pairs[number]) for number in named])
+
+    def _check_proof(self, proof: Proof, secret: Secret) -> None:
+        """Refuses shares that do not convict: the list must be the one that came, authenticated,
+        with the neighbour's parcel.
+        """
+        owner, context = proof.owner, self.round.context
+        named = (owner, self._neighbours[owner].masking)
+        if proof.pledges.root(context, owner) != self._roots[owner] or not proves(
+            proof.pledges, named, secret, proof.shares, context
+        ):
+            raise Refusal(
+                f"nothing proves that client {owner} shared something else than it announced; the "
+                "mask with it is not revealed"
+            )
+
+    def _make_reveal(self, request: bytes) -> bytes:
+        (survivors, staying, leaving), rest = head(REQUEST_HEAD, request, "the REQUEST")
+        listed = read_listed(rest, staying + leaving, "the list of neighbours to reveal")
+        stayed, left = listed[:staying], listed[staying:]
+        self._check_neighbours(stayed)
+        self._check_neighbours(left)
+        both = sorted(set(stayed) & set(left))
+        if both:
+            raise Refusal(
+                f"neighbour {both[0]} is listed both as there and as gone; revealing both would "
+                "unmask it"
+            )
+        if set(listed) != self._pairs.keys() - self._left:
+            raise Refusal("the REQUEST is about other neighbours than those that are still there")
+        check_minimum(survivors, self.round.minimum)
+        self._check_staying(stayed)
+        self._left |= set(left)
+        shares = {number: self._held[number][Secret.OWN] for number in stayed}
+        shares |= {number: self._held[number][Secret.MASKING] for number in left}
+        self._forget()
+        return pack_shares(shares)
 
     def _learn_neighbours(self, data: bytes) -> None:
         (number, joined, degree), rest = head(SETUP_HEAD, data, "the SETUP")
@@ -185,54 +363,31 @@ class MaskingClient:
             )
         listed = records(rest, SETUP_ENTRY.size, degree, "the list of neighbours")
         neighbours = {
-            other: (key, masking) for other, key, masking in map(SETUP_ENTRY.unpack, listed)
+            party.number: party for party in (Party(*SETUP_ENTRY.unpack(one)) for one in listed)
         }
         _check_ascending(neighbours, joined, number)
-        keys = {key for pair in neighbours.values() for key in pair} | {
-            self.address,
-            self._masking_public,
-        }
-        if len(neighbours) != degree or len(keys) != 2 * degree + 2:
+        keys = {self.address, self._masking_public, self._signing_public}
+        for party in neighbours.values():
+            keys |= {party.address, party.masking, party.signing}
+        if len(neighbours) != degree or len(keys) != 3 * degree + 3:
             raise Refusal(
                 "two neighbours in the SETUP have the same number or key; each client has its own"
             )
         self._number, self._neighbours, self._threshold = number, neighbours, fitted.threshold
 
-    def _read_inbox(self, data: bytes) -> dict[int, bytes]:
-        entries = records(data, INBOX_ENTRY.size, len(data) // INBOX_ENTRY.size, "the INBOX")
-        parcels = [INBOX_ENTRY.unpack(entry) for entry in entries]
-        self._check_neighbours([number for number, _ in parcels])
-        if len(parcels) < self._threshold:
-            raise Refusal(
-                f"only {len(parcels)} neighbours shared their secrets; {self._threshold} are "
-                "needed. Nothing was sent: leave this round."
-            )
-        return dict(parcels)
-
-    def _read_request(self, data: bytes) -> set[int]:
-        (survivors, staying, leaving), rest = head(REQUEST_HEAD, data, "the REQUEST")
-        entries = records(rest, 4, staying + leaving, "the list of neighbours to reveal")
-        listed = [int.from_bytes(entry, "big") for entry in entries]
-        stayed, left = listed[:staying], listed[staying:]
-        self._check_neighbours(stayed)
-        self._check_neighbours(left)
-        both = sorted(set(stayed) & set(left))
-        if both:
-            raise Refusal(
-                f"neighbour {both[0]} is listed both as there and as gone; revealing both would "
-                "unmask it"
-            )
-        if set(listed) != set(self._parcels):
-            raise Refusal(
-                "the REQUEST is about other neighbours than those whose shares this device holds"
-            )
-        check_minimum(survivors, self.round.minimum)
-        if len(stayed) < self._threshold:
-            raise Refusal(
-                f"only {len(stayed)} neighbours stayed; {self._threshold} are needed. Nothing was "
-                "revealed."
-            )
-        return set(stayed)
+    def _read_pairs(self, content: bytes) -> tuple[list[int], dict[int, Evidence]]:
+        """With whom to mask, and what those signed whose parcels were not what they should be."""
+        (staying, shown), rest = head(PAIRS_HEAD, content, "the PAIRS")
+        pairs = read_listed(rest[: 4 * staying], staying, "the list of pairs")
+        self._check_neighbours(pairs)
+        if not self._held.keys() >= set(pairs):
+            raise Refusal("a neighbour is to be masked with whose shares this device does not hold")
+        degree = len(self._neighbours)
+        parts = records(rest[4 * staying :], evidence_size(degree), shown, "the evidence")
+        evidence = [Evidence.decode(part, degree) for part in parts]
+        if not self._spoilt.keys() >= {one.owner for one in evidence}:
+            raise Refusal("the evidence is about parcels that this device did not complain of")
+        return pairs, {one.owner: one for one in evidence}
 
     def _check_neighbours(self, numbers: list[int]) -> None:
         if self._number in numbers:
@@ -241,6 +396,25 @@ class MaskingClient:
         if unknown:
             raise Refusal(f"client {unknown[0]} is not a neighbour of this device")
         _check_ascending(numbers, self.round.reports, self._number)
+
+    def _check_before_reveal(self) -> None:
+        if Kind.REVEAL in self._answers:
+            raise Refusal("this device has revealed its shares; it is asked about nobody that left")
+
+    def _check_staying(self, staying: Iterable[int]) -> None:
+        """Refuses to go on with fewer masks than the threshold that nobody but the two can know."""
+        count = len(set(staying))
+        if count < self._threshold:
+            raise Refusal(
+                f"only {count} neighbours stayed; {self._threshold} are needed. Nothing was "
+                "revealed."
+            )
+
+    def _too_few(self, count: int, what: str) -> Refusal:
+        return Refusal(
+            f"only {count} neighbours {what}; {self._threshold} are needed. Nothing was sent: "
+            "leave this round."
+        )
 
     def _once(
         self,
@@ -279,13 +453,13 @@ class MaskingClient:
         return answer
 
     def _forget(self) -> None:
-        """After the last answer nothing secret is needed any more; the answers stay, for repeated
-        requests.
+        """After its shares are revealed a device needs no secret but the seeds of common masks, in
+        case that a neighbour is convicted; the answers stay, for repeated requests.
         """
         self._seed = b""
-        self._ciphers.clear()
-        self._parcels.clear()
-        del self._key, self._masking_key
+        for secrets in (self._incoming, self._held, self._spoilt):
+            secrets.clear()
+        del self._key, self._masking_key, self._signing_key
 
 
 def _check_ascending(numbers: Iterable[int], limit: int, own: int) -> None:

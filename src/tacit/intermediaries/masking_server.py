@@ -13,9 +13,9 @@ the record alone, and the end of the round takes its place.
 from __future__ import annotations
 
 import hashlib
+import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Self
 
@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries import masking as layout
-from tacit.intermediaries import masks, shamir
 from tacit.intermediaries.agreement import (
     KEY_SIZE,
     Channel,
@@ -33,12 +32,8 @@ from tacit.intermediaries.agreement import (
     public_bytes,
 )
 from tacit.intermediaries.announcements import endorse_offer
-from tacit.intermediaries.graph import (
-    Shuffle,
-    connected,
-    regular_graph,
-    shuffled_by,
-)
+from tacit.intermediaries.blame import decode_blames
+from tacit.intermediaries.graph import Shuffle, regular_graph, shuffled_by
 from tacit.intermediaries.interface import (
     SYSTEM,
     Refusal,
@@ -51,9 +46,19 @@ from tacit.intermediaries.masking import (
     MaskingRound,
     check_withstands,
     client_kind,
-    commitment,
-    mask_seed,
 )
+from tacit.intermediaries.masking_letters import (
+    READERS,
+    Letters,
+    appeals,
+    inboxes,
+    left,
+    pairs,
+    proofs,
+    requests,
+    setups,
+)
+from tacit.intermediaries.members import Crowd, Member
 from tacit.intermediaries.standing import (
     CONTEXT_SIZE,
     Entry,
@@ -70,6 +75,7 @@ from tacit.intermediaries.wire import (
     body,
     front,
     header,
+    number_size,
     pack_numbers,
     records,
     unpack_numbers,
@@ -77,43 +83,41 @@ from tacit.intermediaries.wire import (
 from tacit.records import Records
 from tacit.terms import Pinned
 
-_COMMITMENT_SIZE = 32
 _DIGEST_SIZE = 32
+_DECIDED = struct.Struct(">BI")  # stage, messages that count
 _PARTY = b"masking server"
 
 
 class Stage(Enum):
-    """Where a round stands: which message is taken next, or how it ended."""
+    """Where a round stands: which messages are taken next, or how it ended. `LEAVING`, `PROVING`
+    and `APPEALING` are passed over where there is nothing to ask.
+    """
 
-    JOINING = Kind.JOIN
-    SHARING = Kind.SHARES
-    MASKING = Kind.MASKED
-    REVEALING = Kind.REVEAL
+    JOINING = "joining"
+    SHARING = "sharing"
+    CHECKING = "checking"
+    MASKING = "masking"
+    LEAVING = "leaving"
+    PROVING = "proving"
+    REVEALING = "revealing"
+    APPEALING = "appealing"
     OPENED = "opened"
     REFUSED = "refused"
 
 
-_STAGES = (Stage.JOINING, Stage.SHARING, Stage.MASKING, Stage.REVEALING)
+STAGES: tuple[Stage, ...] = tuple(Stage)[:-2]
 _ENDS = {Phase.ANSWERED: Stage.OPENED, Phase.REFUSED: Stage.REFUSED}
-
-
-@dataclass(repr=False)
-class _Client:
-    """What the server knows about one client; left out of every repr, because shares pass through
-    here.
-    """
-
-    address: bytes
-    masking: bytes
-    channel: Channel
-    number: int = 0
-    neighbours: list[int] = field(default_factory=list)
-    place_of: dict[int, int] = field(default_factory=dict)
-    pledge: bytes = b""
-    parcels: dict[int, bytes] = field(default_factory=dict)
-    masked: list[int] = field(default_factory=list)
-    answered: bool = False
-    held: dict[int, bytes] = field(default_factory=dict)
+_STAGE_OF = {
+    Kind.JOIN: Stage.JOINING,
+    Kind.SHARES: Stage.SHARING,
+    Kind.CHECKED: Stage.CHECKING,
+    Kind.MASKED: Stage.MASKING,
+    Kind.ACCUSED: Stage.MASKING,
+    Kind.KEYS: Stage.LEAVING,
+    Kind.SEEDS: Stage.PROVING,
+    Kind.REVEAL: Stage.REVEALING,
+    Kind.LAST_SEEDS: Stage.APPEALING,
+}
 
 
 def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
@@ -143,12 +147,11 @@ class MaskingServer:
         """
         self.round = announced
         self.stage = Stage.JOINING
-        self._clients: list[_Client] = []
-        self._by_address: dict[bytes, _Client] = {}
+        self._by_address: dict[bytes, Member] = {}
+        self._crowd = Crowd(announced, [], 0)
         self._known_keys: set[bytes] = set()
-        self._taken: dict[Kind, dict[bytes, bytes]] = {Kind(s.value): {} for s in _STAGES}
+        self._taken: dict[Stage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._decided: dict[Stage, frozenset[bytes]] = {}
-        self._threshold = 0
         self._lock = threading.RLock()
         self._standing = Standing(store, _PARTY, announced.identity)
         self._standing.bind(announced.context)
@@ -168,27 +171,34 @@ class MaskingServer:
         check_withstands(self.round, pinned.terms.middle, bits)
         return endorse_offer(pinned, self.round, key)
 
+    @property
+    def _clients(self) -> list[Member]:
+        return self._crowd.members
+
     def take(self, message: bytes) -> None:
         """Accept one message of the current stage from one client, or one that was accepted before,
         in whatever stage.
         """
         with self._lock:
-            if self.stage not in _STAGES:
+            if self.stage not in STAGES:
                 raise _over(self.stage)
             kind, message = client_kind(message, self.round.identity), bytes(message)
             digest = hashlib.sha256(message).digest()
-            if digest in self._taken.get(kind, ()):
+            if digest in self._taken[_STAGE_OF[kind]]:
                 return
-            if kind is not self.stage.value:
+            if _STAGE_OF[kind] is not self.stage:
                 raise Refusal(
                     f"the message is of kind 0x{kind:02x} ({kind.name}); this round is "
-                    f"{self.stage.name.lower()}"
+                    f"{self.stage.value}"
                 )
             decided = self._decided.get(self.stage)
             if decided is not None and digest not in decided:
                 raise Refusal("this stage is over, and this message came too late for it")
-            self._TAKE[kind](self, message)
-            self._taken[kind][digest] = message
+            if kind is Kind.JOIN:
+                self._take_join(message)
+            else:
+                READERS[kind](self._crowd, *self._open(kind, message))
+            self._taken[self.stage][digest] = message
 
     def close(self, stage: Stage | None = None) -> Mapping[bytes, bytes]:
         """End a stage, the current one unless named; returns one message for each client that is
@@ -199,25 +209,27 @@ class MaskingServer:
         """
         with self._lock:
             wanted = self.stage if stage is None else stage
-            if wanted is self.stage in _STAGES:
+            if wanted is self.stage in STAGES:
                 self._close_now()
-            if self.stage is Stage.OPENED and wanted in (Stage.REVEALING, Stage.OPENED):
+            if self.stage is Stage.OPENED and wanted in (*STAGES[-2:], Stage.OPENED):
                 return {}
-            if self.stage not in _STAGES:
+            if self.stage not in STAGES:
                 raise _over(self.stage)
-            if wanted not in _STAGES or _STAGES.index(wanted) >= _STAGES.index(self.stage):
-                raise Refusal(f"this round is {self.stage.name.lower()}; it is not that far yet")
+            if wanted not in STAGES or STAGES.index(wanted) >= STAGES.index(self.stage):
+                raise Refusal(f"this round is {self.stage.value}; it is not that far yet")
             return self._outgoing(wanted)
 
     def view(self) -> SumView:
-        """The sum of those who stayed."""
+        """The sum of those who stayed, and who is known to have lied."""
         with self._lock:
             if self.stage is not Stage.OPENED:
                 raise Refusal("this round was not opened; there is no sum")
             content = self._standing.read().content
-            reports = int.from_bytes(content[:4], "big")
             modulus, length = self.round.modulus, self.round.length
-            return SumView(tuple(unpack_numbers(content[4:], modulus, length, "a view")), reports)
+            end = 4 + length * number_size(modulus)
+            numbers = unpack_numbers(content[4:end], modulus, length, "a view")
+            reports, blamed = int.from_bytes(content[:4], "big"), decode_blames(content[end:])
+            return SumView(tuple(numbers), reports, blamed=blamed)
 
     def refuse(self) -> None:
         """End the round without a sum, for ever; a round that is opened stays opened."""
@@ -229,7 +241,7 @@ class MaskingServer:
         came.
         """
         with self._lock:
-            messages = [message for kind in Kind for message in self._taken.get(kind, {}).values()]
+            messages = [message for taken in self._taken.values() for message in taken.values()]
             return packed([self.round.encode(), *messages])
 
     @classmethod
@@ -240,10 +252,10 @@ class MaskingServer:
         description, *messages = unpacked(saved)
         server = cls(MaskingRound.decode(description), store)
         with server._lock:
-            by_kind: dict[Kind, list[bytes]] = {kind: [] for kind in server._taken}
+            by_stage: dict[Stage, list[bytes]] = {stage: [] for stage in STAGES}
             for message in messages:
-                by_kind[client_kind(message, server.round.identity)].append(message)
-            while server.stage in _STAGES and server._retake(by_kind[Kind(server.stage.value)]):
+                by_stage[_STAGE_OF[client_kind(message, server.round.identity)]].append(message)
+            while server.stage in STAGES and server._retake(by_stage[server.stage]):
                 pass
         return server
 
@@ -257,37 +269,40 @@ class MaskingServer:
             except Refusal:
                 continue  # it did not count
         decided = self._decided.get(self.stage)
-        if decided is None or not decided <= self._taken[Kind(self.stage.value)].keys():
+        if decided is None or not decided <= self._taken[self.stage].keys():
             return False
         self._advance()
         return True
 
     def _close_now(self) -> None:
         """Decides the current stage, unless its record says that it is decided, and moves on."""
-        entry = self._standing.read()
+        entry, concluded = self._standing.read(), False
         self._obey(entry)
-        while self.stage in _STAGES and self.stage not in self._decided:
-            self._check_stage()
+        while self.stage in STAGES and self.stage not in self._decided:
+            self._conclude()
+            concluded = True
             self._obey(self._standing.move(entry, self._decision(entry)))
             entry = self._standing.read()
-        if self.stage not in _STAGES:
+        if self.stage not in STAGES:
             return
-        missing = self._decided[self.stage] - self._taken[Kind(self.stage.value)].keys()
+        missing = self._decided[self.stage] - self._taken[self.stage].keys()
         if missing:
             raise Refusal(
                 f"this stage was closed with {len(missing)} messages that this copy of the server "
                 "does not hold: have them sent again, or refuse the round"
             )
-        self._advance()
+        self._advance(concluded=concluded)
 
     def _decision(self, entry: Entry) -> Entry:
         """The record after the current stage: who counts, or in the end the sum."""
-        if self.stage is Stage.REVEALING:
-            view = self._unmask()
-            numbers = pack_numbers(view.numbers, self.round.modulus)
-            return Entry(Phase.ANSWERED, view.reports.to_bytes(4, "big") + numbers)
-        digests = sorted(self._taken[Kind(self.stage.value)])
-        listed = len(digests).to_bytes(4, "big") + b"".join(digests)
+        crowd, stage = self._crowd, self.stage
+        if stage is Stage.APPEALING or (stage is Stage.REVEALING and not crowd.appealed):
+            numbers, reports = crowd.total()
+            blamed = b"".join([blame.encode() for blame in crowd.blamed()])
+            packed_numbers = pack_numbers(numbers, self.round.modulus)
+            return Entry(Phase.ANSWERED, reports.to_bytes(4, "big") + packed_numbers + blamed)
+        digests = sorted(self._taken[stage])
+        listed = _DECIDED.pack(STAGES.index(stage), len(digests)) + b"".join(digests)
         return Entry(Phase.OPEN, entry.content + listed)
 
     def _obey(self, entry: Entry) -> None:
@@ -301,69 +316,72 @@ class MaskingServer:
         if public_bytes(self._key) != self.round.server:
             raise TacitError("the round names another server key than the one that was prepared")
         rest = rest[KEY_SIZE:]
-        for stage in _STAGES:
-            if rest:
-                end = 4 + _DIGEST_SIZE * int.from_bytes(rest[:4], "big")
-                listed = records(rest[4:end], _DIGEST_SIZE, (end - 4) // _DIGEST_SIZE, "the record")
-                self._decided[stage], rest = frozenset(listed), rest[end:]
+        while rest:
+            place, count = _DECIDED.unpack_from(rest)
+            end = _DECIDED.size + _DIGEST_SIZE * count
+            listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "the record")
+            self._decided[STAGES[place]], rest = frozenset(listed), rest[end:]
 
-    def _check_stage(self) -> None:
-        """Refuses to end a stage for which too few are there."""
+    def _conclude(self) -> None:
+        """Works out what follows from the messages of the current stage, and refuses to end it
+        where too few are there.
+        """
         match self.stage:
             case Stage.JOINING:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
-                self.round.neighbourhood.fit(len(self._by_address))
+                self._deal_graph()
             case Stage.SHARING:
-                sharing = [client for client in self._clients if client.parcels]
-                check_minimum(len(sharing), self.round.minimum, "clients shared their secrets")
+                sharing = sum(bool(client.parcels) for client in self._clients)
+                check_minimum(sharing, self.round.minimum, "clients shared their secrets")
+            case Stage.CHECKING:
+                self._crowd.pair_up()
             case Stage.MASKING:
-                self._check_survivors()
+                self._crowd.part()
+            case Stage.LEAVING:
+                self._crowd.rebuild()
+            case Stage.PROVING:
+                self._crowd.desert()
+            case Stage.REVEALING:
+                self._crowd.complete()
 
-    def _check_survivors(self) -> None:
-        staying = {client.number for client in self._clients if client.masked}
-        check_minimum(len(staying), self.round.minimum)
-        if not connected([client.neighbours for client in self._clients], staying):
-            raise Refusal(
-                "those who stayed fall apart into groups without common masks, whose separate sums "
-                "would show; nothing was opened. Wait for more, or open a new round, with more "
-                "neighbours."
-            )
-
-    def _advance(self) -> None:
-        """To the next stage, with exactly the messages that were decided on."""
-        kind, decided = Kind(self.stage.value), self._decided[self.stage]
-        extra = [message for digest, message in self._taken[kind].items() if digest not in decided]
+    def _advance(self, *, concluded: bool = False) -> None:
+        """To the next stage, with exactly the messages that were decided on; `concluded` if what
+        follows from all that were taken was worked out.
+        """
+        decided, taken = self._decided[self.stage], self._taken[self.stage]
+        extra = [message for digest, message in taken.items() if digest not in decided]
         for message in extra:
-            self._drop(kind, message)
-        self._taken[kind] = {digest: self._taken[kind][digest] for digest in sorted(decided)}
-        if self.stage is Stage.JOINING:
-            self._deal_graph()
-        self.stage = _STAGES[_STAGES.index(self.stage) + 1]
+            self._drop(message)
+        self._taken[self.stage] = {digest: taken[digest] for digest in sorted(decided)}
+        if extra or not concluded:
+            self._conclude()
+        self.stage = self._after(self.stage)
 
-    def _drop(self, kind: Kind, message: bytes) -> None:
+    def _after(self, ended: Stage) -> Stage:
+        """The stage that follows, where those are passed over in which there is nothing to ask."""
+        following = STAGES[STAGES.index(ended) + 1]
+        nothing = {
+            Stage.LEAVING: not self._crowd.left,
+            Stage.PROVING: not self._crowd.convicted,
+        }
+        return self._after(following) if nothing.get(following) else following
+
+    def _drop(self, message: bytes) -> None:
         """Undoes what a message did that came too late for the stage as it was decided."""
+        kind = client_kind(message, self.round.identity)
         address = body(message, kind)[: layout.ADDRESS_SIZE]
-        match kind:
-            case Kind.JOIN:
-                del self._by_address[address]
-            case Kind.SHARES:
-                self._by_address[address].parcels = {}
-            case Kind.MASKED:
-                self._by_address[address].masked = []
+        if kind is Kind.JOIN:
+            del self._by_address[address]
+        else:
+            self._by_address[address].unsay(kind)
 
-    def _outgoing(self, stage: Stage) -> Mapping[bytes, bytes]:
+    def _outgoing(self, ended: Stage) -> Mapping[bytes, bytes]:
         """What the end of a stage sends: the same whenever it is asked for."""
-        match stage:
-            case Stage.JOINING:
-                return self._send(Kind.SETUP, self._clients, self._setup)
-            case Stage.SHARING:
-                sharing = [client for client in self._clients if client.parcels]
-                return self._send(Kind.INBOX, sharing, self._inbox)
-            case _:
-                staying = [client for client in self._clients if client.masked]
-                return self._send(
-                    Kind.REQUEST, staying, lambda client: self._request(client, len(staying))
-                )
+        kind, contents = self._ASK[self._after(ended)](self._crowd)
+        return {
+            self._clients[number].address: self._seal(self._clients[number], kind, content)
+            for number, content in contents.items()
+        }
 
     def _take_join(self, message: bytes) -> None:
         data = body(message, Kind.JOIN, self.round.identity)
@@ -373,157 +391,33 @@ class MaskingServer:
         if len(self._by_address) >= self.round.reports:
             raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
-        masking = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
-        if len(masking) != KEY_SIZE:
-            raise Refusal(
-                f"the JOIN holds a masking key of {len(masking)} bytes; expected are {KEY_SIZE}"
-            )
-        if masking == address or not self._known_keys.isdisjoint((address, masking)):
+        content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
+        masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
+        keys = {address, masking, signing}
+        if len(keys) < 3 or not self._known_keys.isdisjoint(keys):
             raise Refusal(
                 "a key of this client is also another's, or used twice; every key must be fresh"
             )
         check_public(masking)  # a useless key would make every neighbour leave
-        self._by_address[address] = _Client(address, masking, channel)
-        self._known_keys |= {address, masking}
-
-    def _take_shares(self, message: bytes) -> None:
-        client, content = self._open(Kind.SHARES, message)
-        _check_turn(client, client.parcels, "sent its shares")
-        parcels = records(
-            content[_COMMITMENT_SIZE:], layout.PARCEL_SIZE, len(client.neighbours), "the SHARES"
-        )
-        client.pledge = content[:_COMMITMENT_SIZE]
-        client.parcels = dict(zip(client.neighbours, parcels, strict=True))
-
-    def _take_masked(self, message: bytes) -> None:
-        client, content = self._open(Kind.MASKED, message)
-        _check_turn(client, client.masked, "sent its masked numbers")
-        _check_there(client, client.parcels, "has not shared its secrets")
-        client.masked = unpack_numbers(content, self.round.modulus, self.round.length, "the MASKED")
-
-    def _take_reveal(self, message: bytes) -> None:
-        client, content = self._open(Kind.REVEAL, message)
-        _check_turn(client, client.answered, "revealed its shares")
-        _check_there(client, client.masked, "sent no masked numbers")
-        owners = [owner.number for owner in self._sharers(client)]
-        entries = [
-            layout.REVEAL_ENTRY.unpack(entry)
-            for entry in records(content, layout.REVEAL_ENTRY.size, len(owners), "the REVEAL")
-        ]
-        for owner, (number, there, share) in zip(owners, entries, strict=True):
-            if number != owner or not (
-                shamir.is_share(share) if there == 1 else there == 0 and not any(share)
-            ):
-                raise Refusal(
-                    f"the REVEAL of client {client.number} does not answer what was asked"
-                )
-        for number, there, share in entries:
-            if there:
-                owner_of = self._clients[number]
-                owner_of.held[owner_of.place_of[client.number]] = share
-        client.answered = True
+        self._by_address[address] = Member(address, masking, signing, channel)
+        self._known_keys |= keys
 
     def _deal_graph(self) -> None:
         """Numbers the clients by their addresses and deals the graph, both the same whenever the
         same clients joined.
         """
-        self._clients = [self._by_address[address] for address in sorted(self._by_address)]
-        fitted = self.round.neighbourhood.fit(len(self._clients))
-        self._threshold = fitted.threshold
-        joined = hashlib.sha256(b"".join(sorted(self._decided[Stage.JOINING]))).digest()
+        clients = [self._by_address[address] for address in sorted(self._by_address)]
+        fitted = self.round.neighbourhood.fit(len(clients))
+        joined = hashlib.sha256(b"".join(sorted(self._taken[Stage.JOINING]))).digest()
         seed = derive(
             self._key.private_bytes_raw(), self.round.context, b"tacit masking graph v2" + joined
         )
-        shuffle = self._shuffle or shuffled_by(seed)
-        for number, (client, neighbours) in enumerate(
-            zip(
-                self._clients,
-                regular_graph(len(self._clients), fitted.degree, shuffle),
-                strict=True,
-            )
-        ):
+        graph = regular_graph(len(clients), fitted.degree, self._shuffle or shuffled_by(seed))
+        for number, (client, neighbours) in enumerate(zip(clients, graph, strict=True)):
             client.number, client.neighbours = number, neighbours
-            client.place_of = {other: place for place, other in enumerate(neighbours, start=1)}
+        self._crowd = Crowd(self.round, clients, fitted.threshold)
 
-    def _setup(self, client: _Client) -> bytes:
-        head = layout.SETUP_HEAD.pack(client.number, len(self._clients), len(client.neighbours))
-        others = [self._clients[number] for number in client.neighbours]
-        return head + b"".join(
-            [
-                layout.SETUP_ENTRY.pack(other.number, other.address, other.masking)
-                for other in others
-            ]
-        )
-
-    def _inbox(self, client: _Client) -> bytes:
-        parcels = [
-            layout.INBOX_ENTRY.pack(sender.number, sender.parcels[client.number])
-            for sender in self._sharers(client)
-        ]
-        return b"".join(parcels)
-
-    def _sharers(self, client: _Client) -> list[_Client]:
-        """The neighbours that shared their secrets."""
-        neighbours = [self._clients[number] for number in client.neighbours]
-        return [other for other in neighbours if other.parcels]
-
-    def _request(self, client: _Client, survivors: int) -> bytes:
-        sharers = self._sharers(client)
-        stayed = [other.number.to_bytes(4, "big") for other in sharers if other.masked]
-        left = [other.number.to_bytes(4, "big") for other in sharers if not other.masked]
-        return layout.REQUEST_HEAD.pack(survivors, len(stayed), len(left)) + b"".join(stayed + left)
-
-    def _unmask(self) -> SumView:
-        stayed = [client for client in self._clients if client.masked]
-        present = {client.number for client in stayed}
-        left = [
-            client
-            for client in self._clients
-            if client.parcels and not client.masked and not present.isdisjoint(client.neighbours)
-        ]
-        for client in stayed + left:
-            if len(client.held) < self._threshold:
-                raise Refusal(
-                    f"only {len(client.held)} neighbours revealed their shares of client "
-                    f"{client.number}; "
-                    f"{self._threshold} are needed. Nothing was opened: wait for more, or open a "
-                    "new round."
-                )
-        seeds = [self._own_seed(client) for client in stayed]
-        added: list[bytes] = []
-        for client in left:
-            key = self._masking_key(client)
-            for number in client.neighbours:
-                if number in present:
-                    other = (number, self._clients[number].masking)
-                    seed = mask_seed(
-                        key, (client.number, client.masking), other, self.round.context
-                    )
-                    (seeds if number < client.number else added).append(seed)
-        correction = masks.total(added, seeds, self.round.modulus, self.round.length)
-        sums = (
-            sum(column)
-            for column in zip(correction, *[client.masked for client in stayed], strict=True)
-        )
-        return SumView(tuple(number % self.round.modulus for number in sums), len(stayed))
-
-    def _own_seed(self, client: _Client) -> bytes:
-        seed = self._combine(client)
-        if commitment(self.round.context, client.number, seed) != client.pledge:
-            raise _wrong_shares(client)
-        return seed
-
-    def _masking_key(self, client: _Client) -> X25519PrivateKey:
-        key = X25519PrivateKey.from_private_bytes(self._combine(client))
-        if public_bytes(key) != client.masking:
-            raise _wrong_shares(client)
-        return key
-
-    def _combine(self, client: _Client) -> bytes:
-        positions = tuple(sorted(client.held)[: self._threshold])
-        return shamir.combine(positions, [client.held[position] for position in positions])
-
-    def _open(self, kind: Kind, message: bytes) -> tuple[_Client, bytes]:
+    def _open(self, kind: Kind, message: bytes) -> tuple[Member, bytes]:
         data = body(message, kind, self.round.identity)
         client = self._by_address.get(data[: layout.ADDRESS_SIZE])
         if client is None:
@@ -531,47 +425,28 @@ class MaskingServer:
         sealed = data[layout.ADDRESS_SIZE :]
         return client, client.channel.open(bytes(message[: layout.FRONT_SIZE]), sealed)
 
-    def _send(
-        self, kind: Kind, clients: list[_Client], content: Callable[[_Client], bytes]
-    ) -> dict[bytes, bytes]:
-        return {client.address: self._seal(client, kind, content(client)) for client in clients}
-
-    def _seal(self, client: _Client, kind: Kind, content: bytes) -> bytes:
+    def _seal(self, client: Member, kind: Kind, content: bytes) -> bytes:
         return client.channel.seal(header(kind, self.round.identity) + client.address, content)
 
     def _forget(self) -> None:
         """Whether opened or refused, nothing that came from a client is kept."""
-        for held in (self._clients, self._by_address, self._known_keys, self._decided):
+        self._crowd = Crowd(self.round, [], 0)
+        for held in (self._by_address, self._known_keys, self._decided):
             held.clear()
         for taken in self._taken.values():
             taken.clear()
         self.__dict__.pop("_key", None)
 
-    _TAKE: ClassVar[Mapping[Kind, Callable[[MaskingServer, bytes], None]]] = {
-        Kind.JOIN: _take_join,
-        Kind.SHARES: _take_shares,
-        Kind.MASKED: _take_masked,
-        Kind.REVEAL: _take_reveal,
+    _ASK: ClassVar[Mapping[Stage, Callable[[Crowd], Letters]]] = {
+        Stage.SHARING: setups,
+        Stage.CHECKING: inboxes,
+        Stage.MASKING: pairs,
+        Stage.LEAVING: left,
+        Stage.PROVING: proofs,
+        Stage.REVEALING: requests,
+        Stage.APPEALING: appeals,
     }
 
 
 def _over(stage: Stage) -> Refusal:
     return ended(Phase.ANSWERED if stage is Stage.OPENED else Phase.REFUSED)
-
-
-def _check_turn(client: _Client, already: object, what: str) -> None:
-    if already:
-        raise Refusal(f"client {client.number} has {what} already")
-
-
-def _check_there(client: _Client, before: object, otherwise: str) -> None:
-    if not before:
-        raise Refusal(f"client {client.number} {otherwise}; it is no longer in this round")
-
-
-def _wrong_shares(client: _Client) -> Refusal:
-    return Refusal(
-        f"the revealed shares of client {client.number} do not give its secret: someone revealed a "
-        "wrong share. "
-        f"Nothing was opened: open a new round."
-    )

@@ -64,7 +64,7 @@ ID_SIZE = 16
 
 _HEAD = struct.Struct(">IIIIIB")
 _BATCH_HEAD = struct.Struct(">I")
-_VIEW_HEAD = struct.Struct(">II")  # reports, spoilt messages
+_VIEW_HEAD = struct.Struct(">III")  # reports, messages that did not open, that were repeated
 _SEEN_SIZE = 16
 _DIGEST_SIZE = 32
 _SECRET_SIZE = 32
@@ -364,15 +364,17 @@ class Shuffler:
 @dataclass(frozen=True)
 class MixView:
     """What the analyzer learns: the messages in random order, how many reports came, and how many
-    messages were spoilt.
+    messages were spoilt and dropped.
 
-    A message is spoilt when it does not open or repeats another's id. Honest devices and shufflers
-    make none.
+    A message is spoilt when it does not open or repeats another's id; of the latter there are
+    `repeated`. Honest devices and shufflers make none. What is spoilt does not cost a round that
+    has its minimum of good messages.
     """
 
     messages: tuple[bytes, ...]
     reports: int
     spoilt: int
+    repeated: int = 0
 
 
 class Analyzer:
@@ -432,10 +434,12 @@ class Analyzer:
             entry = self._standing.read()
             if entry.phase is not Phase.ANSWERED:
                 raise Refusal("this round was not opened; there are no messages")
-            (reports, spoilt), rest = head(_VIEW_HEAD, entry.content, "the record")
-            size = self.round.size
+            counts, rest = head(_VIEW_HEAD, entry.content, "the record")
+            reports, unopened, repeated = counts
+            size, spoilt = self.round.size, unopened + repeated
             count = reports * self.round.messages - spoilt
-            return MixView(tuple(records(rest, size, count, "the record")), reports, spoilt)
+            messages = tuple(records(rest, size, count, "the record"))
+            return MixView(messages, reports, spoilt, repeated)
 
     def refuse(self) -> None:
         """End the round without opening it, for ever; one that is opened stays opened."""
@@ -477,15 +481,20 @@ class Analyzer:
         check_minimum(reports, self.round.minimum)
         info = _inner_info(self.round.context)
         opened: dict[bytes, bytes] = {}
+        unopened = 0
         for item in sealed:
             try:
                 content = self._keys.sealing.open(item, info)
             except Refusal:
-                continue  # a device sealed nonsense: it spoils its own message and no other
-            opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
-        check_minimum(len(opened), self.round.minimum * self.round.messages, "messages that open")
-        spoilt = len(sealed) - len(opened)
-        return _VIEW_HEAD.pack(reports, spoilt) + b"".join(opened.values())
+                unopened += 1  # a device sealed nonsense: it spoils its own message and no other
+            else:
+                opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
+        repeated = len(sealed) - unopened - len(opened)
+        good = "messages that open" + (
+            f" ({unopened} do not and {repeated} are repeated)" if unopened or repeated else ""
+        )
+        check_minimum(len(opened), self.round.minimum * self.round.messages, good)
+        return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(opened.values())
 
     def _obey(self, entry: Entry) -> None:
         if entry.phase is Phase.OPEN:

@@ -29,15 +29,34 @@ def split(secret: bytes, threshold: int, count: int, source: Source = SYSTEM) ->
     >>> combine((1, 3, 5), [shares[0], shares[2], shares[4]])
     b'ssssssssssssssssssssssssssssssss'
     """
-    constant = int.from_bytes(secret, "big")
-    coefficients = uniform(PRIME, threshold - 1, source)
+    return [share for (share,) in split_all([secret], threshold, count, source)]
+
+
+def split_all(
+    secrets: Sequence[bytes], threshold: int, count: int, source: Source = SYSTEM
+) -> list[tuple[bytes, ...]]:
+    """Shares number 1..count of several secrets, each as by itself; their polynomials stand side by
+    side in one integer, so far apart that no value reaches the next.
+    """
+    apart = PRIME.bit_length() + threshold.bit_length() + threshold * count.bit_length()
+    drawn = [uniform(PRIME, threshold - 1, source) for _ in secrets]
+    coefficients = [_side_by_side(numbers, apart) for numbers in zip(*drawn, strict=True)]
+    constants = _side_by_side([int.from_bytes(secret, "big") for secret in secrets], apart)
+    lanes, whole = [apart * lane for lane in range(len(secrets))], (1 << apart) - 1
     shares = []
     for position in range(1, count + 1):
         value = 0
         for coefficient in coefficients:
             value = (value + coefficient) * position
-        shares.append(((value + constant) % PRIME).to_bytes(SHARE_SIZE, "big"))
+        value += constants
+        shares.append(
+            tuple([((value >> lane & whole) % PRIME).to_bytes(SHARE_SIZE, "big") for lane in lanes])
+        )
     return shares
+
+
+def _side_by_side(numbers: Sequence[int], apart: int) -> int:
+    return sum(number << apart * lane for lane, number in enumerate(numbers))
 
 
 def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
@@ -53,7 +72,7 @@ def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
 
 def is_share(share: bytes) -> bool:
     """Whether these bytes are one field element in its only spelling."""
-    return len(share) == SHARE_SIZE and int.from_bytes(share, "big") < PRIME
+    return len(share) == SHARE_SIZE and (not share[0] or int.from_bytes(share, "big") < PRIME)
 
 
 @lru_cache(maxsize=1024)

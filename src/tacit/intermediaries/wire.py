@@ -40,6 +40,14 @@ class Kind(IntEnum):
     MASKED = 0x15
     REQUEST = 0x16
     REVEAL = 0x17
+    CHECKED = 0x18
+    PAIRS = 0x19
+    ACCUSED = 0x1A
+    LEFT = 0x1B
+    KEYS = 0x1C
+    PROOF = 0x1D
+    SEEDS = 0x1E
+    LAST_SEEDS = 0x1F
     TWO_SERVER_ROUND = 0x20
     HALF = 0x21
     PRESENT = 0x22

@@ -3,19 +3,22 @@
 Dubey & Pentland 2020 (ZC24 Algorithm 3) let all silos synchronise when the data of one of them has
 grown enough: a rule on raw features. A silo that did not trigger the synchronisation learns that
 another did, and so a bound on the norm of that silo's user's features, whatever noise is added to
-the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against both schedules. It
-also breaks the weaker notion that was claimed, federated DP, which is about the actions that other
-silos choose (Appendix B.2): what silo 1 gives its next user is another action if there was a
-synchronisation.
+the content (ZC24 Example 3.1 and Appendix B). `attack` plays that game against it, against the same
+rule on private statistics (Appendix D) and against a fixed schedule. It also breaks the weaker
+notion that was claimed, federated DP, which is about the actions that other silos choose (Appendix
+B.2): what silo 1 gives its next user is another action if there was a synchronisation. For each
+attack it says how large ε must be at least, at 99.9% confidence, if there is any.
 
-Run it with: python -m tacit.studies.exhibit
+Run it with: tacit exhibit (python -m tacit.studies.exhibit prints the attack alone)
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +26,10 @@ import numpy.typing as npt
 from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
-from tacit.bandits.contextual.federated import FederatedLinUCB, Silo
+from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
 from tacit.checks import integer
+from tacit.privacy.audit import lower_bound
+from tacit.simulation.pictures import axes, save
 
 Floats = npt.NDArray[np.float64]
 ACTIONS = 100  # among which the attacker's silo chooses for its next user
@@ -93,14 +98,30 @@ class Outcome:
     action that its own next user is given, and from everything that was sent.
 
     `limit` is the most that the guarantee leaves any attacker: (e^ε + δ) / (1 + e^ε).
+    `epsilon_at_least` is what each attack proves about ε at this δ.
     """
 
     games: int
     adaptive_schedule: float
     adaptive_action: float
+    private_schedule: float
     fixed_schedule: float
+    fixed_action: float
     fixed_content: float
     limit: float
+    epsilon: float
+    delta: float
+    epsilon_at_least: dict[str, float]
+
+
+ATTACKS = (
+    "adaptive_schedule",
+    "adaptive_action",
+    "private_schedule",
+    "fixed_schedule",
+    "fixed_action",
+    "fixed_content",
+)
 
 
 def attack(
@@ -115,10 +136,11 @@ def attack(
     features; silo 1 guesses.
 
     Against the adaptive schedule it guesses "large" if and only if round 1 ended in a
-    synchronisation. Against the fixed one (a synchronisation after every round, each silo's
-    messages in the open, the noise of `ldp-fedlinucb`) it tries the same, and then, knowing both
-    candidate messages but for the noise, takes the likelier one given what silo 0 sent: no attack
-    on it is better.
+    synchronisation, or if and only if its own next user is given another action than without one.
+    Against the fixed one (a synchronisation after every round, each silo's messages in the open,
+    the noise of `ldp-fedlinucb`) it tries the same, looks whether that action leans towards the
+    victim more than usually, and then, knowing both candidate messages but for the noise, takes the
+    likelier one given what silo 0 sent: no attack on it is better.
     """
     count = integer("games", games, at_least=1)
     rng = np.random.default_rng(seed)
@@ -126,7 +148,9 @@ def attack(
     private = ldp_fedlinucb(problem)
     regularizer = 1.0
     growth = math.log1p(THRESHOLD / regularizer)  # ‖x‖² > λ(e^D - 1)
-    right = {"adaptive": 0, "action": 0, "schedule": 0, "content": 0}
+    apart = np.random.default_rng([seed, 2])
+    truth: list[bool] = []
+    seen: dict[str, list[float]] = {name: [] for name in ATTACKS}
     choices = np.random.default_rng([seed, 1]).standard_normal((ACTIONS, dimension))
     choices /= np.linalg.norm(choices, axis=1)[:, None]
     for _ in range(count):
@@ -136,22 +160,52 @@ def attack(
         candidates = {True: math.sqrt(LARGE) * direction, False: math.sqrt(SMALL) * direction}
         own = math.sqrt(SMALL) * direction
         adaptive = AdaptiveSilos(private, regularizer, growth, dimension, rng)
-        guess = adaptive.step(np.stack([candidates[large], own]), np.ones(2))
-        right["adaptive"] += guess == large
+        both = np.stack([candidates[large], own])
+        truth.append(large)
+        seen["adaptive_schedule"].append(adaptive.step(both, np.ones(2)))
         alone = AdaptiveSilos(private, regularizer, math.inf, dimension, rng)
-        alone.step(np.stack([candidates[large], own]), np.ones(2))
+        alone.step(both, np.ones(2))
         moved = adaptive.next_action(1, choices) != alone.next_action(1, choices)
-        right["action"] += moved == large
+        seen["adaptive_action"].append(moved)
+        always = AdaptiveSilos(private, regularizer, -math.inf, dimension, apart)
+        always.step(both, np.ones(2))
+        leans = choices[always.next_action(1, choices)] @ direction
+        seen["fixed_action"].append(float(leans))
         spoke, message = _fixed(private, candidates[large], rng)
-        right["schedule"] += spoke == large
+        seen["fixed_schedule"].append(spoke)
+        seen["private_schedule"].append(_fires(message, regularizer, growth, dimension))
         expected = {key: moments.pack(x, np.outer(x, x)) for key, x in candidates.items()}
         likelier = np.sum((message - expected[True]) ** 2) < np.sum(
             (message - expected[False]) ** 2
         )
-        right["content"] += bool(likelier) == large
+        seen["fixed_content"].append(bool(likelier))
     limit = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
-    by_schedule, by_action, schedule, content = (part / count for part in right.values())
-    return Outcome(count, by_schedule, by_action, schedule, content, limit)
+    right = {name: _rate(truth, values) for name, values in seen.items()}
+    proved = {name: _at_least(truth, values, delta) for name, values in seen.items()}
+    about = {"games": count, "limit": limit, "epsilon": epsilon, "delta": delta}
+    return Outcome(**right, **about, epsilon_at_least=proved)  # type: ignore[arg-type]
+
+
+def _rate(truth: Sequence[bool], seen: Sequence[float]) -> float:
+    """How often "large" is guessed rightly from what is seen: where it exceeds what it usually is
+    (a half, for a yes or no).
+    """
+    usual = 0.5 if set(seen) <= {0, 1} else float(np.median(seen))
+    return float(np.mean((np.array(seen) > usual) == np.array(truth)))
+
+
+def _at_least(truth: Sequence[bool], seen: Sequence[float], delta: float) -> float:
+    """What ε must be at least, given what was seen of large and of small features."""
+    values, large = np.array(seen, dtype=float), np.array(truth)
+    few = min(int(large.sum()), int((~large).sum()))
+    return lower_bound(values[large][:few], values[~large][:few], delta=delta).epsilon
+
+
+def _fires(message: Floats, regularizer: float, growth: float, dimension: int) -> bool:
+    """Whether the rule of the refuted schedule fires on the private sums of the first round."""
+    _, gram = moments.unpack(message, dimension)
+    known = repair(gram, regularizer, floor=1e-9)[0]
+    return float(np.linalg.slogdet(known)[1]) - dimension * math.log(regularizer) > growth
 
 
 def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[bool, Floats]:
@@ -162,6 +216,39 @@ def _fixed(private: PrivateSums, x: Floats, rng: np.random.Generator) -> tuple[b
     silo.learn(1.0)
     spoke, sums = silo.actor.finished, private.sums
     return spoke, sums.form(0).read(silo.report(), 1) / sums.scale
+
+
+SHOWN = {
+    "adaptive_schedule": "silo-level LDP: when silos speak\n(raw data decides)",
+    "adaptive_action": "federated DP: what another silo's next\nuser is given (raw data decides)",
+    "private_schedule": "silo-level LDP: when silos speak\n(private statistics decide)",
+    "fixed_schedule": "silo-level LDP: when silos speak\n(fixed schedule)",
+    "fixed_action": "federated DP: what another silo's next\nuser is given (fixed schedule)",
+    "fixed_content": "silo-level LDP: everything a silo sends\n(fixed schedule, the best attack)",
+}
+
+
+def draw(outcome: Outcome, path: Path) -> Path:
+    """How often each attack is right, beside chance and what the promise allows."""
+    figure, one = axes()
+    for place, name in enumerate(SHOWN):
+        rate, proved = getattr(outcome, name), outcome.epsilon_at_least[name]
+        broken = proved > outcome.epsilon
+        one.barh(place, rate, color="#d55e00" if broken else "#0072b2", height=0.6)
+        said = f" {rate:.1%}" + (f", so ε is at least {proved:.2g}" if broken else "")
+        inside, beside = rate > 0.8, max(rate, outcome.limit) + 0.01
+        look = {"ha": "right", "color": "white"} if inside else {"ha": "left"}
+        one.text(rate - 0.01 if inside else beside, place, said, va="center", **look)
+    one.axvline(0.5, color="#888888", linestyle=":")
+    one.axvline(outcome.limit, color="black", linestyle="--")
+    promise = f"the most that ({outcome.epsilon:g}, {outcome.delta:g})-DP allows"
+    one.text(outcome.limit + 0.01, len(SHOWN) - 0.45, promise, va="center")
+    one.text(0.49, len(SHOWN) - 0.45, "chance", va="center", ha="right")
+    one.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
+    one.set(xlim=(0, 1.02), ylim=(len(SHOWN) - 0.2, -0.6))
+    one.set_xlabel(f"how often the attacker is right, {outcome.games:,} games")
+    one.set_title("Were the features of one user of another silo large?")
+    return save(figure, path)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,26 @@ def repair(gram: Floats, regularizer: float, floor: float = FLOOR) -> tuple[Floa
     return (vectors * np.maximum(values, least)) @ vectors.T, True
 
 
+def reward_radius(people: int, dimension: int, confidence: float) -> float:
+    """β = ½ √(2 ln(3/α) + d ln(1 + n/d)): see `FederatedLinUCB.radius`."""
+    seen = dimension * math.log1p(people / dimension)
+    return math.sqrt(2 * math.log(3 / confidence) + seen) / 2
+
+
+def noise_shift(noise: float, dimension: int, regularizer: float, confidence: float) -> float:
+    """The length of λθ* - e, e = h - Nθ*, in a release, but for a chance of α/3.
+
+    For a unit vector θ*, N with off-diagonal entries of half the variance v of the diagonal ones,
+    and h of variance v, e is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI. Its length and its part
+    along θ* stay below their quantiles but for a chance of α/6 each, and ‖λθ* - e‖² = λ² -
+    2λ⟨θ*, e⟩ + ‖e‖².
+    """
+    chance, spread = confidence / 6, math.sqrt(2) * noise
+    length = spread * math.sqrt(float(chdtri(dimension, chance)))
+    along = -spread * float(ndtri(chance))
+    return math.sqrt(regularizer**2 + 2 * regularizer * along + length**2)
+
+
 class FederatedLinUCB(Learner):
     """LinUCB in every silo, private sums of what all silos saw every `sync` rounds.
 
@@ -116,28 +136,18 @@ class FederatedLinUCB(Learner):
         """
         d, lam = self.dimension, self.regularizer
         if self.noise is not None:
-            inside = 2 * math.log(3 / self.confidence) + d * math.log1p(self.silos * step / d)
-            return math.sqrt(inside) / 2
+            return reward_radius(self.silos * step, d, self.confidence)
         inside = 2 * math.log(2 / self.confidence) + d * math.log1p(self.silos * step / (d * lam))
         return math.sqrt(inside) + math.sqrt(lam)
 
     @property
     def shift(self) -> float:
-        """The length of λθ* - e, e = h - Nθ*, in the last release, but for a chance of α/3.
-
-        For a unit vector θ*, N with off-diagonal entries of half the variance v of the diagonal
-        ones, and h of variance v, e is normal with covariance v(3I + θ*θ*ᵀ)/2 <= 2vI. Its length
-        and its part along θ* stay below their quantiles but for a chance of α/6 each, and
-        ‖λθ* - e‖² = λ² - 2λ⟨θ*, e⟩ + ‖e‖².
-        """
+        """`noise_shift` of the last release."""
         if self.noise is None:
             return 0.0
-        chance, lam = self.confidence / 6, self.regularizer
         releases = self.played // self.sync
-        spread = math.sqrt(2) * self.noise[releases - 1] if releases else 0.0
-        length = spread * math.sqrt(float(chdtri(self.dimension, chance)))
-        along = -spread * float(ndtri(chance))
-        return math.sqrt(lam**2 + 2 * lam * along + length**2)
+        last = self.noise[releases - 1] if releases else 0.0
+        return noise_shift(last, self.dimension, self.regularizer, self.confidence)
 
     def best(self) -> None:
         """None: what is best depends on the context."""

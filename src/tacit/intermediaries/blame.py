@@ -1,0 +1,70 @@
+"""Who is known to have lied in a round of masking: what a view names.
+
+A lie that could have come from either of two clients names both. Addresses are the clients' public
+keys, by which whoever carries messages knows them; numbers are those of the round.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+_HEAD = struct.Struct(">BB")  # lie, clients that follow
+_CLIENT = struct.Struct(">I32s")  # number, address
+
+
+class Lie(IntEnum):
+    """What a client did; the number is how a record spells it."""
+
+    WRONG_SHARE = 1
+    PARCEL = 2
+    UNSIGNED = 3
+    FALSE_ALARM = 4
+    UNKNOWN_KEY = 5
+    UNKNOWN_SEED = 6
+
+
+_WORDS = {
+    Lie.WRONG_SHARE: "revealed a share that is not the one it was given",
+    Lie.PARCEL: "sealed a parcel that does not open to what was promised",
+    Lie.UNSIGNED: "did not sign the parcels that it sent",
+    Lie.FALSE_ALARM: "complained of a parcel that opens",
+    Lie.UNKNOWN_KEY: "shared something else than the masking key that it announced",
+    Lie.UNKNOWN_SEED: "shared something else than the seed that it promised",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Blame:
+    """A lie, and the client that told it: `numbers` and `addresses` of one, or of the sender and
+    the receiver of a parcel, of whom the receiver says that it was the sender or the server.
+    """
+
+    lie: Lie
+    numbers: tuple[int, ...]
+    addresses: tuple[bytes, ...]
+
+    def __str__(self) -> str:
+        first, *others = self.numbers
+        doubt = "".join([f", unless {number} or the server lies" for number in others])
+        return f"client {first} {_WORDS[self.lie]}{doubt}"
+
+    def encode(self) -> bytes:
+        """The bytes of it in a record."""
+        clients = zip(self.numbers, self.addresses, strict=True)
+        return _HEAD.pack(self.lie, len(self.numbers)) + b"".join(
+            [_CLIENT.pack(number, address) for number, address in clients]
+        )
+
+
+def decode_blames(data: bytes) -> tuple[Blame, ...]:
+    """What a record says of all who are blamed."""
+    blames = []
+    while data:
+        lie, count = _HEAD.unpack_from(data)
+        end = _HEAD.size + count * _CLIENT.size
+        numbers, addresses = zip(*_CLIENT.iter_unpack(data[_HEAD.size : end]), strict=True)
+        blames.append(Blame(Lie(lie), numbers, addresses))
+        data = data[end:]
+    return tuple(blames)

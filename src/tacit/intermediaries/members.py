@@ -1,0 +1,353 @@
+"""The clients of a round of masking as the server knows them, and what follows from what they sent:
+who masks with whom, who stayed, which secrets can be put together, and who lied.
+
+Nothing here decides or sends. `Crowd` is told that a stage is over and works out what the next one
+needs; the same messages give the same answer, whoever works it out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tacit.intermediaries import masks
+from tacit.intermediaries.agreement import Channel
+from tacit.intermediaries.blame import Blame, Lie
+from tacit.intermediaries.graph import connected
+from tacit.intermediaries.interface import Refusal, check_minimum
+from tacit.intermediaries.masking import INBOX_ENTRY, SETUP_ENTRY, MaskingRound, mask_seed
+from tacit.intermediaries.pledges import (
+    Evidence,
+    Pledges,
+    Proof,
+    Secret,
+    announced,
+    combined,
+    key_commitment,
+    opened_parcel,
+    share_commitment,
+    signed_shares,
+)
+from tacit.intermediaries.wire import Kind
+from tacit.signatures import Signed, verify
+
+_NOTHING = Pledges(b"", b"", {})
+
+
+@dataclass(repr=False)
+class Member:
+    """What the server knows about one client; left out of every repr, because shares pass through
+    here. What is empty has not been sent.
+    """
+
+    address: bytes
+    masking: bytes
+    signing: bytes
+    channel: Channel
+    number: int = 0
+    neighbours: list[int] = field(default_factory=list)
+    pledges: Pledges = _NOTHING
+    root: bytes = b""
+    parcels: Mapping[int, bytes] = field(default_factory=dict)
+    posted: Mapping[int, bytes] = field(default_factory=dict)
+    signature: bytes = b""
+    checked: frozenset[int] | None = None
+    masked: list[int] = field(default_factory=list)
+    accused: Mapping[int, bytes] = field(default_factory=dict)
+    keys: Mapping[int, bytes] = field(default_factory=dict)
+    seeds: Mapping[int, bytes] = field(default_factory=dict)
+    revealed: Mapping[int, bytes] = field(default_factory=dict)
+    last_seeds: Mapping[int, bytes] = field(default_factory=dict)
+    pairs: list[int] = field(default_factory=list)
+
+    def card(self) -> bytes:
+        """What its neighbours are told of it."""
+        return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
+
+    def post(self, pledges: Pledges, root: bytes, parcels: list[bytes]) -> None:
+        """Keeps its list and its parcels, each as the receiver will find it in its inbox."""
+        self.pledges, self.root = pledges, root
+        self.parcels = dict(zip(self.neighbours, parcels, strict=True))
+        self.posted = {
+            holder: INBOX_ENTRY.pack(self.number, root, own, masking, parcel)
+            for (holder, (own, masking, _)), parcel in zip(
+                pledges.by_holder.items(), parcels, strict=True
+            )
+        }
+
+    def unsay(self, kind: Kind) -> None:
+        """Forgets a message that came too late for its stage as it was decided."""
+        match kind:
+            case Kind.SHARES:
+                self.parcels = {}
+            case Kind.CHECKED:
+                self.checked = None
+            case Kind.MASKED:
+                self.masked = []
+            case Kind.ACCUSED:
+                self.accused = {}
+            case Kind.KEYS:
+                self.keys = {}
+            case Kind.SEEDS:
+                self.seeds = {}
+            case Kind.REVEAL:
+                self.revealed = {}
+            case Kind.LAST_SEEDS:
+                self.last_seeds = {}
+
+    def evidence(self) -> Evidence:
+        """What it signed."""
+        return Evidence(self.number, self.pledges, self.parcels, self.signature)
+
+    def signed(self) -> bool:
+        """Whether it did sign its list and its parcels."""
+        message = signed_shares(self.root, b"".join(self.parcels.values()))
+        try:
+            verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
+        except Refusal:
+            return False
+        return True
+
+
+class Crowd:
+    """All who joined, in the order of their numbers."""
+
+    def __init__(self, announced: MaskingRound, members: list[Member], threshold: int) -> None:
+        self.round = announced
+        self.members = members
+        self.threshold = threshold
+        self.unsigned: frozenset[int] = frozenset()
+        self.stayed: frozenset[int] = frozenset()
+        self.left: frozenset[int] = frozenset()
+        self.keys: dict[int, bytes] = {}
+        self.convicted: dict[int, Proof] = {}
+        self.vanished: frozenset[int] = frozenset()
+        self.staying: frozenset[int] = frozenset()  # who stayed and has not vanished
+        self.own_seeds: dict[int, bytes] = {}
+        self.appealed: dict[int, Proof] = {}
+        self._wrong: dict[Kind, set[int]] = {}  # who revealed wrong shares, by their message
+
+    def pair_up(self) -> None:
+        """Who masks with whom: neighbours that both checked and do not complain of each other, as
+        far as each has as many of them as the threshold.
+        """
+        checked = {one.number: one.checked for one in self.members if one.checked is not None}
+        complaints = frozenset[int]().union(*checked.values())
+        self.unsigned = frozenset(
+            number for number in complaints if not self.members[number].signed()
+        )
+        there = checked.keys() - self.unsigned
+        pairs = {number: there & set(self.members[number].neighbours) for number in there}
+        for receiver in there:
+            for sender in checked[receiver] & there:
+                pairs[receiver].discard(sender)
+                pairs[sender].discard(receiver)
+        lonely = [number for number, others in pairs.items() if len(others) < self.threshold]
+        while lonely:
+            number = lonely.pop()
+            for other in pairs.pop(number, ()):
+                pairs[other].discard(number)
+                if len(pairs[other]) < self.threshold:
+                    lonely.append(other)
+        for one in self.members:
+            one.pairs = sorted(pairs.get(one.number, ()))
+        paired = sum(bool(one.pairs) for one in self.members)
+        check_minimum(paired, self.round.minimum, "clients can mask")
+
+    def part(self) -> None:
+        """Who stayed and who left, once the masked numbers are there."""
+        self.stayed = frozenset(one.number for one in self.members if one.masked)
+        self.staying = self.stayed
+        self.left = self._beside(one.number for one in self.members if one.pairs and not one.masked)
+        self._check_opens(self.stayed)
+
+    def rebuild(self) -> None:
+        """The masking keys of those who left, or the proof that they shared something else."""
+        answers = {number: self.members[number].keys for number in self.stayed}
+        held = self._held(Kind.KEYS, answers, self.left, frozenset())
+        self.keys, self.convicted = self._put_together(held, Secret.MASKING)
+
+    def desert(self) -> None:
+        """Whoever has a mask in common with one that is convicted and did not reveal it is gone."""
+        asked = {number for owner in self.convicted for number in self.members[owner].pairs}
+        self.vanished = frozenset(
+            number for number in asked & self.stayed if not self.members[number].seeds
+        )
+        self.staying = self.stayed - self.vanished
+        self._check_opens(self.staying)
+
+    def complete(self) -> None:
+        """The seeds of the own masks, or the proof that somebody shared something else, and the
+        keys of those who vanished; all shares are there before any secret is put together.
+        """
+        staying, gone = self.staying, self._beside(self.vanished)
+        answers = {number: self.members[number].revealed for number in staying}
+        held = self._held(Kind.REVEAL, answers, gone, staying)
+        own, masking = ({one: held[one] for one in whose} for whose in (staying, gone))
+        keys, convicted = self._put_together(masking, Secret.MASKING)
+        self.own_seeds, self.appealed = self._put_together(own, Secret.OWN)
+        if convicted:
+            raise self._refusal(
+                f"client {min(convicted)} went without the masking key that it announced, when "
+                "the others had been asked"
+            )
+        self.keys |= keys
+        if self.appealed:
+            self._check_opens(staying - self.appealed.keys())
+
+    def total(self) -> tuple[list[int], int]:
+        """The sum of those whose numbers count, without any mask, and how many they are."""
+        counted = self.staying - self.appealed.keys()
+        missing = [
+            number
+            for owner in self.appealed
+            for number in self._near(owner, counted)
+            if not self.members[number].last_seeds
+        ]
+        if missing:
+            raise self._refusal(
+                f"{len(set(missing))} neighbours of clients that are convicted have not revealed "
+                "the masks that they have with them"
+            )
+        added: list[bytes] = []
+        taken = [self.own_seeds[number] for number in counted]
+        for other in self.left | self.vanished | self.appealed.keys():
+            for number, seed in self._common_seeds(counted, other):
+                (taken if number < other else added).append(seed)
+        modulus, length = self.round.modulus, self.round.length
+        correction = masks.total(added, taken, modulus, length)
+        columns = zip(correction, *[self.members[one].masked for one in counted], strict=True)
+        return [sum(column) % modulus for column in columns], len(counted)
+
+    def blamed(self) -> tuple[Blame, ...]:
+        """Everybody who is known to have lied so far."""
+        found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
+        for receiver in self.members:
+            for sender in (receiver.checked or frozenset()) - self.unsigned:
+                found.add(self._judged(self.members[sender], receiver))
+        wrong = set[int]().union(*self._wrong.values())
+        found |= {self._blame(Lie.WRONG_SHARE, number) for number in wrong}
+        found |= {self._blame(Lie.UNKNOWN_KEY, number) for number in self.convicted}
+        found |= {self._blame(Lie.UNKNOWN_SEED, number) for number in self.appealed}
+        return tuple(sorted(found))
+
+    def sharers(self, member: Member) -> list[Member]:
+        """The neighbours that shared their secrets."""
+        neighbours = [self.members[number] for number in member.neighbours]
+        return [other for other in neighbours if other.parcels]
+
+    def left_of(self, member: Member) -> list[int]:
+        """The neighbours that it masked with and that left."""
+        return [number for number in member.pairs if number in self.left]
+
+    def convicts_of(self, member: Member, proofs: Mapping[int, Proof]) -> list[int]:
+        """The neighbours that it masked with and that are convicted."""
+        return [number for number in member.pairs if number in proofs]
+
+    def fates_of(self, member: Member) -> tuple[list[int], list[int]]:
+        """The neighbours that it masked with and that are there to the end, and those that vanished
+        since it was last asked.
+        """
+        stayed = [number for number in member.pairs if number in self.staying]
+        return stayed, [number for number in member.pairs if number in self.vanished]
+
+    def _judged(self, sender: Member, receiver: Member) -> Blame:
+        """Who is to blame for a parcel that the receiver says is not what it should be."""
+        key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
+        pledge, context = sender.pledges.by_holder[receiver.number], self.round.context
+        own, masking, promised_key = pledge
+        if key is None or key_commitment(context, *pair, key) != promised_key:
+            return self._blame(Lie.PARCEL, *pair)
+        promised, parcel = (own, masking), sender.parcels[receiver.number]
+        if opened_parcel(key, sender.root, promised, pair, parcel, context) is None:
+            return self._blame(Lie.PARCEL, sender.number)
+        return self._blame(Lie.FALSE_ALARM, receiver.number)
+
+    def _blame(self, lie: Lie, *numbers: int) -> Blame:
+        return Blame(lie, numbers, tuple(self.members[number].address for number in numbers))
+
+    def _held(
+        self,
+        kind: Kind,
+        answers: Mapping[int, Mapping[int, bytes]],
+        left: AbstractSet[int],
+        staying: AbstractSet[int],
+    ) -> dict[int, dict[int, bytes]]:
+        """The shares of each owner by holder, as far as they are those that it committed to: of the
+        masking keys of those who `left` and of the own masks of those `staying`.
+        """
+        wrong, (own, masking) = self._wrong.setdefault(kind, set()), Secret
+        wrong.clear()
+        context, pledges = self.round.context, [one.pledges.by_holder for one in self.members]
+        held: dict[int, dict[int, bytes]] = {owner: {} for owner in left | staying}
+        for holder, shares in answers.items():
+            for owner, share in shares.items():
+                secret = own if owner in staying else masking
+                found = share_commitment(context, owner, holder, secret, share)
+                if found != pledges[owner][holder][secret]:
+                    wrong.add(holder)
+                elif owner in held:
+                    held[owner][holder] = share
+        for owner, right in held.items():
+            if len(right) < self.threshold:
+                raise self._refusal(
+                    f"only {len(right)} neighbours revealed their shares of client {owner}; "
+                    f"{self.threshold} are needed"
+                )
+        return held
+
+    def _put_together(
+        self, held: Mapping[int, Mapping[int, bytes]], secret: Secret
+    ) -> tuple[dict[int, bytes], dict[int, Proof]]:
+        """The secret of each owner that the first of its shares give, or these shares as the proof
+        that it is not what the owner announced.
+        """
+        found: dict[int, bytes] = {}
+        proofs: dict[int, Proof] = {}
+        for owner in sorted(held):
+            member = self.members[owner]
+            holders = sorted(held[owner])[: self.threshold]
+            shares = {holder: held[owner][holder] for holder in holders}
+            one, named = combined(member.pledges, shares), (owner, member.masking)
+            if one and announced(member.pledges, named, secret, one, self.round.context):
+                found[owner] = one
+            else:
+                proofs[owner] = Proof(owner, member.pledges, shares)
+        return found, proofs
+
+    def _common_seeds(self, counted: AbstractSet[int], other: int) -> Iterator[tuple[int, bytes]]:
+        """Whoever counts and has a mask in common with one who does not, with the seed of it."""
+        gone, told = self.members[other], self._near(other, counted)
+        if other in self.keys:
+            key = X25519PrivateKey.from_private_bytes(self.keys[other])
+            me, context = (other, gone.masking), self.round.context
+            for number in told:
+                yield number, mask_seed(key, me, (number, self.members[number].masking), context)
+        else:
+            for number in told:
+                member = self.members[number]
+                seeds = member.last_seeds if other in self.appealed else member.seeds
+                yield number, seeds[other]
+
+    def _near(self, owner: int, among: AbstractSet[int]) -> list[int]:
+        return [number for number in self.members[owner].pairs if number in among]
+
+    def _beside(self, numbers: Iterable[int]) -> frozenset[int]:
+        """Those of them who have a mask in common with somebody who is there to the end."""
+        return frozenset(number for number in numbers if self._near(number, self.staying))
+
+    def _check_opens(self, staying: AbstractSet[int]) -> None:
+        check_minimum(len(staying), self.round.minimum)
+        if not connected([one.pairs for one in self.members], staying):
+            raise Refusal(
+                "those who stayed fall apart into groups without common masks, whose separate sums "
+                "would show; nothing was opened. Wait for more, or open a new round, with more "
+                "neighbours."
+            )
+
+    def _refusal(self, why: str) -> Refusal:
+        named = "".join([f" Blamed: {blame}." for blame in self.blamed()])
+        return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.{named}")

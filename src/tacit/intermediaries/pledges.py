@@ -1,0 +1,259 @@
+"""What binds a client of masking to the shares that it hands out, before anybody masks.
+
+A client lists a commitment to the seed of its own mask and, for each neighbour, commitments to both
+shares that this neighbour gets and to the key that seals them. Every parcel is sealed together with
+the digest of the list, its root, so that all neighbours know one list; the client signs root and
+parcels. So a share that is revealed wrong is told from one that was given wrong, and whoever shared
+something else than it announced is convicted by its own shares.
+
+The commitments are plain hashes: what they hide has 32 bytes that are uniform to whoever has fewer
+shares than the threshold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from tacit.intermediaries import shamir
+from tacit.intermediaries.agreement import NONCE_SIZE, TAG_SIZE, public_bytes
+from tacit.intermediaries.interface import Refusal
+from tacit.intermediaries.shamir import SHARE_SIZE
+from tacit.intermediaries.wire import records
+from tacit.signatures import SIGNATURE_SIZE
+
+COMMITMENT_SIZE = 32
+PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
+"""What one neighbour sends to another through the server: two shares, sealed."""
+
+SHARE_ENTRY = struct.Struct(f">I{SHARE_SIZE}s")  # number of a client, share
+_ENTRY = struct.Struct(">I32s32s32s")  # holder, commitments: own share, masking share, key
+_IDS = struct.Struct(">IIB")  # owner, holder, which of the two secrets
+_PARCEL_NONCE = bytes(NONCE_SIZE)  # a direction's key seals one parcel
+
+
+class Secret(IntEnum):
+    """Which of its two secrets a share is of."""
+
+    OWN = 0
+    MASKING = 1
+
+
+def share_commitment(
+    context: bytes, owner: int, holder: int, secret: Secret, share: bytes
+) -> bytes:
+    """What binds the owner to the share that it gives to this holder."""
+    ids = _IDS.pack(owner, holder, secret)
+    return hashlib.sha256(b"tacit masking share v3" + context + ids + share).digest()
+
+
+def key_commitment(context: bytes, owner: int, holder: int, key: bytes) -> bytes:
+    """What binds the owner to the key of its parcel for this holder."""
+    ids = _IDS.pack(owner, holder, 0)
+    return hashlib.sha256(b"tacit masking direction v3" + context + ids + key).digest()
+
+
+def seed_commitment(context: bytes, owner: int, seed: bytes) -> bytes:
+    """What binds a client to the seed of its own mask."""
+    return hashlib.sha256(
+        b"tacit masking seed v3" + context + owner.to_bytes(4, "big") + seed
+    ).digest()
+
+
+Pledge = tuple[bytes, bytes, bytes]
+"""The commitments to what one holder gets: both shares, in the order of `Secret`, and the key that
+seals them.
+"""
+
+
+@dataclass(frozen=True)
+class Pledges:
+    """All that a client commits to, as it was sent: `by_holder` is in the order of positions."""
+
+    encoded: bytes
+    seed: bytes
+    by_holder: Mapping[int, Pledge]
+
+    @classmethod
+    def decode(cls, data: bytes, degree: int) -> Pledges:
+        """The list of a client with so many neighbours; each holder is in it once."""
+        listed = data[COMMITMENT_SIZE:]
+        if len(listed) != degree * _ENTRY.size:
+            raise Refusal(f"a list of {degree} commitments does not take {len(data)} bytes")
+        by_holder = {entry[0]: entry[1:] for entry in _ENTRY.iter_unpack(listed)}
+        if len(by_holder) != degree:
+            raise Refusal("a list of commitments names a holder twice")
+        return cls(data, data[:COMMITMENT_SIZE], by_holder)
+
+    def root(self, context: bytes, owner: int) -> bytes:
+        """The digest that stands for the whole list."""
+        front = b"tacit masking list v3" + context + owner.to_bytes(4, "big")
+        return hashlib.sha256(front + self.encoded).digest()
+
+
+def pledges_size(degree: int) -> int:
+    """Bytes of the list of a client with so many neighbours."""
+    return COMMITMENT_SIZE + degree * _ENTRY.size
+
+
+def encode_pledges(seed: bytes, by_holder: Mapping[int, Pledge]) -> bytes:
+    """The list as it is sent."""
+    entries = [_ENTRY.pack(holder, *pledge) for holder, pledge in by_holder.items()]
+    return seed + b"".join(entries)
+
+
+def signed_shares(root: bytes, parcels: bytes) -> bytes:
+    """What a client signs: its list, and all its parcels."""
+    return root + hashlib.sha256(parcels).digest()
+
+
+def sealed_parcel(key: bytes, root: bytes, pledge: Pledge, shares: bytes) -> bytes:
+    """Both shares for one holder, sealed together with the commitments to them."""
+    return ChaCha20Poly1305(key).encrypt(_PARCEL_NONCE, shares, root + pledge[0] + pledge[1])
+
+
+def opened_parcel(
+    key: bytes,
+    root: bytes,
+    commitments: tuple[bytes, bytes],
+    pair: tuple[int, int],
+    parcel: bytes,
+    context: bytes,
+) -> tuple[bytes, bytes] | None:
+    """The two shares in a parcel of this pair of owner and holder; None unless it opens to what its
+    sender committed to.
+    """
+    try:
+        content = ChaCha20Poly1305(key).decrypt(_PARCEL_NONCE, parcel, root + b"".join(commitments))
+    except InvalidTag:
+        return None
+    shares = content[:SHARE_SIZE], content[SHARE_SIZE:]
+    for secret, share, promised in zip(Secret, shares, commitments, strict=True):
+        if not shamir.is_share(share):
+            return None
+        if share_commitment(context, *pair, secret, share) != promised:
+            return None
+    return shares
+
+
+def proves(
+    pledges: Pledges,
+    owner: tuple[int, bytes],
+    secret: Secret,
+    shares: Mapping[int, bytes],
+    context: bytes,
+) -> bool:
+    """Whether these shares, by holder, convict an owner, named by number and masking key: each is
+    the one that it committed to, and together they do not give the secret that it announced.
+    """
+    number, masking = owner
+    for holder, share in shares.items():
+        pledge = pledges.by_holder.get(holder)
+        if pledge is None or pledge[secret] != share_commitment(
+            context, number, holder, secret, share
+        ):
+            return False
+    found = combined(pledges, shares)
+    return found is None or not announced(pledges, (number, masking), secret, found, context)
+
+
+def announced(
+    pledges: Pledges, owner: tuple[int, bytes], secret: Secret, found: bytes, context: bytes
+) -> bool:
+    """Whether this is the secret that an owner, named by number and masking key, announced."""
+    if secret is Secret.MASKING:
+        return public_bytes(X25519PrivateKey.from_private_bytes(found)) == owner[1]
+    return seed_commitment(context, owner[0], found) == pledges.seed
+
+
+def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
+    """The secret that these shares give, by holder; None if they are of no 32-byte secret."""
+    place = {holder: position for position, holder in enumerate(pledges.by_holder, start=1)}
+    ordered = sorted(shares, key=lambda holder: place[holder])
+    positions = tuple(place[holder] for holder in ordered)
+    try:
+        return shamir.combine(positions, [shares[holder] for holder in ordered])
+    except Refusal:
+        return None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a client signed: its list, and all its parcels by their receivers."""
+
+    owner: int
+    pledges: Pledges
+    parcels: Mapping[int, bytes]
+    signature: bytes
+
+    def encode(self) -> bytes:
+        """The bytes of it: as the client sent them, with its number in front."""
+        shares = self.pledges.encoded + b"".join(self.parcels.values())
+        return self.owner.to_bytes(4, "big") + shares + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes, degree: int) -> Evidence:
+        """What a client with so many neighbours sent."""
+        owner, shares = int.from_bytes(data[:4], "big"), data[4:]
+        start, end = pledges_size(degree), len(shares) - SIGNATURE_SIZE
+        pledges = Pledges.decode(shares[:start], degree)
+        parcels = records(shares[start:end], PARCEL_SIZE, degree, "the list of parcels")
+        by_receiver = dict(zip(pledges.by_holder, parcels, strict=True))
+        return cls(owner, pledges, by_receiver, shares[end:])
+
+
+def evidence_size(degree: int) -> int:
+    """Bytes of what a client with so many neighbours signed, with its number and signature."""
+    return 4 + pledges_size(degree) + degree * PARCEL_SIZE + SIGNATURE_SIZE
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Shares of one secret of a client, by their holders, with the list that they are held
+    against.
+    """
+
+    owner: int
+    pledges: Pledges
+    shares: Mapping[int, bytes]
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        return self.owner.to_bytes(4, "big") + self.pledges.encoded + pack_shares(self.shares)
+
+    @classmethod
+    def decode(cls, data: bytes, degree: int, threshold: int) -> Proof:
+        """A proof by as many shares as the threshold, of different holders."""
+        owner, start = int.from_bytes(data[:4], "big"), 4 + pledges_size(degree)
+        pledges = Pledges.decode(data[4:start], degree)
+        shares = dict(SHARE_ENTRY.iter_unpack(data[start:]))
+        if len(shares) != threshold:
+            raise Refusal(f"a proof takes the shares of {threshold} different holders")
+        return cls(owner, pledges, shares)
+
+
+def proof_size(degree: int, threshold: int) -> int:
+    """Bytes of a proof against a client with so many neighbours."""
+    return 4 + pledges_size(degree) + threshold * SHARE_ENTRY.size
+
+
+def pack_shares(shares: Mapping[int, bytes]) -> bytes:
+    """Shares, each with the number of a client in front, in the order of these numbers."""
+    return b"".join([SHARE_ENTRY.pack(number, shares[number]) for number in sorted(shares)])
+
+
+def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, bytes]:
+    """Exactly one share for each of these numbers, in their order."""
+    if len(data) != len(numbers) * SHARE_ENTRY.size:
+        raise Refusal(f"{what} has {len(data)} bytes; {len(numbers)} shares were asked for")
+    shares = dict(SHARE_ENTRY.iter_unpack(data))
+    if list(shares) != list(numbers):
+        raise Refusal(f"{what} does not answer what was asked: it names other clients")
+    return shares

@@ -1,0 +1,301 @@
+"""A masking server that lies to collect the seeds of a victim's masks, or the shares that its
+neighbours hold: everybody left, everybody is convicted, or the parcels do not open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import pytest
+from tests.intermediaries.liars import Garbage, Liar, UnknownKey, play
+from tests.intermediaries.test_masking_trust import K, N, T, forge, request
+
+from tacit.intermediaries import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
+from tacit.intermediaries.masking import (
+    ACCUSED_ENTRY,
+    INBOX_ENTRY,
+    LEFT_HEAD,
+    PAIRS_HEAD,
+    PROOF_HEAD,
+    SEEDS_ENTRY,
+    SETUP_ENTRY,
+    pack_listed,
+)
+from tacit.intermediaries.pledges import (
+    Pledges,
+    Proof,
+    Secret,
+    encode_pledges,
+    share_commitment,
+)
+from tacit.intermediaries.wire import Kind
+
+VICTIM = 0
+NEIGHBOURS = list(range(1, N))
+Forge = Callable[[MaskingSession, int], Proof]
+
+
+def masked_session(convicts: Sequence[int] = ()) -> MaskingSession:
+    """A round in which everybody has sent masked numbers; the convicts announced keys that they do
+    not know.
+    """
+    session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
+    for place in convicts:
+        UnknownKey().prepare(session.clients[place])
+    for step in (session.join, session.share, session.check, session.mask):
+        step()
+    return session
+
+
+def left(session: MaskingSession, gone: Sequence[int]) -> bytes:
+    content = LEFT_HEAD.pack(N, len(gone)) + pack_listed(gone)
+    return forge(session, VICTIM, Kind.LEFT, content)
+
+
+def proof(session: MaskingSession, proofs: Sequence[Proof], secret: Secret) -> bytes:
+    content = PROOF_HEAD.pack(secret, len(proofs)) + b"".join(one.encode() for one in proofs)
+    return forge(session, VICTIM, Kind.PROOF, content)
+
+
+def true_shares(session: MaskingSession, owner: int, secret: Secret) -> dict[int, bytes]:
+    """What as many holders as the threshold have, which the server could have asked them for."""
+    holders = [number for number in NEIGHBOURS if number != owner][:T]
+    return {holder: session.clients[holder]._held[owner][secret] for holder in holders}
+
+
+def with_true_shares(session: MaskingSession, owner: int) -> Proof:
+    shares = true_shares(session, owner, Secret.MASKING)
+    return Proof(owner, session.server._clients[owner].pledges, shares)
+
+
+def with_shares_of_the_other_secret(session: MaskingSession, owner: int) -> Proof:
+    shares = true_shares(session, owner, Secret.OWN)
+    return Proof(owner, session.server._clients[owner].pledges, shares)
+
+
+def with_false_shares(session: MaskingSession, owner: int) -> Proof:
+    true = with_true_shares(session, owner)
+    return Proof(owner, true.pledges, {holder: b"\x00" + os.urandom(32) for holder in true.shares})
+
+
+def with_one_false_share(session: MaskingSession, owner: int) -> Proof:
+    true = with_true_shares(session, owner)
+    first = min(true.shares)
+    return Proof(owner, true.pledges, {**true.shares, first: b"\x00" + os.urandom(32)})
+
+
+def with_a_list_of_its_own(session: MaskingSession, owner: int) -> Proof:
+    """The server commits to shares of nothing in the owner's place."""
+    context = session.server.round.context
+    shares = {holder: b"\x00" + os.urandom(32) for holder in range(N) if holder != owner}
+    by_holder = {
+        holder: (
+            share_commitment(context, owner, holder, Secret.OWN, share),
+            share_commitment(context, owner, holder, Secret.MASKING, share),
+            bytes(32),
+        )
+        for holder, share in shares.items()
+    }
+    listed = Pledges.decode(encode_pledges(bytes(32), by_holder), K)
+    return Proof(owner, listed, dict(list(shares.items())[:T]))
+
+
+FORGERIES: list[Forge] = [
+    with_true_shares,
+    with_shares_of_the_other_secret,
+    with_false_shares,
+    with_one_false_share,
+    with_a_list_of_its_own,
+]
+
+
+def told(session: MaskingSession, ask: bytes) -> bytes | None:
+    """What the victim answers, as the server reads it; None if it refuses."""
+    try:
+        answer = session.clients[VICTIM].reveal(ask)
+    except Refusal:
+        return None
+    return session.server._clients[VICTIM].channel.open(answer[:52], answer[52:])
+
+
+def collected(session: MaskingSession, forgeries: Sequence[Forge]) -> dict[int, bytes]:
+    """The seeds that the server gets by telling its victim that as many left as it believes, and
+    that all of them are convicted.
+    """
+    gone = next(
+        gone
+        for count in range(K, -1, -1)
+        if told(session, left(session, gone := NEIGHBOURS[K - count :])) is not None
+    )
+    for forged in forgeries:
+        for count in range(len(gone), 0, -1):
+            proofs = [forged(session, owner) for owner in gone[:count]]
+            answer = told(session, proof(session, proofs, Secret.MASKING))
+            if answer is not None:
+                return dict(SEEDS_ENTRY.iter_unpack(answer))
+    return {}
+
+
+def removed(*checks: str) -> ExitStack:
+    stack = ExitStack()
+    for check in checks:
+        stack.enter_context(patch.object(MaskingClient, check, lambda *_: None))
+    return stack
+
+
+@pytest.mark.parametrize("forged", FORGERIES)
+def test_telling_a_victim_that_everybody_left_collects_none_of_its_seeds(forged: Forge) -> None:
+    session = masked_session()
+    assert collected(session, [forged]) == {}
+    stayed = NEIGHBOURS[: K - len(session.clients[VICTIM]._left)]
+    assert told(session, request(session, VICTIM, stayed, [])), "the round goes on"
+
+
+def test_at_most_the_spare_neighbours_may_be_said_to_have_left() -> None:
+    for count in range(K + 1):
+        session = masked_session()
+        answer = told(session, left(session, NEIGHBOURS[:count]))
+        assert (answer is not None) == (count <= K - T)
+
+
+def test_without_the_proof_the_seeds_of_those_who_may_leave_would_be_collected() -> None:
+    session = masked_session()
+    seeds = dict(session.clients[VICTIM]._pairs)
+    with removed("_check_proof"):
+        found = collected(session, FORGERIES)
+    assert found == {number: seeds[number] for number in NEIGHBOURS[T:]}
+
+
+def test_real_convicts_cost_a_victim_at_most_the_masks_that_may_leave() -> None:
+    """Every neighbour is the server's and has really shared something else: the victim keeps as
+    many masks to itself as the threshold, which is more than half of them.
+    """
+    session = masked_session(convicts=NEIGHBOURS)
+    assert list(collected(session, [with_true_shares])) == NEIGHBOURS[T:]
+    again = [with_true_shares(session, owner) for owner in NEIGHBOURS[:2]]
+    for secret in Secret:
+        assert told(session, proof(session, again, secret)) is None
+
+
+def test_without_the_bound_every_seed_would_be_collected() -> None:
+    session = masked_session(convicts=NEIGHBOURS)
+    seeds = dict(session.clients[VICTIM]._pairs)
+    with removed("_check_staying"):
+        assert collected(session, [with_true_shares]) == seeds
+    honest = masked_session()
+    seeds = dict(honest.clients[VICTIM]._pairs)
+    with removed("_check_staying", "_check_proof"):
+        assert collected(honest, [with_false_shares]) == seeds
+
+
+def test_after_its_shares_a_victim_reveals_no_seed_of_one_who_did_not_lie() -> None:
+    for forged in FORGERIES:
+        session = masked_session()
+        assert told(session, request(session, VICTIM, NEIGHBOURS, []))
+        for owner in NEIGHBOURS:
+            for secret in Secret:
+                ask = proof(session, [forged(session, owner)], secret)
+                assert told(session, ask) is None
+
+
+def test_seeds_are_revealed_for_nobody_whose_shares_were_not_asked_for() -> None:
+    session = masked_session(convicts=[6, 7])
+    proofs = [with_true_shares(session, 7)]
+    assert told(session, proof(session, proofs, Secret.MASKING)) is None
+    assert told(session, left(session, [6])) is not None
+    assert told(session, proof(session, proofs, Secret.MASKING)) is None
+    assert told(session, left(session, [6, 7])) is None
+    proofs = [with_true_shares(session, 6)]
+    assert told(session, proof(session, proofs, Secret.MASKING)) is not None
+
+
+def checked_session(spoil: Callable[[bytes], bytes]) -> tuple[MaskingSession, bytes]:
+    """A round in which the server alters the parcel from neighbour 1 to the victim; returns what
+    the victim was sent in its place.
+    """
+    session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
+    session.join()
+    session.share()
+    members = session.server._clients
+    entries = [INBOX_ENTRY.unpack(member.posted[VICTIM]) for member in members[1:]]
+    entries[0] = (*entries[0][:-1], spoil(entries[0][-1]))
+    inbox = b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
+    session.clients[VICTIM].check(forge(session, VICTIM, Kind.INBOX, inbox))
+    return session, entries[0][-1]
+
+
+def evidence(session: MaskingSession, parcel: bytes | None = None) -> bytes:
+    """PAIRS with what neighbour 1 signed, or with another parcel in it."""
+    shown = session.server._clients[1].evidence().encode()
+    if parcel is not None:
+        shown = shown.replace(session.server._clients[1].parcels[VICTIM], parcel)
+    pairs = NEIGHBOURS[1:]
+    content = PAIRS_HEAD.pack(len(pairs), 1) + pack_listed(pairs) + shown
+    return forge(session, VICTIM, Kind.PAIRS, content)
+
+
+def test_altering_parcels_makes_no_receiver_reveal_a_key() -> None:
+    """Its key would open the parcel as it was sent, and give away both shares of its sender."""
+    for spoil in (lambda parcel: os.urandom(len(parcel)), lambda parcel: parcel[::-1]):
+        session, altered = checked_session(spoil)
+        victim = session.clients[VICTIM]
+        for shown in (evidence(session), evidence(session, altered)):
+            with pytest.raises(Refusal, match="no sender signed a parcel"):
+                victim.accuse(shown)
+        assert victim.mask(evidence(session), [1]), "the pair is left out, and the device goes on"
+        with pytest.raises(Refusal, match="reveals no key any more"):
+            victim.accuse(evidence(session))
+
+
+def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
+    """Whoever could sign in a neighbour's name towards the victim has no use for its key."""
+    session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
+    session.join()
+    victim = session.clients[VICTIM]
+    setup = session.outgoing[victim.address]
+    content = victim._channel.open(setup[:52], setup[52:])
+    entries = [list(entry) for entry in SETUP_ENTRY.iter_unpack(content[12:])]
+    entries[0][3] = os.urandom(32)
+    lied = content[:12] + b"".join(SETUP_ENTRY.pack(*entry) for entry in entries)
+    victim.share(forge(session, VICTIM, Kind.SETUP, lied))
+    outward = _direction_keys(session, 1)
+    assert victim._incoming[1] not in outward
+
+
+def _direction_keys(session: MaskingSession, place: int) -> list[bytes]:
+    """The keys with which a client seals its parcels."""
+    client = session.clients[place]
+    seal = "tacit.intermediaries.masking_client.sealed_parcel"
+    with patch(seal, return_value=b"") as sealed:
+        client.share(session.outgoing[client.address])
+    return [call.args[0] for call in sealed.call_args_list]
+
+
+def test_an_accuser_shows_one_key_and_masks_nothing() -> None:
+    session = MaskingSession(list(range(N)), MaskingPlan(5, 1000, Neighbourhood(K, T)))
+    seen: list[bytes] = []
+
+    class Watching(Liar):
+        def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+            if kind is Kind.ACCUSED:
+                seen.append(content)
+            return content
+
+    play(session, {1: Garbage(), VICTIM: Watching()}, accusing={VICTIM})
+    ((number, _),) = ACCUSED_ENTRY.iter_unpack(seen[0])
+    assert number == 1
+    with pytest.raises(Refusal, match="masks nothing"):
+        session.clients[VICTIM].mask(evidence_of(session), [1])
+
+
+def evidence_of(session: MaskingSession) -> bytes:
+    """The PAIRS that the accuser answered, sealed anew."""
+    asked, _ = session.clients[VICTIM]._answers[Kind.ACCUSED]
+    front = session.clients[VICTIM].join()[:3] + bytes((Kind.PAIRS,))
+    front += session.clients[VICTIM].join()[4:52]
+    channel = session.clients[VICTIM]._channel
+    nonce = bytes(12)
+    return front + nonce + channel._inward.encrypt(nonce, asked, front)
