@@ -111,7 +111,7 @@ def functions_that_draw() -> dict[tuple[str, int], str]:
 
 
 # by a method that devices have, too; and what silos send, which is tested with encoders
-SIMULATES = {"prefix_sums.py: sample_noise", "prefix_messages.py: message"}
+SIMULATES = {"prefix_sums.py: several", "prefix_messages.py: message"}
 
 
 def test_every_function_that_draws_is_run_by_a_device_of_the_examples() -> None:
