@@ -133,8 +133,8 @@ def play(session: MaskingSession, gone: set[int]) -> float:
 
 def raw_masking(clients: int, gone: int, among: Neighbourhood) -> float:
     """CPU seconds of the exchanges and seals of a round: two exchanges and a parcel sealed and
-    opened per neighbour, two key pairs and two exchanges for the line to the server, whose seven
-    messages are sealed and opened, and the exchanges of those who left.
+    opened per neighbour, two key pairs and two exchanges for the line to the server, of whose
+    messages seven are sealed and opened in every round, and the exchanges of those who left.
     """
     own, peer = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
     cipher, nonce, parcel, message = (

@@ -13,6 +13,7 @@ against whom is in docs/security.md, the bytes are in docs/wire-formats.md.
 """
 
 from tacit.intermediaries.announcements import Binding, accept, announce
+from tacit.intermediaries.blame import Blame, Lie
 from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Claim, Neighbourhood, Security, neighbourhood, security
 from tacit.intermediaries.half_server import HalfServer
@@ -49,11 +50,13 @@ from tacit.intermediaries.two_servers import Outcome, Place, TwoServerRound, ref
 __all__ = [
     "Analyzer",
     "Binding",
+    "Blame",
     "Claim",
     "Collector",
     "Dropouts",
     "HalfServer",
     "Intermediary",
+    "Lie",
     "MaskingClient",
     "MaskingPlan",
     "MaskingRound",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -45,7 +45,6 @@ from tacit.intermediaries.wire import (
     identity_of,
     last_modulus,
     pack_modulus,
-    records,
 )
 from tacit.terms import Middle, Offer
 
@@ -247,11 +246,13 @@ def mask_seed(
     return derive(agree(own, other[1]), context, info + high.to_bytes(4, "big") + high_key)
 
 
-def pack_listed(numbers: Iterable[int]) -> bytes:
+def pack_listed(numbers: Collection[int]) -> bytes:
     """Clients, by number."""
-    return b"".join([number.to_bytes(4, "big") for number in numbers])
+    return struct.pack(f">{len(numbers)}I", *numbers)
 
 
 def read_listed(data: bytes, count: int, what: str) -> list[int]:
     """So many clients, by number."""
-    return [int.from_bytes(entry, "big") for entry in records(data, 4, count, what)]
+    if len(data) != 4 * count:
+        raise Refusal(f"{what} has {len(data)} bytes; {count} numbers are to be in it")
+    return list(struct.unpack(f">{count}I", data))

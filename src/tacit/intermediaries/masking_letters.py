@@ -91,7 +91,7 @@ def appeals(crowd: Crowd) -> Letters:
 
 def requests(crowd: Crowd) -> Letters:
     """Whose shares are to be revealed in the end."""
-    there = crowd.stayed - crowd.vanished
+    there = crowd.staying
 
     def content(one: Member) -> bytes:
         stayed, gone = crowd.fates_of(one)
@@ -105,7 +105,7 @@ def _proofs(crowd: Crowd, against: Mapping[int, Proof], secret: Secret) -> dict[
     """The proofs, for those who have a mask in common with one that is convicted."""
     encoded = {number: proof.encode() for number, proof in against.items()}
     letters = {}
-    for number in crowd.stayed - crowd.vanished - crowd.appealed.keys():
+    for number in crowd.staying - crowd.appealed.keys():
         named = crowd.convicts_of(crowd.members[number], against)
         if named:
             listed = b"".join([encoded[one] for one in named])

@@ -125,6 +125,7 @@ class Crowd:
         self.keys: dict[int, bytes] = {}
         self.convicted: dict[int, Proof] = {}
         self.vanished: frozenset[int] = frozenset()
+        self.staying: frozenset[int] = frozenset()  # who stayed and has not vanished
         self.own_seeds: dict[int, bytes] = {}
         self.appealed: dict[int, Proof] = {}
         self._wrong: dict[Kind, set[int]] = {}  # who revealed wrong shares, by their message
@@ -159,6 +160,7 @@ class Crowd:
     def part(self) -> None:
         """Who stayed and who left, once the masked numbers are there."""
         self.stayed = frozenset(one.number for one in self.members if one.masked)
+        self.staying = self.stayed
         self.left = self._beside(one.number for one in self.members if one.pairs and not one.masked)
         self._check_opens(self.stayed)
 
@@ -174,13 +176,14 @@ class Crowd:
         self.vanished = frozenset(
             number for number in asked & self.stayed if not self.members[number].seeds
         )
-        self._check_opens(self.stayed - self.vanished)
+        self.staying = self.stayed - self.vanished
+        self._check_opens(self.staying)
 
     def complete(self) -> None:
         """The seeds of the own masks, or the proof that somebody shared something else, and the
         keys of those who vanished; all shares are there before any secret is put together.
         """
-        staying, gone = self.stayed - self.vanished, self._beside(self.vanished)
+        staying, gone = self.staying, self._beside(self.vanished)
         answers = {number: self.members[number].revealed for number in staying}
         held = self._held(Kind.REVEAL, answers, gone, staying)
         own, masking = ({one: held[one] for one in whose} for whose in (staying, gone))
@@ -197,7 +200,7 @@ class Crowd:
 
     def total(self) -> tuple[list[int], int]:
         """The sum of those whose numbers count, without any mask, and how many they are."""
-        counted = self.stayed - self.vanished - self.appealed.keys()
+        counted = self.staying - self.appealed.keys()
         missing = [
             number
             for owner in self.appealed
@@ -248,8 +251,7 @@ class Crowd:
         """The neighbours that it masked with and that are there to the end, and those that vanished
         since it was last asked.
         """
-        staying = self.stayed - self.vanished
-        stayed = [number for number in member.pairs if number in staying]
+        stayed = [number for number in member.pairs if number in self.staying]
         return stayed, [number for number in member.pairs if number in self.vanished]
 
     def _judged(self, sender: Member, receiver: Member) -> Blame:
@@ -277,13 +279,13 @@ class Crowd:
         """The shares of each owner by holder, as far as they are those that it committed to: of the
         masking keys of those who `left` and of the own masks of those `staying`.
         """
-        wrong = self._wrong.setdefault(kind, set())
+        wrong, (own, masking) = self._wrong.setdefault(kind, set()), Secret
         wrong.clear()
         context, pledges = self.round.context, [one.pledges.by_holder for one in self.members]
         held: dict[int, dict[int, bytes]] = {owner: {} for owner in left | staying}
         for holder, shares in answers.items():
             for owner, share in shares.items():
-                secret = Secret.OWN if owner in staying else Secret.MASKING
+                secret = own if owner in staying else masking
                 found = share_commitment(context, owner, holder, secret, share)
                 if found != pledges[owner][holder][secret]:
                     wrong.add(holder)
@@ -335,8 +337,7 @@ class Crowd:
 
     def _beside(self, numbers: Iterable[int]) -> frozenset[int]:
         """Those of them who have a mask in common with somebody who is there to the end."""
-        staying = self.stayed - self.vanished
-        return frozenset(number for number in numbers if self._near(number, staying))
+        return frozenset(number for number in numbers if self._near(number, self.staying))
 
     def _check_opens(self, staying: AbstractSet[int]) -> None:
         check_minimum(len(staying), self.round.minimum)

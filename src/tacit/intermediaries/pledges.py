@@ -251,9 +251,9 @@ def pack_shares(shares: Mapping[int, bytes]) -> bytes:
 
 def read_shares(data: bytes, numbers: Sequence[int], what: str) -> dict[int, bytes]:
     """Exactly one share for each of these numbers, in their order."""
-    entries = [
-        SHARE_ENTRY.unpack(one) for one in records(data, SHARE_ENTRY.size, len(numbers), what)
-    ]
-    if [number for number, _ in entries] != list(numbers):
+    if len(data) != len(numbers) * SHARE_ENTRY.size:
+        raise Refusal(f"{what} has {len(data)} bytes; {len(numbers)} shares were asked for")
+    shares = dict(SHARE_ENTRY.iter_unpack(data))
+    if list(shares) != list(numbers):
         raise Refusal(f"{what} does not answer what was asked: it names other clients")
-    return dict(entries)
+    return shares
