@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit.figures.registry import Options, figure
-from tacit.simulation.pictures import axes, band, legend, save
+from tacit.simulation.pictures import axes, band, legend, save, theorems
 from tacit.simulation.results import Result, write_csv
 from tacit.simulation.study import simulate
 
@@ -99,6 +99,8 @@ def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:
             ]
     one.set(xscale="log", xlabel="round", ylabel="regret per round", title=title)
     one.set_ylim(bottom=0)
+    shown = {(MODELS | OTHERS)[name][0]: result for (name, _, _), result in curves.items()}
+    theorems(one, shown, dict((MODELS | OTHERS).values()), average=True)
     return _save(figure, one, stem, rows)
 
 

@@ -8,7 +8,7 @@ one is thinner and lies over those before, with gaps, and markers are staggered.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from tacit.checks import TacitError
+from tacit.simulation import bounds
 from tacit.simulation.results import Result, whole, write_csv
 
 SHOWN = 1e-4  # rounds below this part of the horizon are not shown: nothing is learned there
 DASHES = ("-", (0, (6, 3)), (2, (2, 2)), (1, (8, 2, 1, 2)))
 MARKERS = "osD^vPX"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
+THEOREM = {"linestyle": (0, (1, 1)), "linewidth": 1.3, "zorder": 1.5}
 BOUND = {"color": "#888888", "linestyle": (0, (1, 1.5)), "linewidth": 1.5, "zorder": 1}
 MARK_EVERY = 9  # checkpoints between a curve's markers; the next curve's are one further
 
@@ -120,6 +122,8 @@ def picture(
         for label, result in panel.results.items():
             _curve(one, label, result, styles[label], time_average)
         _bounds(one, panel, time_average)
+        colours = {label: str(styles[label]["color"]) for label in panel.results}
+        theorems(one, panel.results, colours, time_average)
         longest = max(result.horizon for result in panel.results.values())
         one.set_xscale("log")
         one.set_xlim(max(1.0, longest * SHOWN), longest * 1.1)
@@ -158,6 +162,29 @@ def _bounds(one: Any, panel: Panel, average: bool) -> None:
         promise = "no privacy" if epsilon is None else f"central DP, ε = {epsilon:g}"
         one.plot(rounds, line, label=f"lower bound\n(asymptotic, {promise})", **BOUND)
     one.set_ylim(limits)  # early on the bound is far above what there is to lose
+
+
+def theorems(
+    one: Any, results: Mapping[str, Result], colours: Mapping[str, str], average: bool
+) -> None:
+    """What the papers prove about the algorithms that are shown, each in its curve's colour; one
+    line where the same is proved about several. Where it lies beyond the picture, that is said.
+    """
+    limits, drawn = one.get_ylim(), set[tuple[str, bytes]]()
+    for label, result in results.items():
+        bound = bounds.of(result)
+        if bound is None:
+            continue
+        rounds = result.checkpoints[result.checkpoints >= 2]
+        line = bound.at(rounds) / (rounds if average else 1.0)
+        if (bound.theorem, line.tobytes()) in drawn:
+            continue
+        drawn.add((bound.theorem, line.tobytes()))
+        hidden = not ((line >= limits[0]) & (line <= limits[1])).any()
+        where = f"\nbeyond the picture: ends at {line[-1]:.3g}" if hidden else ""
+        said = f"{bound.theorem} for {label}\n({bounds.ORDER}){where}"
+        one.plot(rounds, line, label=said, color=colours[label], **THEOREM)
+    one.set_ylim(limits)
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, **options: Any) -> None:

@@ -1,0 +1,299 @@
+"""The regret bounds of the papers' theorems, as functions, and the one that speaks of a result.
+
+Theorems state orders: what is inside O(·) is computed as printed, natural logarithms, with every
+constant and hidden logarithm taken as 1. Such a line shows how regret may grow, not what it is at
+most, and says so wherever it is drawn. TKMS21 is Tenenbaum et al. 2021, CZ23 Chowdhury & Zhou 2023
+(Theorems 1 and 2 are those of its version of 2022), LZJ22 Li et al. 2022, ZC24 Zhou & Chowdhury
+2024, SS18 Shariff & Sheffet 2018 as ZC24 cites it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.environments import instance_means
+
+if TYPE_CHECKING:
+    from tacit.simulation.results import Result
+
+Floats = npt.NDArray[np.float64]
+ORDER = "order only, drawn with constant 1"
+
+
+def _log(x: npt.ArrayLike) -> Floats:
+    return np.asarray(np.log(np.maximum(np.asarray(x, dtype=float), 1.0)))
+
+
+def by_gaps(horizon: npt.ArrayLike, gaps: Sequence[float]) -> Floats:
+    """Σ_a ln T / Δ_a over the arms that are not best: what learning costs without privacy."""
+    return np.asarray(sum(1 / gap for gap in gaps if gap > 0) * _log(horizon))
+
+
+def cz23_theorem_1(horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float) -> Floats:
+    """Pure DP by secure aggregation: Σ ln T/Δ + K ln T/ε; the same by shuffling (Theorem 3) and
+    with a trusted server (Theorem 5).
+
+    >>> float(cz23_theorem_1(np.e, [0.0, 0.5], 0.5))
+    6.0
+    """
+    return np.asarray(by_gaps(horizon, gaps) + len(gaps) * _log(horizon) / epsilon)
+
+
+def cz23_theorem_2(
+    horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float, scale: float
+) -> Floats:
+    """Rényi DP by secure aggregation: Σ ln T/Δ + K √ln T/ε + K ln T/(sε), s the scale."""
+    logs = _log(horizon)
+    noise = len(gaps) / epsilon * (np.sqrt(logs) + logs / scale)
+    return np.asarray(by_gaps(horizon, gaps) + noise)
+
+
+def cz23_theorem_4(horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float) -> Floats:
+    """Concentrated DP by secure aggregation: Σ ln T/Δ + K √ln T/ε."""
+    return np.asarray(by_gaps(horizon, gaps) + len(gaps) / epsilon * np.sqrt(_log(horizon)))
+
+
+def cz23_theorem_6(horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float) -> Floats:
+    """Local pure DP: Σ ln T/(ε² Δ)."""
+    return np.asarray(by_gaps(horizon, gaps) / epsilon**2)
+
+
+def tkms21_corollary_3_2(
+    horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float, delta: float
+) -> Floats:
+    """SDP-AE, batches of one size: Σ (ln T/Δ + Δ ln(1/δ)/ε²)."""
+    return np.asarray(by_gaps(horizon, gaps) + sum(gaps) * float(_log(1 / delta)) / epsilon**2)
+
+
+def tkms21_corollary_3_4(
+    horizon: npt.ArrayLike, gaps: Sequence[float], epsilon: float, delta: float
+) -> Floats:
+    """VB-SDP-AE, batches that double: Σ ln T/Δ + K √ln(1/δ) ln T/ε."""
+    root = float(np.sqrt(_log(1 / delta)))
+    return np.asarray(by_gaps(horizon, gaps) + len(gaps) * root * _log(horizon) / epsilon)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear bandit as LZJ22's theorems see it: d, k, α, σ and the bound B on rewards."""
+
+    dimension: int
+    actions: int
+    alpha: float = 0.8
+    client_std: float = 0.1
+    bound: float = 1.0
+
+    def root(self, horizon: npt.ArrayLike) -> Floats:
+        """√ln(kT)."""
+        return np.asarray(np.sqrt(_log(self.actions * np.asarray(horizon, dtype=float))))
+
+    def learning(self, horizon: npt.ArrayLike) -> Floats:
+        """√(dT ln(kT)): what single clients cost."""
+        return np.asarray(np.sqrt(self.dimension * np.asarray(horizon)) * self.root(horizon))
+
+    def theorem_5_1(self, horizon: npt.ArrayLike) -> Floats:
+        """DPE: √(dT ln(kT)) + σ T^(1-α/2) √ln(kT)."""
+        clients = self.client_std * np.asarray(horizon, dtype=float) ** (1 - self.alpha / 2)
+        return np.asarray(self.learning(horizon) + clients * self.root(horizon))
+
+    def _private(self, horizon: npt.ArrayLike, power: float, noise: float) -> Floats:
+        """B d^1.5 (T^power + d) √ln(kT) times what the noise is proportional to."""
+        grown = np.asarray(horizon, dtype=float) ** power + self.dimension
+        size = self.bound * self.dimension**1.5 * noise
+        return np.asarray(self.theorem_5_1(horizon) + size * grown * self.root(horizon))
+
+    def theorem_5_3(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """CDP-DPE: DPE's and B (d^1.5 T^(1-α) + d^2.5) √(ln(1/δ) ln(kT))/ε."""
+        return self._private(horizon, 1 - self.alpha, float(np.sqrt(_log(1 / delta))) / epsilon)
+
+    def theorem_5_4(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """LDP-DPE: DPE's and B (d^1.5 T^(1-α/2) + d^2.5) √(ln(1/δ) ln(kT))/ε."""
+        return self._private(horizon, 1 - self.alpha / 2, float(np.sqrt(_log(1 / delta))) / epsilon)
+
+    def theorem_5_5(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """SDP-DPE: DPE's and B (d^1.5 T^(1-α) + d^2.5) ln(d/δ) √ln(kT)/ε."""
+        return self._private(horizon, 1 - self.alpha, float(_log(self.dimension / delta)) / epsilon)
+
+    def theorem_c_2(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """CDP-PE, and as printed SDP-PE (Theorem C.7): √(dT ln(kT)) and B d^1.5 (ln T + 1)
+        √(ln(1/δ) ln(kT))/ε.
+        """
+        size = self.bound * self.dimension**1.5 * float(np.sqrt(_log(1 / delta))) / epsilon
+        return np.asarray(self.learning(horizon) + size * (_log(horizon) + 1) * self.root(horizon))
+
+    def theorem_c_4(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """LDP-PE: √(dT ln(kT)) and B (d^1.5 √T + d²) √(ln(1/δ) ln(kT))/ε."""
+        size = self.bound * float(np.sqrt(_log(1 / delta))) / epsilon
+        d, rounds = self.dimension, np.asarray(horizon, dtype=float)
+        grown = d**1.5 * np.sqrt(rounds) + d**2
+        return np.asarray(self.learning(horizon) + size * grown * self.root(horizon))
+
+
+@dataclass(frozen=True)
+class Silos:
+    """Silos as ZC24's theorems see them: M, d, B and the confidence α."""
+
+    silos: int
+    dimension: int
+    sync: int
+    confidence: float = 0.01
+
+    def free(self, horizon: npt.ArrayLike) -> Floats:
+        """dMB ln T + d √(MT) ln(MT/α): the terms that know no privacy (Lemma C.4)."""
+        people = self.silos * np.asarray(horizon, dtype=float)
+        late = self.dimension * self.silos * self.sync * _log(horizon)
+        return np.asarray(late + self.dimension * np.sqrt(people) * _log(people / self.confidence))
+
+    def _tail(self, horizon: npt.ArrayLike) -> Floats:
+        """ln^¼(T/(Bα))."""
+        chance = self.sync * self.confidence
+        return np.asarray(_log(np.asarray(horizon, dtype=float) / chance) ** 0.25)
+
+    def nodes(self, horizon: npt.ArrayLike) -> Floats:
+        """κ = 1 + log₂(T/B)."""
+        return np.asarray(1 + _log(np.asarray(horizon, dtype=float) / self.sync) / np.log(2))
+
+    def lemma_c_4(self, horizon: npt.ArrayLike, sigma: float) -> Floats:
+        """Noise of standard deviation σ in every number of a released sum: √(σMT ln(MT)) d^¾
+        ln^¼(T/(Bα)) beside the terms that know no privacy.
+        """
+        people = self.silos * np.asarray(horizon, dtype=float)
+        size = np.sqrt(sigma * people * _log(people)) * self.dimension**0.75
+        return np.asarray(self.free(horizon) + size * self._tail(horizon))
+
+    def theorem_5_1(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """Silo-level LDP: √T (Md)^¾ ln^¼(1/δ)/√ε ln^¼(T/(Bα))."""
+        size = (self.silos * self.dimension) ** 0.75 * float(_log(1 / delta)) ** 0.25
+        rounds = np.sqrt(np.asarray(horizon, dtype=float) / epsilon)
+        return np.asarray(self.free(horizon) + size * rounds * self._tail(horizon))
+
+    def _shuffled(self, horizon: npt.ArrayLike, epsilon: float, logs: Floats) -> Floats:
+        people = self.silos * np.asarray(horizon, dtype=float)
+        size = self.dimension**0.75 * np.sqrt(people / epsilon) * logs**0.75
+        return np.asarray(self.free(horizon) + size * self._tail(horizon))
+
+    def theorem_5_3(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """Shuffled silos, by amplification: d^¾ √(MT) ln^¾(Mκ/δ)/√ε ln^¼(T/(Bα))."""
+        return self._shuffled(horizon, epsilon, _log(self.silos * self.nodes(horizon) / delta))
+
+    def theorem_5_5(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """Shuffled bits of vector sums: d^¾ √(MT) ln^¾(κd²/δ)/√ε ln^¼(T/(Bα))."""
+        logs = _log(self.nodes(horizon) * self.dimension**2 / delta)
+        return self._shuffled(horizon, epsilon, logs)
+
+    def super_agent(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
+        """SS18 in ZC24's words (Section 5.1): d √(MT) + √(MT) d^¾ ln^¼(1/δ)/√ε."""
+        people = self.silos * np.asarray(horizon, dtype=float)
+        size = self.dimension**0.75 * float(_log(1 / delta)) ** 0.25 / epsilon**0.5
+        return np.asarray((self.dimension + size) * np.sqrt(people))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A theorem, and its bound at every horizon."""
+
+    theorem: str
+    at: Callable[[npt.ArrayLike], Floats]
+
+
+Line = Callable[[npt.ArrayLike, Mapping[str, Any], Any], Floats]
+ARMS: dict[str, tuple[str, Line]] = {
+    "dist-dp-se": ("CZ23 Thm 1", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
+    "shuffle-dp-se": ("CZ23 Thm 3", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
+    "cdp-se": ("CZ23 Thm 5", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
+    "dp-se": ("CZ23 Table 1, central", lambda t, c, g: cz23_theorem_1(t, g, c["epsilon"])),
+    "dist-rdp-se": (
+        "CZ23 Thm 2",
+        lambda t, c, g: cz23_theorem_2(t, g, c["epsilon"], c["scale"]),
+    ),
+    "dist-cdp-se": ("CZ23 Thm 4", lambda t, c, g: cz23_theorem_4(t, g, c["epsilon"])),
+    "ldp-se": ("CZ23 Thm 6", lambda t, c, g: cz23_theorem_6(t, g, c["epsilon"])),
+    "sdp-ae": (
+        "TKMS21 Cor. 3.2",
+        lambda t, c, g: tkms21_corollary_3_2(t, g, c["epsilon"], _delta(c)),
+    ),
+    "vb-sdp-ae": (
+        "TKMS21 Cor. 3.4",
+        lambda t, c, g: tkms21_corollary_3_4(t, g, c["epsilon"], _delta(c)),
+    ),
+}
+LINEAR: dict[str, tuple[str, Line]] = {
+    "dpe": ("LZJ22 Thm 5.1", lambda t, c, p: p.theorem_5_1(t)),  # noqa: ARG005
+    "cdp-dpe": ("LZJ22 Thm 5.3", lambda t, c, p: p.theorem_5_3(t, c["epsilon"], c["delta"])),
+    "ldp-dpe": ("LZJ22 Thm 5.4", lambda t, c, p: p.theorem_5_4(t, c["epsilon"], c["delta"])),
+    "sdp-dpe": ("LZJ22 Thm 5.5", lambda t, c, p: p.theorem_5_5(t, c["epsilon"], c["delta"])),
+    "pe": ("LZJ22 Remark C.8", lambda t, c, p: p.learning(t)),  # noqa: ARG005
+    "cdp-pe": ("LZJ22 Thm C.2", lambda t, c, p: p.theorem_c_2(t, c["epsilon"], c["delta"])),
+    "ldp-pe": ("LZJ22 Thm C.4", lambda t, c, p: p.theorem_c_4(t, c["epsilon"], c["delta"])),
+    "sdp-pe": ("LZJ22 Thm C.7", lambda t, c, p: p.theorem_c_2(t, c["epsilon"], c["delta"])),
+}
+FEDERATED: dict[str, tuple[str, Line]] = {
+    "fedlinucb": ("ZC24 Lemma C.4", lambda t, c, p: p.free(t)),  # noqa: ARG005
+    "ldp-fedlinucb": ("ZC24 Thm 5.1", lambda t, c, p: p.theorem_5_1(t, c["epsilon"], c["delta"])),
+    "sdp-fedlinucb": ("ZC24 Thm 5.3", lambda t, c, p: p.theorem_5_3(t, c["epsilon"], c["delta"])),
+    "sdp-fedlinucb-vec": (
+        "ZC24 Thm 5.5",
+        lambda t, c, p: p.theorem_5_5(t, c["epsilon"], c["delta"]),
+    ),
+    "jdp-linucb": ("SS18", lambda t, c, p: p.super_agent(t, c["epsilon"], c["delta"])),
+}
+
+
+def of(result: Result) -> Bound | None:
+    """The theorem about this algorithm at these options; None where no paper has one, it needs a δ
+    that there is not, or the instances are not known.
+    """
+    name, known = result.algorithm, result.configuration
+    if known.get("budgets") is not None or ("delta" in known and known["delta"] == 0):
+        return None
+    if name in ARMS:
+        return _of_arms(result)
+    if "environment" in known or known.get("data") is not None:
+        return None
+    if name in LINEAR:
+        return _known(LINEAR[name], known, Linear)
+    if name in FEDERATED:
+        return _known(FEDERATED[name], known, Silos)
+    return None
+
+
+def _known(
+    about: tuple[str, Line], known: Mapping[str, Any], kind: type[Linear] | type[Silos]
+) -> Bound:
+    """The theorem at the options that were in force."""
+    theorem, line = about
+    problem = kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known})
+    return Bound(theorem, lambda t: line(t, known, problem))
+
+
+def _of_arms(result: Result) -> Bound | None:
+    """The mean over the instances of all runs, where the options tell them."""
+    theorem, line = ARMS[result.algorithm]
+    known = result.configuration
+    if "environment" in known:
+        return None
+    every = _gaps(result)
+    return Bound(
+        theorem, lambda t: np.asarray(np.mean([line(t, known, gaps) for gaps in every], axis=0))
+    )
+
+
+def _gaps(result: Result) -> list[list[float]]:
+    """Of every run's instance."""
+    known = result.configuration
+    if known.get("means") is not None:
+        instances = [np.array(known["means"])]
+    else:
+        about = (known["instance"], known["arms"])
+        instances = [instance_means(*about, int(run["seed"])) for run in result.runs]
+    return [(means.max() - means).tolist() for means in instances]
+
+
+def _delta(known: Mapping[str, Any]) -> float:
+    """The δ of a promise that cannot do without one."""
+    return 1e-6 if known.get("delta") is None else float(known["delta"])

@@ -1,0 +1,140 @@
+"""The papers' regret bounds: as printed, with constants 1, and monotone as they must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.algorithms import algorithms
+from tacit.simulation import bounds, simulate
+from tacit.simulation.pictures import Panel, picture
+
+GAPS = [0.0, 0.1, 0.5]
+T = 10**6
+LOG = 13.815510557964274  # ln 10^6
+LINEAR = bounds.Linear(dimension=4, actions=100, alpha=0.5, client_std=0.2, bound=2.0)
+SILOS = bounds.Silos(silos=16, dimension=4, sync=25, confidence=0.01)
+PRIVATE: dict[str, Callable[[Any, float], Any]] = {
+    "CZ23 Thm 1": lambda t, e: bounds.cz23_theorem_1(t, GAPS, e),
+    "CZ23 Thm 2": lambda t, e: bounds.cz23_theorem_2(t, GAPS, e, 10),
+    "CZ23 Thm 4": lambda t, e: bounds.cz23_theorem_4(t, GAPS, e),
+    "CZ23 Thm 6": lambda t, e: bounds.cz23_theorem_6(t, GAPS, e),
+    "TKMS21 Cor. 3.2": lambda t, e: bounds.tkms21_corollary_3_2(t, GAPS, e, 1e-5),
+    "TKMS21 Cor. 3.4": lambda t, e: bounds.tkms21_corollary_3_4(t, GAPS, e, 1e-5),
+    "LZJ22 Thm 5.3": lambda t, e: LINEAR.theorem_5_3(t, e, 1e-5),
+    "LZJ22 Thm 5.4": lambda t, e: LINEAR.theorem_5_4(t, e, 1e-5),
+    "LZJ22 Thm 5.5": lambda t, e: LINEAR.theorem_5_5(t, e, 1e-5),
+    "LZJ22 Thm C.2": lambda t, e: LINEAR.theorem_c_2(t, e, 1e-5),
+    "LZJ22 Thm C.4": lambda t, e: LINEAR.theorem_c_4(t, e, 1e-5),
+    "ZC24 Thm 5.1": lambda t, e: SILOS.theorem_5_1(t, e, 1e-5),
+    "ZC24 Thm 5.3": lambda t, e: SILOS.theorem_5_3(t, e, 1e-5),
+    "ZC24 Thm 5.5": lambda t, e: SILOS.theorem_5_5(t, e, 1e-5),
+    "SS18": lambda t, e: SILOS.super_agent(t, e, 1e-5),
+}
+
+
+def test_bounds_of_arms_are_the_printed_sums() -> None:
+    """Σ 1/Δ = 12; three arms; ln(1/δ) = 11.5129… at δ = 1e-5."""
+    assert bounds.cz23_theorem_1(T, GAPS, 0.5) == pytest.approx(12 * LOG + 6 * LOG)
+    root = math.sqrt(LOG)
+    assert bounds.cz23_theorem_2(T, GAPS, 0.5, 10) == pytest.approx(12 * LOG + 6 * root + 0.6 * LOG)
+    assert bounds.cz23_theorem_4(T, GAPS, 0.5) == pytest.approx(12 * LOG + 6 * root)
+    assert bounds.cz23_theorem_6(T, GAPS, 0.5) == pytest.approx(48 * LOG)
+    failing = 11.512925464970229
+    assert bounds.tkms21_corollary_3_2(T, GAPS, 0.5, 1e-5) == pytest.approx(
+        12 * LOG + 0.6 * failing * 4
+    )
+    assert bounds.tkms21_corollary_3_4(T, GAPS, 0.5, 1e-5) == pytest.approx(
+        12 * LOG + 6 * math.sqrt(failing) * LOG
+    )
+
+
+def test_bounds_of_linear_bandits_are_the_printed_sums() -> None:
+    """d = 4, k = 100, T = 10^4, α = ½, σ = 0.2, B = 2, ε = ½, δ = e^-9: ln(kT) = ln 10^6."""
+    t, delta, root = 10**4, math.exp(-9), math.sqrt(LOG)
+    free = 200 * root + 0.2 * 1000 * root
+    assert LINEAR.theorem_5_1(t) == pytest.approx(free)
+    # B d^1.5 = 16, B d^2.5 = 64, √ln(1/δ)/ε = 6, T^(1-α) = 100, T^(1-α/2) = 1000
+    assert LINEAR.theorem_5_3(t, 0.5, delta) == pytest.approx(free + 6 * (1600 + 64) * root)
+    assert LINEAR.theorem_5_4(t, 0.5, delta) == pytest.approx(free + 6 * (16000 + 64) * root)
+    shuffled = 2 * (9 + math.log(4))
+    assert LINEAR.theorem_5_5(t, 0.5, delta) == pytest.approx(free + shuffled * (1664) * root)
+    logs = math.log(t) + 1
+    assert LINEAR.theorem_c_2(t, 0.5, delta) == pytest.approx(200 * root + 96 * logs * root)
+    assert LINEAR.theorem_c_4(t, 0.5, delta) == pytest.approx(200 * root + 12 * 816 * root)
+
+
+def test_bounds_of_silos_are_the_printed_sums() -> None:
+    """M = 16, d = 4, B = 25, α = 0.01, T = 10^4: √(MT) = 400, (Md)^¾ = 22.627…, d^¾ = 2^1.5."""
+    t, delta = 10**4, math.exp(-16)
+    free = 1600 * math.log(t) + 1600 * math.log(16 * 10**6)
+    assert SILOS.free(t) == pytest.approx(free)
+    tail = math.log(40_000) ** 0.25
+    assert SILOS.theorem_5_1(t, 0.25, delta) == pytest.approx(
+        free + 100 * 64**0.75 * 2 / 0.5 * tail
+    )
+    nodes = 1 + math.log2(400)
+    assert SILOS.nodes(t) == pytest.approx(nodes)
+    amplified = math.log(16 * nodes) + 16
+    assert SILOS.theorem_5_3(t, 0.25, delta) == pytest.approx(
+        free + 2**1.5 * 800 * amplified**0.75 * tail
+    )
+    vector = math.log(16 * nodes) + 16  # d² = 16 = M
+    assert SILOS.theorem_5_5(t, 0.25, delta) == pytest.approx(
+        free + 2**1.5 * 800 * vector**0.75 * tail
+    )
+    assert SILOS.super_agent(t, 0.25, delta) == pytest.approx(1600 + 400 * 2**1.5 * 2 / 0.5)
+    assert SILOS.lemma_c_4(t, 9.0) == pytest.approx(
+        free + 3 * 400 * math.sqrt(math.log(160_000)) * 2**1.5 * tail
+    )
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_more_privacy_and_more_rounds_cost_more(name: str) -> None:
+    horizons = np.array([1e3, 1e4, 1e5, 1e6])
+    for epsilon in (0.1, 1.0, 5.0):
+        assert np.all(np.diff(PRIVATE[name](horizons, epsilon)) > 0)
+    by_epsilon = [float(PRIVATE[name](T, epsilon)) for epsilon in (5.0, 1.0, 0.5, 0.1)]
+    assert by_epsilon == sorted(by_epsilon)
+    assert by_epsilon[0] < by_epsilon[-1]
+
+
+def test_more_options_and_more_silos_cost_more() -> None:
+    for k in (2, 5, 20):
+        fewer, more = ([0.0] + [0.2] * (n - 1) for n in (k, k + 1))
+        for bound in (bounds.cz23_theorem_1, bounds.cz23_theorem_4, bounds.cz23_theorem_6):
+            assert bound(T, fewer, 0.5) < bound(T, more, 0.5)
+        sizes = (bounds.Linear(4, k), bounds.Linear(4, k + 1))
+        assert float(sizes[0].theorem_5_3(T, 1.0, 1e-5)) < float(sizes[1].theorem_5_3(T, 1.0, 1e-5))
+        silos = (bounds.Silos(k, 4, 25), bounds.Silos(k + 1, 4, 25))
+        assert float(silos[0].theorem_5_1(T, 1.0, 1e-5)) < float(silos[1].theorem_5_1(T, 1.0, 1e-5))
+
+
+def test_every_algorithm_of_the_papers_has_its_theorem() -> None:
+    published = {"CZ23", "TKMS21", "LZJ22", "ZC24", "SS18"}
+    named = {n for n, entry in algorithms().items() if entry.paper.split()[0] in published}
+    known = {*bounds.ARMS, *bounds.LINEAR, *bounds.FEDERATED}
+    assert known <= set(algorithms())
+    ours = {"secagg-dpe", "secagg-pe", "split-dp-se"}  # beside the papers' own
+    assert named - known - ours == {"dpe-fixed"}  # about which the paper proves nothing
+
+
+def test_a_picture_shows_the_theorem_of_each_algorithm_and_that_it_is_an_order() -> None:
+    pytest.importorskip("matplotlib")
+    size: dict[str, Any] = {"arms": 3, "horizon": 2000, "runs": 2, "workers": 1, "epsilon": 1.0}
+    results = {name: simulate(name, **size) for name in ("dist-dp-se", "ldp-se", "private-klucb")}
+    one = picture([Panel("", results)]).axes[0]
+    lines = {line.get_label(): line for line in one.get_lines()}
+    (first,) = (line for label, line in lines.items() if "CZ23 Thm 1 for dist-dp-se" in label)
+    (other,) = (line for label, line in lines.items() if "CZ23 Thm 6 for ldp-se" in label)
+    assert "order only, drawn with constant 1" in str(first.get_label())
+    assert not any("for private-klucb" in str(label) for label in lines)  # no paper has one
+    bound = bounds.of(results["dist-dp-se"])
+    assert bound is not None
+    assert first.get_ydata()[-1] == pytest.approx(float(bound.at(2000)) / 2000)
+    every = [bounds.cz23_theorem_6(2000, gaps, 1.0) for gaps in bounds._gaps(results["ldp-se"])]
+    assert other.get_ydata()[-1] == pytest.approx(float(np.mean(every)) / 2000)
