@@ -14,6 +14,7 @@ from tests.intermediaries.liars import Garbage, Liar, UnknownKey, play
 from tests.intermediaries.test_masking_trust import K, N, T, forge, request
 
 from tacit.intermediaries import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
+from tacit.intermediaries.agreement import new_key, public_bytes
 from tacit.intermediaries.masking import (
     ACCUSED_ENTRY,
     INBOX_ENTRY,
@@ -250,17 +251,60 @@ def test_altering_parcels_makes_no_receiver_reveal_a_key() -> None:
             victim.accuse(evidence(session))
 
 
+def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() -> None:
+    """The parcel does not open with them, but it is what an honest sender signed: its key would
+    give the server both shares.
+    """
+    for place in (2, 3):
+        session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
+        session.join()
+        session.share()
+        members, victim = session.server._clients, session.clients[VICTIM]
+        entries = [list(INBOX_ENTRY.unpack(member.posted[VICTIM])) for member in members[1:]]
+        entries[0][place] = bytes(32)
+        inbox = b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
+        victim.check(forge(session, VICTIM, Kind.INBOX, inbox))
+        assert list(victim._spoilt) == [1]
+        with pytest.raises(Refusal, match="no key is revealed"):
+            victim.accuse(evidence(session))
+        assert victim.mask(evidence(session), [1]), "the pair is left out, and the device goes on"
+
+
+def test_a_false_masking_key_leaves_the_pair_out() -> None:
+    """Otherwise true shares of the true key would convict whoever it is said to be of, and the
+    server would know the common mask.
+    """
+    session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
+    session.join()
+    tell_false_keys(session, 2, [6, 7])
+    session.share()
+    session.check()
+    members = session.server._clients
+    assert members[VICTIM].checked == {6, 7}
+    assert members[6].checked == members[7].checked == {VICTIM}
+    assert not {6, 7} & session.clients[VICTIM]._held.keys()
+
+
+def tell_false_keys(session: MaskingSession, field: int, places: Sequence[int]) -> None:
+    """Tells the victim false keys of these neighbours."""
+    victim = session.clients[VICTIM]
+    setup = session.outgoing[victim.address]
+    content = victim._channel.open(setup[:52], setup[52:])
+    entries = [list(entry) for entry in SETUP_ENTRY.iter_unpack(content[12:])]
+    for place in places:
+        entries[place - 1][field] = public_bytes(new_key())
+    lied = content[:12] + b"".join(SETUP_ENTRY.pack(*entry) for entry in entries)
+    told = {victim.address: forge(session, VICTIM, Kind.SETUP, lied)}
+    session.outgoing = {**session.outgoing, **told}
+
+
 def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
     """Whoever could sign in a neighbour's name towards the victim has no use for its key."""
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     session.join()
     victim = session.clients[VICTIM]
-    setup = session.outgoing[victim.address]
-    content = victim._channel.open(setup[:52], setup[52:])
-    entries = [list(entry) for entry in SETUP_ENTRY.iter_unpack(content[12:])]
-    entries[0][3] = os.urandom(32)
-    lied = content[:12] + b"".join(SETUP_ENTRY.pack(*entry) for entry in entries)
-    victim.share(forge(session, VICTIM, Kind.SETUP, lied))
+    tell_false_keys(session, 3, [1])
+    victim.share(session.outgoing[victim.address])
     outward = _direction_keys(session, 1)
     assert victim._incoming[1] not in outward
 

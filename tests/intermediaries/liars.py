@@ -99,6 +99,13 @@ class OtherShares(Liar):
         return patch(f"{CLIENT}.share_commitment", lambda *_: os.urandom(32))
 
 
+class Evader(Garbage):
+    """Sends garbage and commits to other keys than those that its parcels would have."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        return patch(f"{CLIENT}.key_commitment", lambda *_: os.urandom(32))
+
+
 class UnknownKey(Liar):
     """Announces a masking key that it does not know, and leaves before masking."""
 
@@ -122,6 +129,17 @@ class ScatteredKey(Liar):
         )
 
 
+class NoSeed(Liar):
+    """Shares a number that is one too large for a seed."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        share = (1 << 256).to_bytes(SHARE_SIZE, "big")
+        return patch(
+            f"{CLIENT}.shamir.split_all",
+            lambda secrets, _, count, __: [(share,) * len(secrets)] * count,
+        )
+
+
 class UnknownSeed(Liar):
     """Promises another seed than it shares."""
 
@@ -130,11 +148,16 @@ class UnknownSeed(Liar):
 
 
 class Slanderer(Liar):
-    """Complains of parcels that open; if it accuses, with the right keys or with false ones."""
+    """Complains of parcels that open; if it accuses, with the right keys, which no honest client
+    would show, or with false ones.
+    """
 
     def __init__(self, of: int = 1, key: bytes = b"") -> None:
         self.of, self.key = of, key
         self.parcels: dict[int, bytes] = {}
+
+    def prepare(self, client: MaskingClient) -> None:
+        client._stands = lambda *_: True  # type: ignore[method-assign]
 
     def receive(self, inbox: bytes) -> None:
         self.parcels = {entry[0]: entry[-1] for entry in INBOX_ENTRY.iter_unpack(inbox)}

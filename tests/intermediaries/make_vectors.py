@@ -48,9 +48,12 @@ def primitives() -> dict[str, Any]:
     secret = source("secret")(32)
     shares = shamir.split(secret, 3, 5, source("coefficients"))
     pair = [(4, public_bytes(first)), (9, public_bytes(second))]
-    signing = [source(f"signing {number}")(32) for number, _ in pair]
+    masking, signing = (
+        [source(f"{what} {number}")(32) for number, _ in pair] for what in ("masking", "signing")
+    )
     parties = [
-        Party(number, key, b"", sign) for (number, key), sign in zip(pair, signing, strict=True)
+        Party(number, key, mask, sign)
+        for (number, key), mask, sign in zip(pair, masking, signing, strict=True)
     ]
     context = source("context")(32)
     return {
@@ -74,6 +77,7 @@ def primitives() -> dict[str, Any]:
             "private": [first.private_bytes_raw().hex(), second.private_bytes_raw().hex()],
             "public": [key.hex() for _, key in pair],
             "shared": agree(first, pair[1][1]).hex(),
+            "masking": [key.hex() for key in masking],
             "signing": [key.hex() for key in signing],
             "route": [key.hex() for key in route_keys(first, parties[0], parties[1], context)],
             "mask": mask_seed(first, pair[0], pair[1], context).hex(),

@@ -157,7 +157,8 @@ def direction(book: Book, sender: int, receiver: int) -> bytes:
     for number in (low, high):
         signing = bytes.fromhex(book.clients["signing_private"][number])
         verifying = Ed25519PrivateKey.from_private_bytes(signing).public_key().public_bytes_raw()
-        info += struct.pack(">I", number) + public(book.private[number]) + verifying
+        info += struct.pack(">I", number) + public(book.private[number])
+        info += public(book.masking[number]) + verifying
     keys = hkdf(x25519(book.private[sender], public(book.private[receiver])), info, 64)
     return keys[:32] if sender == low else keys[32:]
 

@@ -100,7 +100,7 @@ def test_neighbourhood_keeps_its_promises(clients: int, claim: Claim) -> None:
 def test_the_defaults_are_those_of_the_claim_and_print_their_bits() -> None:
     for claim, expected, shown in (
         (Claim.SEMI_HONEST, (53, 29), "41.1 bits (semi-honest"),
-        (Claim.TWO_FATES, (115, 79), "41.5 bits (two-fates"),
+        (Claim.TWO_FATES, (117, 80), "40.4 bits (two-fates"),
     ):
         chosen = neighbourhood(1000, claim=claim)
         assert (chosen.degree, chosen.threshold) == expected

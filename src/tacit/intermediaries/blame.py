@@ -23,6 +23,7 @@ class Lie(IntEnum):
     FALSE_ALARM = 4
     UNKNOWN_KEY = 5
     UNKNOWN_SEED = 6
+    DISPUTED = 7
 
 
 _WORDS = {
@@ -32,6 +33,8 @@ _WORDS = {
     Lie.FALSE_ALARM: "complained of a parcel that opens",
     Lie.UNKNOWN_KEY: "shared something else than the masking key that it announced",
     Lie.UNKNOWN_SEED: "shared something else than the seed that it promised",
+    Lie.DISPUTED: "was left out, because it and several neighbours complain of each other: it lies "
+    "or several of them do",
 }
 
 
@@ -47,7 +50,9 @@ class Blame:
 
     def __str__(self) -> str:
         first, *others = self.numbers
-        doubt = "".join([f", unless {number} or the server lies" for number in others])
+        doubt = "".join(
+            [f", or client {number} or the server says so falsely" for number in others]
+        )
         return f"client {first} {_WORDS[self.lie]}{doubt}"
 
     def encode(self) -> bytes:

@@ -25,6 +25,11 @@ from tacit.intermediaries.interface import Refusal, uniform
 
 Shuffle = Callable[[list[int]], None]
 
+COMPLAINTS = 1
+"""How many complaints a client may be in, made or received, before it is left out: an honest one is
+in no more than it has lying neighbours.
+"""
+
 
 @dataclass(frozen=True)
 class Neighbourhood:
@@ -192,12 +197,12 @@ def neighbourhood(
     the honest clients that stay are connected, so that only their sum is revealed; this with as few
     staying as the round's `minimum` allows, if that is fewer than n - floor(dropout·n). Except with
     probability 2^-completion, every client keeps t neighbours while no more than floor(dropout·n)
-    leave.
+    leave, lie about parcels or are left out.
 
     >>> neighbourhood(1000)
     Neighbourhood(degree=53, threshold=29)
     >>> neighbourhood(1000, claim=Claim.TWO_FATES)
-    Neighbourhood(degree=115, threshold=79)
+    Neighbourhood(degree=117, threshold=80)
     >>> neighbourhood(1000, minimum=400)
     Neighbourhood(degree=108, threshold=73)
     >>> neighbourhood(10)
@@ -247,7 +252,7 @@ def _neighbourhood(
             continue
         if disconnection(n, degree, lost + bad) > leak:
             continue
-        threshold = degree - quantile(n - 1, gone, degree, stall / n)
+        threshold = degree - _spare(n, gone, degree, stall)
         if 2 * threshold <= degree:
             continue
         if _failure(n, lost, bad, (degree, threshold), claim) <= leak:
@@ -257,6 +262,21 @@ def _neighbourhood(
         f"for the claim {claim}; twice the dropouts plus the corrupt must stay well below the "
         "clients: tolerate fewer, or take more clients"
     )
+
+
+def _spare(n: int, gone: int, degree: int, stall: Fraction) -> int:
+    """The fewest pairs x that every client must be able to lose, so that some client loses more
+    with probability `stall` at most. Each of the `gone` costs its neighbours one; and it may not
+    have left, but lie and be in `COMPLAINTS` with others, each of which costs itself one too.
+    """
+    spare = quantile(n - 1, gone, degree, stall / n)
+    while gone and spare < degree:
+        honest = tail(n - 1, gone, degree, spare + 1)
+        lying = tail(n - 1, gone - 1, degree, spare + 1 - COMPLAINTS)
+        if (n - gone) * honest + gone * lying <= stall:
+            break
+        spare += 1
+    return spare
 
 
 @lru_cache(maxsize=256)

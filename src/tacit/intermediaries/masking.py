@@ -223,13 +223,13 @@ def route_keys(
 ) -> tuple[bytes, bytes]:
     """The keys of the one parcel from `me` to `other` and of the one back.
 
-    They follow from the keys for signatures too: whoever is told a false one of these has another
-    key, which opens nothing.
+    They follow from all keys of both: whoever is told a false one has other keys, which open
+    nothing, so that the pair is left out.
     """
     low, high = (me, other) if me.number < other.number else (other, me)
     info = b"tacit masking route v3"
     for one in (low, high):
-        info += one.number.to_bytes(4, "big") + one.address + one.signing
+        info += one.number.to_bytes(4, "big") + one.address + one.masking + one.signing
     keys = derive(agree(own, other.address), context, info, 2 * KEY_SIZE)
     up, down = keys[:KEY_SIZE], keys[KEY_SIZE:]
     return (up, down) if me is low else (down, up)

@@ -254,8 +254,9 @@ class MaskingClient:
         return b"".join(keys)
 
     def _stands(self, number: int, evidence: Evidence) -> bool:
-        """Whether the neighbour signed the parcel that did not open, as it came: then its key opens
-        nothing that an honest neighbour sent.
+        """Whether the neighbour signed the parcel that did not open, as it came, and it does not
+        open under the commitments that it signed either, whatever the server said that these are:
+        then its key opens nothing that an honest neighbour sent.
         """
         root = evidence.pledges.root(self.round.context, number)
         signed = signed_shares(root, b"".join(evidence.parcels.values()))
@@ -264,8 +265,14 @@ class MaskingClient:
             verify(Signed.SHARES, signed, evidence.signature, key, f"client {number}")
         except Refusal:
             return False
-        sent = evidence.parcels.get(self._number)
-        return root == self._roots[number] and sent == self._spoilt[number]
+        parcel, pledge = self._spoilt[number], evidence.pledges.by_holder.get(self._number)
+        if pledge is None or root != self._roots[number]:
+            return False
+        if evidence.parcels[self._number] != parcel:
+            return False
+        incoming, pair = self._incoming[number], (number, self._number)
+        shares = opened_parcel(incoming, root, pledge[:2], pair, parcel, self.round.context)
+        return shares is None
 
     def _make_keys(self, content: bytes) -> bytes:
         """The shares of the masking keys of those who left."""
@@ -366,10 +373,9 @@ class MaskingClient:
             party.number: party for party in (Party(*SETUP_ENTRY.unpack(one)) for one in listed)
         }
         _check_ascending(neighbours, joined, number)
-        keys = {self.address, self._masking_public, self._signing_public}
-        for party in neighbours.values():
-            keys |= {party.address, party.masking, party.signing}
-        if len(neighbours) != degree or len(keys) != 3 * degree + 3:
+        own = Party(number, self.address, self._masking_public, self._signing_public)
+        roles = zip(own, *neighbours.values(), strict=True)
+        if any(len(set(keys)) != degree + 1 for keys in roles):
             raise Refusal(
                 "two neighbours in the SETUP have the same number or key; each client has its own"
             )

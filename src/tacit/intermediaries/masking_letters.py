@@ -8,6 +8,7 @@ the numbers of those who get one; they follow from what the crowd is known to ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 from tacit.intermediaries.interface import Refusal
 from tacit.intermediaries.masking import (
@@ -81,12 +82,13 @@ def left(crowd: Crowd) -> Letters:
 
 def proofs(crowd: Crowd) -> Letters:
     """What convicts those who left without their masking keys."""
-    return Kind.PROOF, _proofs(crowd, crowd.convicted, Secret.MASKING)
+    return Kind.PROOF, _proofs(crowd, crowd.stayed, crowd.convicted, Secret.MASKING)
 
 
 def appeals(crowd: Crowd) -> Letters:
     """What convicts those who stayed and did not share the seeds of their own masks."""
-    return Kind.PROOF, _proofs(crowd, crowd.appealed, Secret.OWN)
+    honest = crowd.staying - crowd.appealed.keys()
+    return Kind.PROOF, _proofs(crowd, honest, crowd.appealed, Secret.OWN)
 
 
 def requests(crowd: Crowd) -> Letters:
@@ -101,11 +103,13 @@ def requests(crowd: Crowd) -> Letters:
     return Kind.REQUEST, {number: content(crowd.members[number]) for number in there}
 
 
-def _proofs(crowd: Crowd, against: Mapping[int, Proof], secret: Secret) -> dict[int, bytes]:
-    """The proofs, for those who have a mask in common with one that is convicted."""
+def _proofs(
+    crowd: Crowd, among: AbstractSet[int], against: Mapping[int, Proof], secret: Secret
+) -> dict[int, bytes]:
+    """The proofs, for those `among` them who have a mask in common with one that is convicted."""
     encoded = {number: proof.encode() for number, proof in against.items()}
     letters = {}
-    for number in crowd.staying - crowd.appealed.keys():
+    for number in among:
         named = crowd.convicts_of(crowd.members[number], against)
         if named:
             listed = b"".join([encoded[one] for one in named])

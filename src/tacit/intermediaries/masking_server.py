@@ -1,13 +1,15 @@
 """The server's side of masking: it deals the graph, carries parcels, and opens the sum of those who
 stayed, or nothing.
 
-The server holds public keys, sealed parcels and masked numbers. Only in the last stage do shares
-reach it, and only when every secret that the sum needs can be put together does it put together
-any. Everything it sends follows from the round's key and from the set of messages that counts, and
-which set that is stands in its record before anything is sent: a copy that was restored from an
-older state gives the same answer or none. The same message twice is taken once, and `close` of a
-stage that is over gives what it gave. `save` holds the messages as they came, sealed; the key is in
-the record alone, and the end of the round takes its place.
+The server holds public keys, sealed parcels and masked numbers. Shares reach it only after masking,
+in two stages: of the masking keys of those who left, then of the own masks of those who stayed; it
+puts secrets together only when enough shares of every one of that stage are there. What it has put
+together when a round is refused stays of no use without the rest. Everything it sends follows from
+the round's key and from the set of messages that counts, and which set that is stands in its record
+before anything is sent: a copy that was restored from an older state gives the same answer or none.
+The same message twice is taken once, and `close` of a stage that is over gives what it gave. `save`
+holds the messages as they came, sealed; the key is in the record alone, and the end of the round
+takes its place.
 """
 
 from __future__ import annotations
@@ -149,7 +151,7 @@ class MaskingServer:
         self.stage = Stage.JOINING
         self._by_address: dict[bytes, Member] = {}
         self._crowd = Crowd(announced, [], 0)
-        self._known_keys: set[bytes] = set()
+        self._known_keys: set[tuple[str, bytes]] = set()
         self._taken: dict[Stage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._decided: dict[Stage, frozenset[bytes]] = {}
         self._lock = threading.RLock()
@@ -393,8 +395,9 @@ class MaskingServer:
         channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
         content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
-        keys = {address, masking, signing}
-        if len(keys) < 3 or not self._known_keys.isdisjoint(keys):
+        # the address is read on the way: as another's masking key it keeps nobody out
+        keys = {("masking", masking), ("signing", signing)}
+        if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(keys):
             raise Refusal(
                 "a key of this client is also another's, or used twice; every key must be fresh"
             )

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tacit.intermediaries import masks
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.blame import Blame, Lie
-from tacit.intermediaries.graph import connected
+from tacit.intermediaries.graph import COMPLAINTS, connected
 from tacit.intermediaries.interface import Refusal, check_minimum
 from tacit.intermediaries.masking import INBOX_ENTRY, SETUP_ENTRY, MaskingRound, mask_seed
 from tacit.intermediaries.pledges import (
@@ -120,6 +120,7 @@ class Crowd:
         self.members = members
         self.threshold = threshold
         self.unsigned: frozenset[int] = frozenset()
+        self.disputed: frozenset[int] = frozenset()
         self.stayed: frozenset[int] = frozenset()
         self.left: frozenset[int] = frozenset()
         self.keys: dict[int, bytes] = {}
@@ -132,7 +133,8 @@ class Crowd:
 
     def pair_up(self) -> None:
         """Who masks with whom: neighbours that both checked and do not complain of each other, as
-        far as each has as many of them as the threshold.
+        far as each has as many of them as the threshold; whoever is in too many complaints is left
+        out first, so that it costs its neighbours no more than if it had left.
         """
         checked = {one.number: one.checked for one in self.members if one.checked is not None}
         complaints = frozenset[int]().union(*checked.values())
@@ -140,11 +142,16 @@ class Crowd:
             number for number in complaints if not self.members[number].signed()
         )
         there = checked.keys() - self.unsigned
-        pairs = {number: there & set(self.members[number].neighbours) for number in there}
+        disputes = {number: set(checked[number] & there) for number in there}
         for receiver in there:
             for sender in checked[receiver] & there:
-                pairs[receiver].discard(sender)
-                pairs[sender].discard(receiver)
+                disputes[sender].add(receiver)
+        self.disputed = _most_disputed(disputes)
+        there -= self.disputed
+        pairs = {
+            number: (there & set(self.members[number].neighbours)) - disputes[number]
+            for number in there
+        }
         lonely = [number for number, others in pairs.items() if len(others) < self.threshold]
         while lonely:
             number = lonely.pop()
@@ -200,21 +207,10 @@ class Crowd:
 
     def total(self) -> tuple[list[int], int]:
         """The sum of those whose numbers count, without any mask, and how many they are."""
-        counted = self.staying - self.appealed.keys()
-        missing = [
-            number
-            for owner in self.appealed
-            for number in self._near(owner, counted)
-            if not self.members[number].last_seeds
-        ]
-        if missing:
-            raise self._refusal(
-                f"{len(set(missing))} neighbours of clients that are convicted have not revealed "
-                "the masks that they have with them"
-            )
+        counted, own_seeds = self._counted()
         added: list[bytes] = []
-        taken = [self.own_seeds[number] for number in counted]
-        for other in self.left | self.vanished | self.appealed.keys():
+        taken = [own_seeds[number] for number in counted]
+        for other in self.left | self.vanished | (self.staying - counted):
             for number, seed in self._common_seeds(counted, other):
                 (taken if number < other else added).append(seed)
         modulus, length = self.round.modulus, self.round.length
@@ -222,9 +218,35 @@ class Crowd:
         columns = zip(correction, *[self.members[one].masked for one in counted], strict=True)
         return [sum(column) % modulus for column in columns], len(counted)
 
+    def _counted(self) -> tuple[frozenset[int], dict[int, bytes]]:
+        """Whose numbers count, with the seeds of their own masks: without those who shared another
+        seed than they promised, if all who masked with them revealed the common masks, and
+        otherwise with them and the seeds that they shared.
+        """
+        honest = self.staying - self.appealed.keys()
+        silent = {
+            number
+            for owner in self.appealed
+            for number in self._near(owner, honest)
+            if not self.members[number].last_seeds
+        }
+        if not silent:
+            return honest, self.own_seeds
+        shared = {
+            owner: combined(proof.pledges, proof.shares) for owner, proof in self.appealed.items()
+        }
+        seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
+        if len(seeds) < len(shared):
+            raise self._refusal(
+                f"{len(silent)} neighbours of clients that are convicted have not revealed the "
+                "masks that they have with them, and what these shared is no seed"
+            )
+        return self.staying, self.own_seeds | seeds
+
     def blamed(self) -> tuple[Blame, ...]:
-        """Everybody who is known to have lied so far."""
+        """Everybody who is known to have lied so far, and then those of whom one did."""
         found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
+        found |= {self._blame(Lie.DISPUTED, number) for number in self.disputed}
         for receiver in self.members:
             for sender in (receiver.checked or frozenset()) - self.unsigned:
                 found.add(self._judged(self.members[sender], receiver))
@@ -232,7 +254,7 @@ class Crowd:
         found |= {self._blame(Lie.WRONG_SHARE, number) for number in wrong}
         found |= {self._blame(Lie.UNKNOWN_KEY, number) for number in self.convicted}
         found |= {self._blame(Lie.UNKNOWN_SEED, number) for number in self.appealed}
-        return tuple(sorted(found))
+        return tuple(sorted(found, key=lambda blame: (len(blame.numbers), blame)))
 
     def sharers(self, member: Member) -> list[Member]:
         """The neighbours that shared their secrets."""
@@ -351,3 +373,19 @@ class Crowd:
     def _refusal(self, why: str) -> Refusal:
         named = "".join([f" Blamed: {blame}." for blame in self.blamed()])
         return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.{named}")
+
+
+def _most_disputed(disputes: Mapping[int, set[int]]) -> frozenset[int]:
+    """Whoever is to go, the one in most complaints first, until nobody is in more than
+    `COMPLAINTS` with those who are left; `disputes` says who is in one with whom.
+    """
+    open_with = {number: set(others) for number, others in disputes.items() if others}
+    out = set[int]()
+    while open_with:
+        most = max(open_with, key=lambda number: (len(open_with[number]), -number))
+        if len(open_with[most]) <= COMPLAINTS:
+            break
+        out.add(most)
+        for other in open_with.pop(most):
+            open_with[other].discard(most)
+    return frozenset(out)
