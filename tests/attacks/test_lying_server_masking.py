@@ -280,8 +280,8 @@ def test_a_false_masking_key_leaves_the_pair_out() -> None:
     session.share()
     session.check()
     members = session.server._clients
-    assert members[VICTIM].checked == {6, 7}
-    assert members[6].checked == members[7].checked == {VICTIM}
+    assert members[VICTIM].checked == frozenset({6, 7})
+    assert members[6].checked == members[7].checked == frozenset({VICTIM})
     assert not {6, 7} & session.clients[VICTIM]._held.keys()
 
 

@@ -251,7 +251,6 @@ def test_a_client_that_takes_anothers_keys_or_useless_ones_cannot_join() -> None
     server.take(first.join())
     for masking, reason in (
         (first._masking_public, "every key"),
-        (first.address, "every key"),
         (LOW_ORDER, "small order"),
     ):
         client = session.client()
