@@ -4,9 +4,9 @@ the ledger of a device.
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,8 +18,6 @@ import sqlalchemy as sql
 from tests.live.pairs import Pair
 
 from tacit.live.client import Ledger
-
-NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +50,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
 
 def fresh(url: str) -> Callable[[str], str]:
     """URLs of fresh databases of a PostgreSQL server, by name."""
-    number = f"{os.getpid()}_{next(NUMBERS)}"
+    number = f"{os.getpid()}_{time.monotonic_ns()}"
 
     def made(name: str) -> str:
         whole = f"{name}_{number}"
