@@ -25,6 +25,7 @@ MARKERS = "osD^vPX"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 THEOREM = {"linestyle": (0, (1, 1)), "linewidth": 1.3, "zorder": 1.5}
 BOUND = {"color": "#888888", "linestyle": (0, (1, 1.5)), "linewidth": 1.5, "zorder": 1}
+LINE, ROOM = 0.21, 4  # inches of a line of a legend, and lines below axes for which there is room
 MARK_EVERY = 9  # checkpoints between a curve's markers; the next curve's are one further
 
 
@@ -97,6 +98,18 @@ def legend(one: Any, *, below: bool = False) -> None:
     )
 
 
+def _legends_height(figure: Any) -> float:
+    """Inches that legends below the axes need beyond the few lines there is room for."""
+    texts = [[text.get_text() for text in one.get_legend().get_texts()] for one in _shown(figure)]
+    lines = max(sum(text.count("\n") + 1 for text in entries) for entries in texts)
+    rows = figure.axes[0].get_gridspec().nrows
+    return float(rows * max(0.0, LINE * (lines - ROOM)))
+
+
+def _shown(figure: Any) -> list[Any]:
+    return [one for one in figure.axes if one.get_legend() is not None]
+
+
 def band(one: Any, x: Any, mean: Any, spread: Any, *, color: str, **style: Any) -> None:
     """A line, and how far around it the runs are."""
     one.plot(x, mean, color=color, **style)
@@ -134,6 +147,8 @@ def picture(
         one.set_xlabel(f"{per}s so far", fontsize=11)
         one.set_ylabel(f"{regret} per {per}" if time_average else f"{regret} so far", fontsize=11)
         legend(one, below=columns > 1)
+    if columns > 1:
+        figure.set_figheight(figure.get_figheight() + _legends_height(figure))
     for one in figure.axes[len(panels) :]:
         one.set_visible(False)
     if title:
@@ -181,8 +196,8 @@ def theorems(
             continue
         drawn.add((bound.theorem, line.tobytes()))
         hidden = not ((line >= limits[0]) & (line <= limits[1])).any()
-        where = f"\nbeyond the picture: ends at {line[-1]:.3g}" if hidden else ""
-        said = f"{bound.theorem} for {label}\n({bounds.ORDER}){where}"
+        where = f"; beyond, ends at {line[-1]:.3g}" if hidden else ""
+        said = f"{bound.theorem} for {label}\n({bounds.ORDER}{where})"
         one.plot(rounds, line, label=said, color=colours[label], **THEOREM)
     one.set_ylim(limits)
 
