@@ -390,11 +390,16 @@ export class Device {
         method, body, headers, signal: AbortSignal.timeout(10000),
         credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store",
       });
-      const [reader, chunks] = [reply.body?.getReader(), []];
-      for (let size = 0, chunk; (chunk = (await reader?.read())?.value); chunks.push(chunk)) {
-        if ((size += chunk.length) > LONGEST_REPLY) return reader.cancel(), [0];
+      const reader = reply.body?.getReader();
+      let bytes = new Uint8Array();
+      for (let chunk; (chunk = (await reader?.read())?.value); ) {
+        const before = bytes;
+        bytes = new Uint8Array(before.length + chunk.length);
+        bytes.set(before);
+        bytes.set(chunk, before.length);
+        if (bytes.length > LONGEST_REPLY) return reader.cancel(), [0];
       }
-      return [reply.status, await settled(new Blob(chunks).arrayBuffer())];
+      return [reply.status, bytes];
     } catch {
       return [0];
     }
