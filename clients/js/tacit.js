@@ -1,4 +1,4 @@
-// A device that takes part in live experiments of tacit. What each part does is in tacit.d.ts, the bytes in docs/wire-formats.md.
+// A device of tacit's live experiments: see tacit.d.ts, and docs/wire-formats.md.
 
 export class Refused extends Error {
   name = "Refused";
@@ -121,7 +121,7 @@ export async function readTerms(spelling) {
   return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
 }
 
-// What a round with such noise costs, if that is what the terms promise.
+// What a round costs.
 function cost({ answer, guarantee }, scale) {
   const sum = BigInt(answer.levels) * BigInt(answer.metrics.length);
   const [e, f] = parse(guarantee.epsilon);
@@ -149,7 +149,7 @@ export function checkSuccessor(old, next) {
 const FIELD = 2n ** 255n - 19n;
 const isKey = (key) => {
   const u = big(unhex(key).reverse());
-  const w = u * u - 1n; // 0 where the order is 8 or less
+  const w = u * u - 1n; // 0: a small order
   return u < FIELD && (u * w * (w ** 4n - (4n * u * (u * u + 486662n * u + 1n)) ** 2n)) % FIELD;
 };
 const ROUND = {
@@ -200,7 +200,7 @@ export async function readOutcome(terms, round, message) {
   return [role, said];
 }
 
-// An answer and its two halves, sealed with HPKE (RFC 9180)
+// Two halves, sealed with HPKE (RFC 9180)
 
 export function level({ range, levels }, value, draw = random) {
   const [low, high] = range.map(parse);
@@ -283,7 +283,7 @@ export async function split(round, place, values, draw = random) {
   }));
 }
 
-// The ledger: terms and their successors share an entry
+// The ledger: successors share an entry
 
 const entryOf = ({ entries }, digest) => entries.find((entry) => digest in entry.terms);
 const holder = ({ entries }, identity) => entries.find((entry) => identity in entry.rounds);
@@ -318,7 +318,7 @@ function checkRoom({ own, entries }, entry, cost, besides) {
   must(own === null || !beyond(roundsOf(...entries), own), "limit", "one more round is beyond your own limit");
 }
 
-// Nothing is kept of a participation that is over but the account and the receipt.
+// Of what is over, account and receipt are kept.
 function end(round, outcome) {
   if (round.outcome) return;
   Object.assign(round, { outcome, announcement: null, place: null, invitation: null, levels: null, recorded: null });
@@ -391,13 +391,9 @@ export class Device {
         credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", cache: "no-store",
       });
       const reader = reply.body?.getReader();
-      let bytes = new Uint8Array();
+      let bytes = concat();
       for (let chunk; (chunk = (await reader?.read())?.value); ) {
-        const before = bytes;
-        bytes = new Uint8Array(before.length + chunk.length);
-        bytes.set(before);
-        bytes.set(chunk, before.length);
-        if (bytes.length > LONGEST_REPLY) return reader.cancel(), [0];
+        if ((bytes = concat(bytes, chunk)).length > LONGEST_REPLY) return reader.cancel(), [0];
       }
       return [reply.status, bytes];
     } catch {
@@ -527,7 +523,7 @@ export class Device {
     return this.state();
   }
 
-  // A round is checked against terms, clock and ledger; only then is anything drawn.
+  // All is checked before anything is drawn.
   async #placed(terms, { option, asked, announcement, place, token }, joined, invitation) {
     must(typeof asked === "boolean" && terms.options.includes(option), "option", "the coordinator gave an option that is none");
     let round;
@@ -641,7 +637,7 @@ export class Device {
     return Math.min(...dues, open && row.levels ? 0 : Infinity);
   }
 
-  // Charged when the sealed halves are stored, in one transaction, before anything is sent.
+  // Charged when both are stored, before anything is sent.
   async #sealed(terms, round, row) {
     const halves = await split(round, row.place, row.levels);
     const posts = await Promise.all(halves.map(async (sealed, role) => {
