@@ -290,7 +290,7 @@ def _added(p: Any, losses: Any, copies: int, epsilon: float) -> float:
     together = np.fft.irfft(np.fft.rfft(table) ** copies, size)
     values = np.fft.fftfreq(size, 1 / size) * grid
     above = values > epsilon
-    return float((together[above] * -np.expm1(epsilon - values[above])).sum()) - 1e-13
+    return max(0.0, float((together[above] * -np.expm1(epsilon - values[above])).sum()) - 1e-13)
 
 
 def _log_ratio(one: int, other: int) -> float:
