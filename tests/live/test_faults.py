@@ -235,7 +235,8 @@ def test_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_many_crashes_and_restored_databases_open_nothing_twice(tmp_path: Path) -> None:
-    assert sum(play(tmp_path / str(seed), seed) for seed in range(100, 600)) > 1000
+    """About one round in each history is opened: they are short, and mostly of crashes."""
+    assert sum(play(tmp_path / str(seed), seed) for seed in range(100, 600)) > 400
 
 
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
