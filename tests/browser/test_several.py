@@ -19,6 +19,7 @@ from tests.live.test_streams import PACKED, several  # noqa: F401
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.slow  # tests/live/test_streams.py has the same without a browser
 LIVE = ".live[data-state=live]"
 
 
