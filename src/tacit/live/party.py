@@ -338,6 +338,19 @@ class Party:
             query = sql.select(store.rounds).where(store.rounds.c.identity == identity)
             return connection.execute(query).one_or_none()
 
+    def _driven(self, *stages: str) -> list[Any]:
+        """All rounds in one of these stages, those with reports among them. Nothing else stays at
+        hand: another process may have ended a round, or a request brought its server back that had
+        looked before the end.
+        """
+        with self._lock:
+            held = set(self._servers)
+        rows = self._rounds(*stages)
+        with self._lock:
+            for identity in held.difference(bytes(row.identity) for row in rows):
+                self._servers.pop(identity, None)
+        return rows
+
     def _rounds(self, *stages: str) -> list[Any]:
         """All rounds in one of these stages."""
         with self.store.read() as connection:
