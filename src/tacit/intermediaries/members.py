@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice, repeat
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -18,8 +19,9 @@ from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.blame import Blame, Lie
 from tacit.intermediaries.graph import COMPLAINTS, connected
 from tacit.intermediaries.interface import Refusal, check_minimum
-from tacit.intermediaries.masking import INBOX_ENTRY, SETUP_ENTRY, MaskingRound, mask_seed
+from tacit.intermediaries.masking import INBOX_HEAD, SETUP_ENTRY, MaskingRound, mask_seed
 from tacit.intermediaries.pledges import (
+    PARCEL_SIZE,
     Evidence,
     Pledges,
     Proof,
@@ -27,14 +29,14 @@ from tacit.intermediaries.pledges import (
     announced,
     combined,
     key_commitment,
+    matching,
     opened_parcel,
-    share_commitment,
     signed_shares,
 )
-from tacit.intermediaries.wire import Kind
+from tacit.intermediaries.wire import Kind, records
 from tacit.signatures import Signed, verify
 
-_NOTHING = Pledges(b"", b"", {})
+_NOTHING = Pledges(b"", ())
 
 
 @dataclass(repr=False)
@@ -51,8 +53,7 @@ class Member:
     neighbours: list[int] = field(default_factory=list)
     pledges: Pledges = _NOTHING
     root: bytes = b""
-    parcels: Mapping[int, bytes] = field(default_factory=dict)
-    posted: Mapping[int, bytes] = field(default_factory=dict)
+    parcels: bytes = b""  # one after the other, in the order of the neighbours
     signature: bytes = b""
     checked: frozenset[int] | None = None
     masked: list[int] = field(default_factory=list)
@@ -67,22 +68,17 @@ class Member:
         """What its neighbours are told of it."""
         return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
 
-    def post(self, pledges: Pledges, root: bytes, parcels: list[bytes]) -> None:
-        """Keeps its list and its parcels, each as the receiver will find it in its inbox."""
-        self.pledges, self.root = pledges, root
-        self.parcels = dict(zip(self.neighbours, parcels, strict=True))
-        self.posted = {
-            holder: INBOX_ENTRY.pack(self.number, root, own, masking, parcel)
-            for (holder, (own, masking, _)), parcel in zip(
-                pledges.by_holder.items(), parcels, strict=True
-            )
-        }
+    def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+        """For each neighbour its number and the parts of what it finds in its inbox."""
+        parcels = records(self.parcels, PARCEL_SIZE, len(self.neighbours), "the parcels")
+        head = repeat(INBOX_HEAD.pack(self.number, self.root))
+        return zip(self.neighbours, head, self.pledges.both(), parcels, strict=False)
 
     def unsay(self, kind: Kind) -> None:
         """Forgets a message that came too late for its stage as it was decided."""
         match kind:
             case Kind.SHARES:
-                self.parcels = {}
+                self.parcels = b""
             case Kind.CHECKED:
                 self.checked = None
             case Kind.MASKED:
@@ -104,7 +100,7 @@ class Member:
 
     def signed(self) -> bool:
         """Whether it did sign its list and its parcels."""
-        message = signed_shares(self.root, b"".join(self.parcels.values()))
+        message = signed_shares(self.root, self.parcels)
         try:
             verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
         except Refusal:
@@ -279,12 +275,11 @@ class Crowd:
     def _judged(self, sender: Member, receiver: Member) -> Blame:
         """Who is to blame for a parcel that the receiver says is not what it should be."""
         key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
-        pledge, context = sender.pledges.by_holder[receiver.number], self.round.context
-        own, masking, promised_key = pledge
-        if key is None or key_commitment(context, *pair, key) != promised_key:
+        pledge, context = sender.pledges.at(receiver.number), self.round.context
+        if key is None or pledge is None or key_commitment(context, *pair, key) != pledge[2]:
             return self._blame(Lie.PARCEL, *pair)
-        promised, parcel = (own, masking), sender.parcels[receiver.number]
-        if opened_parcel(key, sender.root, promised, pair, parcel, context) is None:
+        parcel = sender.evidence().parcel(receiver.number)
+        if opened_parcel(key, sender.root, pledge[:2], pair, parcel, context) is None:
             return self._blame(Lie.PARCEL, sender.number)
         return self._blame(Lie.FALSE_ALARM, receiver.number)
 
@@ -301,18 +296,18 @@ class Crowd:
         """The shares of each owner by holder, as far as they are those that it committed to: of the
         masking keys of those who `left` and of the own masks of those `staying`.
         """
-        wrong, (own, masking) = self._wrong.setdefault(kind, set()), Secret
+        wrong = self._wrong.setdefault(kind, set())
         wrong.clear()
-        context, pledges = self.round.context, [one.pledges.by_holder for one in self.members]
-        held: dict[int, dict[int, bytes]] = {owner: {} for owner in left | staying}
+        given: dict[int, dict[int, bytes]] = {owner: {} for owner in sorted(left | staying)}
         for holder, shares in answers.items():
             for owner, share in shares.items():
-                secret = own if owner in staying else masking
-                found = share_commitment(context, owner, holder, secret, share)
-                if found != pledges[owner][holder][secret]:
-                    wrong.add(holder)
-                elif owner in held:
-                    held[owner][holder] = share
+                given[owner][holder] = share
+        held: dict[int, dict[int, bytes]] = {}
+        for owner, shares in given.items():
+            secret = Secret.OWN if owner in staying else Secret.MASKING
+            pledges, context = self.members[owner].pledges, self.round.context
+            held[owner] = matching(pledges, owner, secret, shares, context)
+            wrong |= shares.keys() - held[owner].keys()
         for owner, right in held.items():
             if len(right) < self.threshold:
                 raise self._refusal(
@@ -329,10 +324,8 @@ class Crowd:
         """
         found: dict[int, bytes] = {}
         proofs: dict[int, Proof] = {}
-        for owner in sorted(held):
-            member = self.members[owner]
-            holders = sorted(held[owner])[: self.threshold]
-            shares = {holder: held[owner][holder] for holder in holders}
+        for owner, right in held.items():
+            member, shares = self.members[owner], dict(islice(right.items(), self.threshold))
             one, named = combined(member.pledges, shares), (owner, member.masking)
             if one and announced(member.pledges, named, secret, one, self.round.context):
                 found[owner] = one
