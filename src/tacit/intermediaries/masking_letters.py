@@ -50,8 +50,8 @@ def inboxes(crowd: Crowd) -> Letters:
     boxes: list[list[bytes]] = [[] for _ in crowd.members]
     for sender in crowd.members:
         if sender.parcels:
-            for number, *parts in sender.posted():
-                boxes[number] += parts
+            for number, head, both, parcel in sender.posted():
+                boxes[number] += head, both, parcel
     return Kind.INBOX, {
         one.number: b"".join(boxes[one.number]) for one in crowd.members if one.parcels
     }
@@ -147,7 +147,8 @@ def _read_accused(_crowd: Crowd, member: Member, content: bytes) -> None:
     count = len(content) // ACCUSED_ENTRY.size
     parts = records(content, ACCUSED_ENTRY.size, count, "the ACCUSED")
     accused = dict(ACCUSED_ENTRY.unpack(part) for part in parts)
-    if not accused or not (member.checked or frozenset()) >= accused.keys():
+    complained = member.checked or frozenset()
+    if not accused or len(accused) != count or not complained >= accused.keys():
         raise Refusal("the ACCUSED is about others than those of whom this client complained")
     member.accused = accused
 

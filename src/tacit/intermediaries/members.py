@@ -7,6 +7,7 @@ needs; the same messages give the same answer, whoever works it out again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -67,6 +68,10 @@ class Member:
     def card(self) -> bytes:
         """What its neighbours are told of it."""
         return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
+
+    def its_keys(self) -> set[tuple[str, bytes]]:
+        """The keys that it announced besides its address, of which nobody else may have one."""
+        return {("masking", self.masking), ("signing", self.signing)}
 
     def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
         """For each neighbour its number and the parts of what it finds in its inbox."""
@@ -193,7 +198,7 @@ class Crowd:
         keys, convicted = self._put_together(masking, Secret.MASKING)
         self.own_seeds, self.appealed = self._put_together(own, Secret.OWN)
         if convicted:
-            raise self._refusal(
+            raise _refusal(
                 f"client {min(convicted)} went without the masking key that it announced, when "
                 "the others had been asked"
             )
@@ -233,7 +238,7 @@ class Crowd:
         }
         seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
         if len(seeds) < len(shared):
-            raise self._refusal(
+            raise _refusal(
                 f"{len(silent)} neighbours of clients that are convicted have not revealed the "
                 "masks that they have with them, and what these shared is no seed"
             )
@@ -242,10 +247,14 @@ class Crowd:
     def blamed(self) -> tuple[Blame, ...]:
         """Everybody who is known to have lied so far, and then those of whom one did."""
         found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
-        found |= {self._blame(Lie.DISPUTED, number) for number in self.disputed}
-        for receiver in self.members:
-            for sender in (receiver.checked or frozenset()) - self.unsigned:
-                found.add(self._judged(self.members[sender], receiver))
+        judged = {
+            self._judged(self.members[sender], receiver)
+            for receiver in self.members
+            for sender in (receiver.checked or frozenset()) - self.unsigned
+        }
+        doubts = Counter(number for one in judged if len(one.numbers) > 1 for number in one.numbers)
+        doubtful = {number for number in self.disputed if doubts[number] > COMPLAINTS}
+        found |= judged | {self._blame(Lie.DISPUTED, number) for number in doubtful}
         wrong = set[int]().union(*self._wrong.values())
         found |= {self._blame(Lie.WRONG_SHARE, number) for number in wrong}
         found |= {self._blame(Lie.UNKNOWN_KEY, number) for number in self.convicted}
@@ -310,7 +319,7 @@ class Crowd:
             wrong |= shares.keys() - held[owner].keys()
         for owner, right in held.items():
             if len(right) < self.threshold:
-                raise self._refusal(
+                raise _refusal(
                     f"only {len(right)} neighbours revealed their shares of client {owner}; "
                     f"{self.threshold} are needed"
                 )
@@ -363,9 +372,9 @@ class Crowd:
                 "neighbours."
             )
 
-    def _refusal(self, why: str) -> Refusal:
-        named = "".join([f" Blamed: {blame}." for blame in self.blamed()])
-        return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.{named}")
+
+def _refusal(why: str) -> Refusal:
+    return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.")
 
 
 def _most_disputed(disputes: Mapping[int, set[int]]) -> frozenset[int]:

@@ -255,7 +255,13 @@ def _joined(protocol: JointSums) -> Codec:
         piles: list[list[int]] = [[] for _ in range(metrics)]
         for number in numbers:
             piles[number // bound].append(number % bound)
-        return list(zip(*(part.gather(pile, reports) for pile in piles), strict=True))
+        columns = [part.gather(pile, reports) for pile in piles]
+        if len({len(column) for column in columns}) > 1:
+            raise Refusal(
+                "the metrics have different numbers of reports: somebody sent nonsense, so nothing "
+                "was opened: a new round"
+            )
+        return list(zip(*columns, strict=True))
 
     return Mixed(protocol, metrics * part.count, metrics * bound, flatten, gather)
 
@@ -272,13 +278,11 @@ def _piles(numbers: Iterable[int], labels: int) -> list[list[int]]:
 
 
 def _filled(bits: list[int], expected: int) -> list[int]:
-    """Bits that somebody spoilt are zeros of theirs; more than there can be are refused."""
-    if len(bits) > expected:
-        raise Refusal(
-            f"{len(bits)} bits have a label of which there are {expected}: somebody sent others' "
-            "labels, so nothing was opened: a new round"
-        )
-    return bits + [0] * (expected - len(bits))
+    """As many bits as have a label where nobody lies. Those that somebody spoilt are zeros of
+    theirs; where somebody sent too many under one label, zeros go: all ones count that can.
+    """
+    ones = min(sum(bits), expected)
+    return [1] * ones + [0] * (expected - ones)
 
 
 FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {
