@@ -104,7 +104,7 @@ class Fit(Design):
         vectors -= self.centre
         lengths = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))[..., None]
         vectors *= np.minimum(1.0, self.radius / np.maximum(lengths, 1e-300))
-        return vectors
+        return np.asarray(vectors)
 
 
 class Policy(Assignment):

@@ -13,12 +13,12 @@ from tests.simulation.samples import SMALL
 
 from tacit.checks import TacitError
 from tacit.environments import FromFunction
-from tacit.simulation import Frame, sweep
+from tacit.simulation import Frame
 from tacit.simulation.charts import Axis, Point, Series, chart
 from tacit.simulation.grid import study_of
 from tacit.simulation.parts import stored
 from tacit.simulation.report import entries, summaries, write_report
-from tacit.simulation.sweeping import Way, carry_out, manifest, saved
+from tacit.simulation.sweeping import Way, carry_out, manifest, saved, sweep
 
 
 class Reader(HTMLParser):
