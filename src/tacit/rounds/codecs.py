@@ -172,12 +172,14 @@ def _labelled(protocol: Protocol, each: int, base: int, *, shares: bool) -> Mixe
         piles: list[list[int]] = [[] for _ in range(labels)]
         for number in numbers:
             piles[number // base].append(number % base)
-        if shares and any(len(pile) != reports * each for pile in piles):
+        if not shares:
+            piles = [_filled(pile, reports * each) for pile in piles]
+        elif any(len(pile) != reports * each for pile in piles):
             raise Refusal(
                 "shares are missing; without them a sum is any number, so nothing was opened: a "
                 "new round"
             )
-        rows = [_rows(_filled(pile, reports * each), each) for pile in piles]
+        rows = [_rows(pile, each) for pile in piles]
         return [list(message) for message in zip(*rows, strict=True)]
 
     return Mixed(protocol, labels * each, base * labels, flatten, gather)
