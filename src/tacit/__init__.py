@@ -24,7 +24,8 @@ _HOMES = {
     "privacy": ("ApproximateDP", "Guarantee", "PureDP", "calibrate", "privacy_of"),
     "protocols.contract": ("Protocol", "SumProtocol"),
     "protocols.mechanism": ("PerRound",),
-    "simulation": ("Frame", "Result", "compare", "simulate", "sweep"),
+    "simulation": ("Frame", "Result", "compare", "simulate"),
+    "simulation.sweeping": ("sweep",),
     "studies.plan": ("plan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

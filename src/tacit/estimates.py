@@ -100,9 +100,11 @@ class Fit(Design):
         >>> fit.reported([3, 5])
         array([0.6, 0.8])
         """
-        vectors = np.asarray(averages, dtype=float) @ np.array(self.solve).T - self.centre
-        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(lengths, 1e-300)))
+        vectors = np.asarray(averages, dtype=float) @ np.array(self.solve).T
+        vectors -= self.centre
+        lengths = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))[..., None]
+        vectors *= np.minimum(1.0, self.radius / np.maximum(lengths, 1e-300))
+        return np.asarray(vectors)
 
 
 class Policy(Assignment):

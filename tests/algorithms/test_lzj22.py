@@ -137,6 +137,26 @@ def test_the_best_action_is_kept_in_200_runs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "epsilon", "delta", "most"),
+    [
+        ("cdp-dpe", 1.0, 1e-5, 2200),
+        ("secagg-dpe", 1.0, 1e-5, 2200),
+        ("cdp-dpe", 0.2, 1e-5, 11_000),
+        ("secagg-dpe", 0.2, 1e-5, 11_000),
+        ("ldp-dpe", 10.0, 0.25, 7000),
+    ],
+)
+def test_fitted_parameters_lose_little(
+    name: str, epsilon: float, delta: float, most: float
+) -> None:
+    result = simulate(name, epsilon=epsilon, delta=delta, runs=20)
+    assert result.regret_sem is not None
+    assert result.regret_mean + 2 * result.regret_sem <= most
+    assert result.mean("best_kept") == 1
+
+
+@pytest.mark.slow
 def test_regret_falls_with_epsilon_in_the_shuffle_model() -> None:
     assert clearly_below(full("sdp-dpe", runs=20), full("sdp-dpe", epsilon=1.0, runs=20))
 

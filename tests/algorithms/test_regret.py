@@ -31,11 +31,14 @@ def regret(
     epsilon: float,
     setting: Setting = "tight",
     index: str = "chernoff",
+    runs: int = 20,
 ) -> float:
     asked = options_of(name, epsilon=epsilon, setting=setting, index=index)
     if name in ("sdp-ae", "vb-sdp-ae"):
         asked["delta"] = 1e-5
-    return simulate(name, arms=10, horizon=horizon, instance=instance, runs=20, **asked).regret_mean
+    return simulate(
+        name, arms=10, horizon=horizon, instance=instance, runs=runs, **asked
+    ).regret_mean
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
@@ -60,8 +63,9 @@ def test_rigorous_klucb_has_a_quarter_of_the_papers_regret_on_hard_instances(
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
 def test_the_variance_index_does_better_still(epsilon: float) -> None:
-    ours = regret("private-klucb", "easy", 10**6, epsilon, index="variance")
-    assert ours <= regret("dist-dp-se", "easy", 10**6, epsilon, "paper") / 6.5
+    """Over 300 instances: 20 of them put the mean of either 15% off."""
+    ours = regret("private-klucb", "easy", 10**6, epsilon, index="variance", runs=300)
+    assert ours <= regret("dist-dp-se", "easy", 10**6, epsilon, "paper", runs=300) / 6.5
 
 
 @pytest.mark.parametrize(("instance", "horizon"), [("easy", 10**6), ("hard", 10**7)])

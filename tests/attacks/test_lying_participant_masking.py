@@ -4,19 +4,34 @@ cannot do, and what they can, which docs/security.md says.
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
-from tests.intermediaries.liars import WrongShare, play
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.intermediaries.liars import (
+    Garbage,
+    Liar,
+    Slanderer,
+    WrongShare,
+    make_lie,
+    play,
+    reworded,
+)
 
 from tacit.intermediaries import (
     MaskingPlan,
+    MaskingServer,
     MaskingSession,
     MixingSession,
     Neighbourhood,
     Refusal,
     SumView,
 )
+from tacit.intermediaries.blame import Lie
+from tacit.intermediaries.masking_server import Stage
+from tacit.intermediaries.members import _most_disputed
 from tacit.intermediaries.wire import Kind, header
 
 INFO = b"tacit mixing wrap v2"
@@ -46,6 +61,41 @@ def test_a_late_client_does_not_get_into_a_stage_that_is_over() -> None:
     assert session.server.view() == SumView((6,), 3)
 
 
+def test_a_copy_that_took_others_than_were_decided_on_catches_up() -> None:
+    session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
+    first, second = session.server, MaskingServer(session.server.round, session.store)
+    for client in session.clients:
+        first.take(client.join())
+    for client in (*session.clients[:2], session.client()):
+        second.take(client.join())
+    sent = first.close()
+    with pytest.raises(Refusal, match="1 messages that this copy of the server does not hold"):
+        second.close()
+    second.take(session.clients[2].join())
+    second.close()
+    assert second.close(Stage.JOINING) == sent
+
+
+def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> None:
+    session = MaskingSession([1, 2, 3, 4], MaskingPlan(3, 100))
+    for step in (session.join, session.share, session.check):
+        step()
+    first, second = session.server, MaskingServer.restore(session.server.save(), session.store)
+    for place, client in enumerate(session.clients):
+        masked = client.mask(session.outgoing[client.address], [place])
+        other = reworded(session, client, masked, lambda said: bytes((said[0] ^ 1,)))
+        first.take(masked)
+        second.take(masked if place else other)
+    sent = first.close()
+    with pytest.raises(Refusal, match="1 messages that this copy of the server does not hold"):
+        second.close()
+    with pytest.raises(Refusal, match="too late"):
+        second.take(other)
+    second.take(session.clients[0].mask(session.outgoing[session.clients[0].address], [0]))
+    second.close()
+    assert second.close(Stage.MASKING) == sent
+
+
 def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> None:
     """Not prevented: where every share is needed, one wrong share costs the round; the sum is never
     wrong, and the refusal names who it was.
@@ -56,6 +106,73 @@ def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> N
             play(session, {0: WrongShare()})
     with pytest.raises(Refusal, match="there is no sum"):
         session.server.view()
+
+
+@pytest.mark.parametrize("liar", [Garbage(), Garbage(signs=False), Slanderer(of=2)])
+def test_who_ends_a_round_before_anybody_masks_is_named_too(liar: Liar) -> None:
+    """Where nobody can be spared, one that is left out costs the round."""
+    session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
+    with pytest.raises(Refusal, match=r"the minimum is 8.* Blamed: client 3 "):
+        play(session, {3: liar})
+
+
+def test_of_very_many_who_lied_a_refusal_names_the_first() -> None:
+    session = MaskingSession([1] * 8, MaskingPlan(8, 100, Neighbourhood(7, 5)))
+    with pytest.raises(Refusal, match=r"And \d+ more\.$"):
+        play(session, {place: Garbage() for place in range(8)})
+
+
+def test_an_accusation_says_everything_once() -> None:
+    """One that repeats itself would be kept, however long it is."""
+    session = MaskingSession([1] * 8, MaskingPlan(6, 100, Neighbourhood(7, 5)))
+    make_lie(session.clients[3], Garbage())
+    for step in (session.join, session.share, session.check):
+        step()
+    accuser = session.clients[5]
+    accused = accuser.accuse(session.outgoing[accuser.address])
+    with pytest.raises(Refusal, match="about others than those"):
+        session.server.take(reworded(session, accuser, accused, lambda said: 1000 * said))
+    session.server.take(accused)
+
+
+def test_who_was_sent_garbage_by_two_proves_it_and_is_not_blamed() -> None:
+    """It is in two complaints and so left out; whoever drives it has it show the keys."""
+    session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
+    for place in (5, 8):
+        make_lie(session.clients[place], Garbage(some=1))
+    for step in (session.join, session.share, session.mask, session.reveal):
+        step()
+    view = session.server.view()
+    named = [(blame.lie, blame.numbers) for blame in view.blamed]
+    assert named == [(Lie.PARCEL, (5,)), (Lie.PARCEL, (8,))]
+    assert view == SumView((11,), 11, blamed=view.blamed)
+
+
+def test_two_liars_can_have_as_many_honest_ones_left_out_in_doubt() -> None:
+    """Not prevented: nobody but they can tell that the parcels do open."""
+    session = MaskingSession([1] * 12, MaskingPlan(9, 100, Neighbourhood(11, 7)))
+    play(session, {10: Slanderer(of=2), 11: Slanderer(of=2)})
+    view = session.server.view()
+    alone = [(blame.lie, blame.numbers) for blame in view.blamed if len(blame.numbers) == 1]
+    assert alone == [(Lie.DISPUTED, (0,)), (Lie.DISPUTED, (1,))]
+    pairs = {blame.numbers for blame in view.blamed if len(blame.numbers) == 2}
+    assert pairs == {(honest, liar) for honest in (0, 1) for liar in (10, 11)}
+    assert view.numbers == (10,)
+
+
+@given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(10, 40), min_size=1), min_size=1))
+def test_liars_have_fewer_honest_ones_left_out_than_they_are_times_a_logarithm(
+    complaints: dict[int, set[int]],
+) -> None:
+    disputes: dict[int, set[int]] = {liar: set(of) for liar, of in complaints.items()}
+    for liar, of in complaints.items():
+        for honest in of:
+            disputes.setdefault(honest, set()).add(liar)
+    out = _most_disputed(disputes)
+    liars = len(complaints)
+    honest_out = sum(number >= 10 for number in out)
+    assert honest_out <= liars * (1 + math.log(liars))
+    assert honest_out == 0 or liars > 1
 
 
 def test_nonsense_for_the_shuffler_does_not_crowd_out_honest_reports() -> None:

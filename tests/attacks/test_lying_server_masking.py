@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.intermediaries.liars import Garbage, Liar, UnknownKey, play
-from tests.intermediaries.test_masking_trust import K, N, T, forge, request
+from tests.intermediaries.test_masking_trust import K, N, T, forge, inbox_entries, request
 
 from tacit.intermediaries import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
 from tacit.intermediaries.agreement import new_key, public_bytes
@@ -220,8 +220,7 @@ def checked_session(spoil: Callable[[bytes], bytes]) -> tuple[MaskingSession, by
     session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
     session.join()
     session.share()
-    members = session.server._clients
-    entries = [INBOX_ENTRY.unpack(member.posted[VICTIM]) for member in members[1:]]
+    entries = inbox_entries(session, VICTIM)
     entries[0] = (*entries[0][:-1], spoil(entries[0][-1]))
     inbox = b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
     session.clients[VICTIM].check(forge(session, VICTIM, Kind.INBOX, inbox))
@@ -232,7 +231,7 @@ def evidence(session: MaskingSession, parcel: bytes | None = None) -> bytes:
     """PAIRS with what neighbour 1 signed, or with another parcel in it."""
     shown = session.server._clients[1].evidence().encode()
     if parcel is not None:
-        shown = shown.replace(session.server._clients[1].parcels[VICTIM], parcel)
+        shown = shown.replace(session.server._clients[1].evidence().parcel(VICTIM), parcel)
     pairs = NEIGHBOURS[1:]
     content = PAIRS_HEAD.pack(len(pairs), 1) + pack_listed(pairs) + shown
     return forge(session, VICTIM, Kind.PAIRS, content)
@@ -259,8 +258,8 @@ def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() 
         session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
         session.join()
         session.share()
-        members, victim = session.server._clients, session.clients[VICTIM]
-        entries = [list(INBOX_ENTRY.unpack(member.posted[VICTIM])) for member in members[1:]]
+        victim = session.clients[VICTIM]
+        entries = [list(entry) for entry in inbox_entries(session, VICTIM)]
         entries[0][place] = bytes(32)
         inbox = b"".join(INBOX_ENTRY.pack(*entry) for entry in entries)
         victim.check(forge(session, VICTIM, Kind.INBOX, inbox))

@@ -23,6 +23,7 @@ WAYS = [
     ("secagg-fedlinucb", {**STRONG, "lazy": False}),
     ("secagg-fedlinucb", {**WEAK, "lazy": False}),
     ("ldp-fedlinucb", STRONG),
+    ("ldp-fedlinucb", {"budgets": ((1.0, 1e-6), (5.0, 0.1)) * 10}),
     ("sdp-fedlinucb-vec", WEAK),
 ]
 

@@ -64,8 +64,11 @@ def test_the_learner_undoes_the_fit_within_the_span(actions: int) -> None:
     played = rng.standard_normal((actions, 6))
     plays, theta = rng.integers(1, 9, actions).astype(float), rng.standard_normal(6)
     fit = fitted(played, plays, 1.0)
-    back = fit.undo @ (fit.solve @ (played @ theta))
-    np.testing.assert_allclose(played @ back, played @ theta, atol=1e-8)
+    assert len(fit.solve) == min(actions, 6)
+    basis = np.linalg.qr(rng.standard_normal((len(fit.solve),) * 2))[0]  # any will do
+    for solve in (fit.solve, basis @ fit.solve):
+        back = shrinking.undo(played, plays, solve) @ (solve @ (played @ theta))
+        np.testing.assert_allclose(played @ back, played @ theta, atol=1e-8)
     np.testing.assert_allclose(fit.solve @ played, fit.forward, atol=1e-8)
     weighted = np.linalg.pinv(played * np.sqrt(plays)[:, None])
     span = np.linalg.pinv(played) @ played

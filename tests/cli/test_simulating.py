@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.commands import Command, result
+from tests.cli.commands import Command, refused, result
 
 from tacit.algorithms.registry import algorithms
 
@@ -285,3 +285,24 @@ def test_algorithms_without_a_guardrail_say_so(command: Command, wide: Path) -> 
     code, _, err = command(*words, "--guardrail", "errors")
     assert code == 2
     assert "the environment has 1 metrics, but 2 are asked for" in " ".join(err.split())
+
+
+def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_path: Path) -> None:
+    words = ("exhibit", "--games", 40, "--runs", 1, "--seed", 3, "--out", tmp_path / "exhibit")
+    found = result(command(*words, "--json"))
+    assert found["attack"]["games"] == 40
+    assert found["attack"]["limit"] < 0.56
+    schedules = found["schedules"]
+    promised = [row["guarantee"] is not None for row in schedules]
+    assert promised == [False, True, True, True]
+    assert all("one person" in row["guarantee"]["text"] for row in schedules[1:])
+    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in found["files"])
+    assert "games is 0" in refused(command("exhibit", "--games", 0))
+
+
+def test_an_exhibit_that_cannot_be_written_is_refused_first(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    words = ("exhibit", "--games", 10**9, "--out", tmp_path / "taken")
+    assert "cannot write to" in refused(command(*words))

@@ -172,6 +172,22 @@ class Slanderer(Liar):
         return content
 
 
+def make_lie(client: MaskingClient, liar: Liar) -> None:
+    """Has a client tell these lies in a round that is driven by others."""
+    liar.prepare(client)
+    answer = client._answer
+
+    def spoilt(kind: Kind, asked: bytes, content: bytes) -> bytes:
+        return answer(kind, asked, liar.spoil(client, kind, content))
+
+    def left(*_: object) -> bytes:
+        raise Refusal("this client has left")
+
+    client._answer = spoilt  # type: ignore[method-assign]
+    if liar.leaves_before is Stage.MASKING:
+        client.mask = client.accuse = left  # type: ignore[method-assign, assignment]
+
+
 def play(
     session: MaskingSession,
     liars: dict[int, Liar],

@@ -5,6 +5,7 @@ is not prevented.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from tacit.intermediaries.masking import (
     SETUP_HEAD,
     mask_seed,
 )
+from tacit.intermediaries.masking_letters import inboxes
 from tacit.intermediaries.pledges import SHARE_ENTRY
 from tacit.intermediaries.wire import Kind
 
@@ -50,6 +52,12 @@ def forge(session: MaskingSession, place: int, kind: Kind, content: bytes) -> by
     """What the server could send if it lied: properly sealed on its channel, with any content."""
     server, client = session.server, session.server._clients[place]
     return server._seal(client, kind, content)
+
+
+def inbox_entries(session: MaskingSession, place: int) -> list[tuple[Any, ...]]:
+    """What is in a client's inbox, unless the server lies."""
+    _, contents = inboxes(session.server._crowd)
+    return list(INBOX_ENTRY.iter_unpack(contents[place]))
 
 
 def request(
@@ -184,7 +192,7 @@ def test_setups_that_make_no_sense_are_refused() -> None:
 def test_inboxes_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     session = session_until("share")
     client = session.clients[0]
-    parcels = [INBOX_ENTRY.unpack(known.posted[0]) for known in session.server._clients[1:]]
+    parcels = inbox_entries(session, 0)
     cases = [
         (parcels[:4], "only 4 neighbours shared"),
         ([*parcels[:-1], (99, *parcels[-1][1:])], "not a neighbour"),

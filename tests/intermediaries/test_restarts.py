@@ -34,6 +34,7 @@ from tacit.intermediaries.wire import Kind
 from tacit.records import MemoryRecords, RecordDirectory
 
 QUIET = (Stage.JOINING, Stage.SHARING, Stage.CHECKING, Stage.MASKING, Stage.REVEALING)
+AGAIN = 0.2  # how often a client is asked again what it has answered, at most
 Result = TypeVar("Result")
 
 
@@ -108,6 +109,7 @@ class MaskingSchedule:
         self.sent: dict[Stage, dict[bytes, bytes]] = {}
         self.views: set[SumView] = set()
         self.masked: set[bytes] = set()
+        self.answered: set[bytes] = set()
         self.liars = {self.clients[0].address} if rng.random() < 0.5 else set()
         self.lie = rng.choice((Kind.CHECKED, Kind.SHARES, Kind.KEYS, Kind.REVEAL, Kind.JOIN))
         if self.lie is Kind.JOIN and self.liars:
@@ -145,9 +147,12 @@ class MaskingSchedule:
             message = sent.get(client.address)
             if message is not None and self.leaves(client, message):
                 continue
-            if message is not None and self.rng.random() < sure:
+            again = message in self.answered
+            if message is not None and self.rng.random() < (min(sure, AGAIN) if again else sure):
                 method = methods.get(Kind(message[3]), client.reveal)
                 made = attempt(partial(method, message))
+                if made is not None:
+                    self.answered.add(message)
                 if made is not None and made[3] == Kind.MASKED:
                     self.masked.add(client.address)
                 if made is not None and client.address in self.liars and made[3] == self.lie:
@@ -210,6 +215,8 @@ class MaskingSchedule:
             self.close(stage)
             for client in self.clients:
                 self.answer_all(client, sure=1)
+            if self.server.copies[0].stage not in STAGES and self.rng.random() < 0.5:
+                break
         self.server.shake()
         for copy in self.server.copies:
             self.server.copies = [copy]

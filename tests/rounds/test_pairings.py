@@ -5,6 +5,7 @@ does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from tacit.intermediaries import (
     run_two_servers,
 )
 from tacit.protocols.contract import Protocol
+from tacit.protocols.joint import JointSums
+from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.vectors import SeparateSums
 from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, opened, payload
 from tacit.rounds.carrying import RUNS
@@ -310,14 +313,60 @@ def test_a_spoilt_bit_counts_as_a_zero_of_the_one_who_spoilt_it(name: str) -> No
         assert less.reports == whole.reports
 
 
-def test_bits_under_others_labels_are_refused() -> None:
+def test_a_bit_under_anothers_label_counts_there() -> None:
     protocol, view = view_of("shuffled-vector")
+    whole = opened(protocol, view, "mixing")
     moved = view.messages.index(
         b"\x02"
     )  # a zero of the second coordinate becomes a one of the first
     messages = (*view.messages[:moved], b"\x01", *view.messages[moved + 1 :])
-    with pytest.raises(Refusal, match="others' labels, so nothing was opened"):
-        opened(protocol, replace(view, messages=messages), "mixing")
+    more = opened(protocol, replace(view, messages=messages), "mixing")
+    assert more.values == (whole.values[0] + 1, *whole.values[1:])
+
+
+@pytest.mark.parametrize("name", ["shuffled-vector", "joint-bits"])
+def test_more_ones_under_a_label_than_all_reports_have_are_that_many(name: str) -> None:
+    protocol, view = view_of(name)
+    messages = (b"\x01",) * len(view.messages)
+    most = opened(protocol, replace(view, messages=messages), "mixing")
+    assert most.reports == view.reports
+    ones = len(messages) // protocol.coordinates
+    assert most.values == (ones, *[0] * (protocol.coordinates - 1))
+
+
+NONSENSE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "no-number": lambda honest: [b"\xff" * len(part) for part in honest],
+    "one-label": lambda honest: [bytes(len(part) - 1) + b"\x01" for part in honest],
+    "zeros-of-one-label": lambda honest: [bytes(len(part)) for part in honest],
+}
+
+
+@pytest.mark.parametrize("lie", NONSENSE)
+@pytest.mark.parametrize("name", ["shuffled-bits", "shuffled-vector", "joint-bits"])
+def test_nonsense_of_one_person_costs_no_shuffled_round_of_bits(name: str, lie: str) -> None:
+    """Through real mixing: what is opened differs from the others' ones by no more than the liar's
+    bits, which were all under one label.
+    """
+    protocol, messages = started(name)
+    honest: list[Any] = [payload(protocol, message, "mixing") for message in messages]
+    false = NONSENSE[lie](honest[-1])
+    view = run_mixing([*honest[:-1], false], protocol.minimum)
+    found = opened(protocol, view, "mixing")
+    without = MixView(tuple(part for report in honest[:-1] for part in report), len(messages), 0)
+    others = opened(protocol, without, "mixing")
+    first, *rest = [a - b for a, b in zip(found.values, others.values, strict=True)]
+    assert found.reports == len(messages)
+    assert 0 <= first <= (len(false) if lie == "one-label" else 0)
+    assert not any(rest)
+
+
+def test_nonsense_about_one_of_several_metrics_is_refused_in_words() -> None:
+    protocol = JointSums(PureShuffle(7, 2.0, participations=2), 2)
+    reports = [payload(protocol, protocol.report([1, 0], i), "mixing") for i in range(7)]
+    parts: list[Any] = [part for report in reports for part in report]
+    view = MixView(tuple(parts[len(reports[0]) // 2 :]), 7, 0)
+    with pytest.raises(Refusal, match="the metrics have different numbers of reports"):
+        opened(protocol, view, "mixing")
 
 
 @pytest.mark.parametrize("name", ["secure-sum", "split-and-mix"])

@@ -13,8 +13,8 @@ from tests.simulation.samples import SMALL, SMALL_TOML
 from tacit.algorithms.registry import algorithms
 from tacit.checks import TacitError
 from tacit.environments import FromFunction
-from tacit.simulation import Study, read_study, simulate
-from tacit.simulation.grid import study_of
+from tacit.simulation import simulate
+from tacit.simulation.grid import Study, read_study, study_of
 
 ARMS: dict[str, Any] = {"algorithms": ["private-med"], "problems": {"arms": 3, "horizon": 300}}
 SIZES: dict[str, dict[str, Any]] = {

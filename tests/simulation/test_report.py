@@ -13,12 +13,12 @@ from tests.simulation.samples import SMALL
 
 from tacit.checks import TacitError
 from tacit.environments import FromFunction
-from tacit.simulation import Frame, sweep
+from tacit.simulation import Frame
 from tacit.simulation.charts import Axis, Point, Series, chart
 from tacit.simulation.grid import study_of
 from tacit.simulation.parts import stored
 from tacit.simulation.report import entries, summaries, write_report
-from tacit.simulation.sweeping import Way, carry_out, manifest, saved
+from tacit.simulation.sweeping import Way, carry_out, manifest, saved, sweep
 
 
 class Reader(HTMLParser):
@@ -71,6 +71,8 @@ def test_a_page_has_everything_and_asks_for_nothing(made: tuple[Path, Frame]) ->
     assert labels.count("regret at the end by epsilon") == 4
     assert labels.count("regret at the end by bits") == 4
     assert text.count("<title>lower bound</title>") >= 4
+    assert "what papers prove (order only)" in text
+    assert "picture: LZJ22 Thm 5.3." in text
     for word in ("prefers-color-scheme: dark", "width=device-width", "private-med", "cdp-dpe"):
         assert word in text
     for word in ("tacit sweep small.toml", "numpy ", "0 to 1", "(0.5, 0)-DP", "horizon 300"):

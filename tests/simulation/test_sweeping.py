@@ -19,9 +19,9 @@ from tests.simulation.samples import HARMFUL_TOML, SMALL, SMALL_TOML, installed
 
 from tacit import TacitError
 from tacit.environments import FromFunction
-from tacit.simulation import read_study, sweep, sweeping
-from tacit.simulation.grid import study_of
-from tacit.simulation.sweeping import Way, carry_out, estimate, saved
+from tacit.simulation import sweeping
+from tacit.simulation.grid import read_study, study_of
+from tacit.simulation.sweeping import Way, carry_out, estimate, saved, sweep
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 Sweeping = subprocess.Popen[str]

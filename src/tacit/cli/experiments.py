@@ -22,7 +22,7 @@ from tacit.cli.options import (
     interactive,
     whole,
 )
-from tacit.cli.printing import print_json, sentence, table
+from tacit.cli.printing import count_of, print_json, sentence, table
 
 Whole: dict[str, Any] = {"parser": whole, "metavar": "N"}
 
@@ -224,9 +224,11 @@ def exhibit(
 
     Example: tacit exhibit --out exhibit-output
     """
+    from tacit.simulation import results
     from tacit.studies import exhibit as attacks
     from tacit.studies import schedules
 
+    results.probe(out)
     outcome = attacks.attack(games, seed)
     found = schedules.compared(schedules.PROBLEM, runs, seed)
     pictures = [
@@ -248,7 +250,7 @@ def exhibit(
         ],
     )
     table(
-        f"schedules, {runs} runs",
+        f"schedules, {count_of('run', runs, runs)}",
         ["schedule", "promised to a person", "synchronisations", "regret per round"],
         [
             [

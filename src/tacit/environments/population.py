@@ -215,14 +215,13 @@ class Population(LinearWorld):
         self, support: Integers, plays: Integers, clients: int, rng: np.random.Generator
     ) -> Iterator[Floats]:
         """Each client's average reward for each action, one row per client, in chunks."""
-        played = self.actions[support]
-        step = max(1, CHUNK // len(support))
+        played, step = self.actions[support], max(1, CHUNK // len(support))
+        below = self.means[support] - self.client_std * played.sum(axis=1)
         for start in range(0, clients, step):
             size = min(step, clients - start)
-            signs = 2.0 * rng.integers(0, 2, (size, len(self.theta)), dtype=np.int8) - 1
-            parameters = self.theta + self.client_std * signs
+            above = rng.integers(0, 2, (size, len(self.theta)), dtype=np.int8).astype(float)
             noise = (2 * rng.binomial(plays, 0.5, (size, len(support))) - plays) / plays
-            yield parameters @ played.T + self.reward_std * noise
+            yield below + above @ (2 * self.client_std * played.T) + self.reward_std * noise
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tacit.figures.registry import Options, figure
-from tacit.simulation.pictures import axes, band, legend, save, theorems
+from tacit.simulation import bounds
+from tacit.simulation.pictures import THEOREM, axes, band, legend, save, theorems
 from tacit.simulation.results import Result, write_csv
 from tacit.simulation.study import simulate
 
@@ -82,7 +83,20 @@ def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
             ]
     label = f"ε (δ = {DELTA:g})"
     one.set(xscale="log", yscale="log", xlabel=label, ylabel="regret at the horizon")
+    _theorems(one, curves)
     return _save(figure, one, stem, rows)
+
+
+def _theorems(one: Any, curves: Curves) -> None:
+    """What the paper proves of each trust model at the horizon, over ε."""
+    limits = one.get_ylim()
+    for name, (label, colour) in MODELS.items():
+        results = [curves[name, "tight", epsilon] for epsilon in EPSILONS]
+        proved = [bound for result in results if (bound := bounds.of(result)) is not None]
+        line = [float(bound.at(results[0].horizon)) for bound in proved]
+        said = f"{proved[0].theorem} for {label}\n({bounds.ORDER})"
+        one.plot(EPSILONS, line, label=said, color=colour, **THEOREM)
+    one.set_ylim(limits)
 
 
 def _over_time(stem: Path, curves: Curves, title: str) -> list[Path]:

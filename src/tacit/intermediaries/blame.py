@@ -7,11 +7,13 @@ keys, by which whoever carries messages knows them; numbers are those of the rou
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 _HEAD = struct.Struct(">BB")  # lie, clients that follow
 _CLIENT = struct.Struct(">I32s")  # number, address
+_SAID = 20  # blames in the text of a refusal
 
 
 class Lie(IntEnum):
@@ -61,6 +63,12 @@ class Blame:
         return _HEAD.pack(self.lie, len(self.numbers)) + b"".join(
             [_CLIENT.pack(number, address) for number, address in clients]
         )
+
+
+def said_of(blamed: Sequence[Blame]) -> str:
+    """What a refusal says of those who are blamed; of many, the first."""
+    more = f" And {len(blamed) - _SAID} more." if len(blamed) > _SAID else ""
+    return "".join([f" Blamed: {blame}." for blame in blamed[:_SAID]]) + more
 
 
 def decode_blames(data: bytes) -> tuple[Blame, ...]:

@@ -111,12 +111,18 @@ class MaskingSession:
         self._step(lambda client, _, message: client.check(message), ())
 
     def mask(self, without: Collection[int] = ()) -> None:
-        """Those who shared check what they were sent, and send their masked numbers."""
+        """Those who shared check what they were sent, and send their masked numbers; who has too
+        few left to mask with has nothing to lose and shows what did not open.
+        """
         if self.server.stage is Stage.CHECKING:
             self.check()
-        self._step(
-            lambda client, place, message: client.mask(message, self.reports[place]), without
-        )
+        self._step(self._masked_or_accused, without)
+
+    def _masked_or_accused(self, client: MaskingClient, place: int, message: bytes) -> bytes:
+        try:
+            return client.mask(message, self.reports[place])
+        except Refusal:
+            return client.accuse(message)
 
     def reveal(self, without: Collection[int] = ()) -> None:
         """Those who sent numbers reveal what the server asks for, until it opens the sum."""

@@ -61,6 +61,7 @@ FORMAT = 3
 
 SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, neighbours that follow
 SETUP_ENTRY = struct.Struct(">I32s32s32s")  # number, keys: encryption, masking, signatures
+INBOX_HEAD = struct.Struct(f">I{COMMITMENT_SIZE}s")  # what each of a sender's entries begins with
 INBOX_ENTRY = struct.Struct(
     f">I{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{COMMITMENT_SIZE}s{PARCEL_SIZE}s"
 )  # number of the sender, root of its list, its commitments to the two shares, parcel

@@ -259,16 +259,16 @@ class MaskingClient:
         then its key opens nothing that an honest neighbour sent.
         """
         root = evidence.pledges.root(self.round.context, number)
-        signed = signed_shares(root, b"".join(evidence.parcels.values()))
+        signed = signed_shares(root, evidence.parcels)
         try:
             key = self._neighbours[number].signing
             verify(Signed.SHARES, signed, evidence.signature, key, f"client {number}")
         except Refusal:
             return False
-        parcel, pledge = self._spoilt[number], evidence.pledges.by_holder.get(self._number)
+        parcel, pledge = self._spoilt[number], evidence.pledges.at(self._number)
         if pledge is None or root != self._roots[number]:
             return False
-        if evidence.parcels[self._number] != parcel:
+        if evidence.parcel(self._number) != parcel:
             return False
         incoming, pair = self._incoming[number], (number, self._number)
         shares = opened_parcel(incoming, root, pledge[:2], pair, parcel, self.round.context)

@@ -24,15 +24,12 @@ from tacit.intermediaries.masking import (
 )
 from tacit.intermediaries.members import Crowd, Member
 from tacit.intermediaries.pledges import (
-    PARCEL_SIZE,
-    Pledges,
     Proof,
     Secret,
-    pledges_size,
+    cut_shares,
     read_shares,
 )
 from tacit.intermediaries.wire import Kind, records, unpack_numbers
-from tacit.signatures import SIGNATURE_SIZE
 
 Letters = tuple[Kind, dict[int, bytes]]
 """The kind of a stage's messages, and their contents by the number of who gets them."""
@@ -50,10 +47,13 @@ def setups(crowd: Crowd) -> Letters:
 
 def inboxes(crowd: Crowd) -> Letters:
     """The parcels of the neighbours that shared their secrets."""
+    boxes: list[list[bytes]] = [[] for _ in crowd.members]
+    for sender in crowd.members:
+        if sender.parcels:
+            for number, head, both, parcel in sender.posted():
+                boxes[number] += head, both, parcel
     return Kind.INBOX, {
-        one.number: b"".join([sender.posted[one.number] for sender in crowd.sharers(one)])
-        for one in crowd.members
-        if one.parcels
+        one.number: b"".join(boxes[one.number]) for one in crowd.members if one.parcels
     }
 
 
@@ -119,14 +119,11 @@ def _proofs(
 
 def _read_sent_shares(crowd: Crowd, member: Member, content: bytes) -> None:
     _check_turn(member, member.parcels, "sent its shares")
-    degree = len(member.neighbours)
-    start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
-    parcels = records(content[start:end], PARCEL_SIZE, degree, "the SHARES")
-    pledges = Pledges.decode(content[:start], degree)
-    if list(pledges.by_holder) != member.neighbours:
+    pledges, parcels, signature = cut_shares(content, len(member.neighbours), "the SHARES")
+    if list(pledges.holders) != member.neighbours:
         raise Refusal("the SHARES name other neighbours than those that this client has")
-    member.signature = content[end:]
-    member.post(pledges, pledges.root(crowd.round.context, member.number), parcels)
+    member.pledges, member.root = pledges, pledges.root(crowd.round.context, member.number)
+    member.parcels, member.signature = parcels, signature
 
 
 def _read_checked(crowd: Crowd, member: Member, content: bytes) -> None:
@@ -150,7 +147,8 @@ def _read_accused(_crowd: Crowd, member: Member, content: bytes) -> None:
     count = len(content) // ACCUSED_ENTRY.size
     parts = records(content, ACCUSED_ENTRY.size, count, "the ACCUSED")
     accused = dict(ACCUSED_ENTRY.unpack(part) for part in parts)
-    if not accused or not (member.checked or frozenset()) >= accused.keys():
+    complained = member.checked or frozenset()
+    if not accused or len(accused) != count or not complained >= accused.keys():
         raise Refusal("the ACCUSED is about others than those of whom this client complained")
     member.accused = accused
 

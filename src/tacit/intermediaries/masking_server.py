@@ -34,7 +34,7 @@ from tacit.intermediaries.agreement import (
     public_bytes,
 )
 from tacit.intermediaries.announcements import endorse_offer
-from tacit.intermediaries.blame import decode_blames
+from tacit.intermediaries.blame import decode_blames, said_of
 from tacit.intermediaries.graph import Shuffle, regular_graph, shuffled_by
 from tacit.intermediaries.interface import (
     SYSTEM,
@@ -281,12 +281,18 @@ class MaskingServer:
         entry, concluded = self._standing.read(), False
         self._obey(entry)
         while self.stage in STAGES and self.stage not in self._decided:
-            self._conclude()
+            try:
+                self._conclude()
+                decision = self._decision(entry)
+            except Refusal as why:
+                raise Refusal(f"{why}{said_of(self._crowd.blamed())}") from None
             concluded = True
-            self._obey(self._standing.move(entry, self._decision(entry)))
+            self._obey(self._standing.move(entry, decision))
             entry = self._standing.read()
         if self.stage not in STAGES:
             return
+        if self._drop_undecided():
+            concluded = False
         missing = self._decided[self.stage] - self._taken[self.stage].keys()
         if missing:
             raise Refusal(
@@ -350,14 +356,21 @@ class MaskingServer:
         """To the next stage, with exactly the messages that were decided on; `concluded` if what
         follows from all that were taken was worked out.
         """
-        decided, taken = self._decided[self.stage], self._taken[self.stage]
-        extra = [message for digest, message in taken.items() if digest not in decided]
-        for message in extra:
-            self._drop(message)
-        self._taken[self.stage] = {digest: taken[digest] for digest in sorted(decided)}
-        if extra or not concluded:
+        taken = self._taken[self.stage]
+        self._taken[self.stage] = {digest: taken[digest] for digest in sorted(taken)}
+        if not concluded:
             self._conclude()
         self.stage = self._after(self.stage)
+
+    def _drop_undecided(self) -> bool:
+        """Undoes what messages did that came too late for the current stage as it was decided, so
+        that those that were decided on find their places free; whether there were any.
+        """
+        decided, taken = self._decided[self.stage], self._taken[self.stage]
+        extra = [digest for digest in taken if digest not in decided]
+        for digest in extra:
+            self._drop(taken.pop(digest))
+        return bool(extra)
 
     def _after(self, ended: Stage) -> Stage:
         """The stage that follows, where those are passed over in which there is nothing to ask."""
@@ -369,11 +382,11 @@ class MaskingServer:
         return self._after(following) if nothing.get(following) else following
 
     def _drop(self, message: bytes) -> None:
-        """Undoes what a message did that came too late for the stage as it was decided."""
+        """Undoes what a message did."""
         kind = client_kind(message, self.round.identity)
         address = body(message, kind)[: layout.ADDRESS_SIZE]
         if kind is Kind.JOIN:
-            del self._by_address[address]
+            self._known_keys -= self._by_address.pop(address).its_keys()
         else:
             self._by_address[address].unsay(kind)
 
@@ -396,14 +409,16 @@ class MaskingServer:
         content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
         masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
         # the address is read on the way: as another's masking key it keeps nobody out
-        keys = {("masking", masking), ("signing", signing)}
-        if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(keys):
+        member = Member(address, masking, signing, channel)
+        if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(
+            member.its_keys()
+        ):
             raise Refusal(
                 "a key of this client is also another's, or used twice; every key must be fresh"
             )
         check_public(masking)  # a useless key would make every neighbour leave
-        self._by_address[address] = Member(address, masking, signing, channel)
-        self._known_keys |= keys
+        self._by_address[address] = member
+        self._known_keys |= member.its_keys()
 
     def _deal_graph(self) -> None:
         """Numbers the clients by their addresses and deals the graph, both the same whenever the

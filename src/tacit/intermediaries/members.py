@@ -7,9 +7,11 @@ needs; the same messages give the same answer, whoever works it out again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice, repeat
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -18,8 +20,9 @@ from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.blame import Blame, Lie
 from tacit.intermediaries.graph import COMPLAINTS, connected
 from tacit.intermediaries.interface import Refusal, check_minimum
-from tacit.intermediaries.masking import INBOX_ENTRY, SETUP_ENTRY, MaskingRound, mask_seed
+from tacit.intermediaries.masking import INBOX_HEAD, SETUP_ENTRY, MaskingRound, mask_seed
 from tacit.intermediaries.pledges import (
+    PARCEL_SIZE,
     Evidence,
     Pledges,
     Proof,
@@ -27,14 +30,14 @@ from tacit.intermediaries.pledges import (
     announced,
     combined,
     key_commitment,
+    matching,
     opened_parcel,
-    share_commitment,
     signed_shares,
 )
-from tacit.intermediaries.wire import Kind
+from tacit.intermediaries.wire import Kind, records
 from tacit.signatures import Signed, verify
 
-_NOTHING = Pledges(b"", b"", {})
+_NOTHING = Pledges(b"", ())
 
 
 @dataclass(repr=False)
@@ -51,8 +54,7 @@ class Member:
     neighbours: list[int] = field(default_factory=list)
     pledges: Pledges = _NOTHING
     root: bytes = b""
-    parcels: Mapping[int, bytes] = field(default_factory=dict)
-    posted: Mapping[int, bytes] = field(default_factory=dict)
+    parcels: bytes = b""  # one after the other, in the order of the neighbours
     signature: bytes = b""
     checked: frozenset[int] | None = None
     masked: list[int] = field(default_factory=list)
@@ -67,22 +69,21 @@ class Member:
         """What its neighbours are told of it."""
         return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
 
-    def post(self, pledges: Pledges, root: bytes, parcels: list[bytes]) -> None:
-        """Keeps its list and its parcels, each as the receiver will find it in its inbox."""
-        self.pledges, self.root = pledges, root
-        self.parcels = dict(zip(self.neighbours, parcels, strict=True))
-        self.posted = {
-            holder: INBOX_ENTRY.pack(self.number, root, own, masking, parcel)
-            for (holder, (own, masking, _)), parcel in zip(
-                pledges.by_holder.items(), parcels, strict=True
-            )
-        }
+    def its_keys(self) -> set[tuple[str, bytes]]:
+        """The keys that it announced besides its address, of which nobody else may have one."""
+        return {("masking", self.masking), ("signing", self.signing)}
+
+    def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+        """For each neighbour its number and the parts of what it finds in its inbox."""
+        parcels = records(self.parcels, PARCEL_SIZE, len(self.neighbours), "the parcels")
+        head = repeat(INBOX_HEAD.pack(self.number, self.root))
+        return zip(self.neighbours, head, self.pledges.both(), parcels, strict=False)
 
     def unsay(self, kind: Kind) -> None:
         """Forgets a message that came too late for its stage as it was decided."""
         match kind:
             case Kind.SHARES:
-                self.parcels = {}
+                self.parcels = b""
             case Kind.CHECKED:
                 self.checked = None
             case Kind.MASKED:
@@ -104,7 +105,7 @@ class Member:
 
     def signed(self) -> bool:
         """Whether it did sign its list and its parcels."""
-        message = signed_shares(self.root, b"".join(self.parcels.values()))
+        message = signed_shares(self.root, self.parcels)
         try:
             verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
         except Refusal:
@@ -197,7 +198,7 @@ class Crowd:
         keys, convicted = self._put_together(masking, Secret.MASKING)
         self.own_seeds, self.appealed = self._put_together(own, Secret.OWN)
         if convicted:
-            raise self._refusal(
+            raise _refusal(
                 f"client {min(convicted)} went without the masking key that it announced, when "
                 "the others had been asked"
             )
@@ -237,7 +238,7 @@ class Crowd:
         }
         seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
         if len(seeds) < len(shared):
-            raise self._refusal(
+            raise _refusal(
                 f"{len(silent)} neighbours of clients that are convicted have not revealed the "
                 "masks that they have with them, and what these shared is no seed"
             )
@@ -246,10 +247,14 @@ class Crowd:
     def blamed(self) -> tuple[Blame, ...]:
         """Everybody who is known to have lied so far, and then those of whom one did."""
         found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
-        found |= {self._blame(Lie.DISPUTED, number) for number in self.disputed}
-        for receiver in self.members:
-            for sender in (receiver.checked or frozenset()) - self.unsigned:
-                found.add(self._judged(self.members[sender], receiver))
+        judged = {
+            self._judged(self.members[sender], receiver)
+            for receiver in self.members
+            for sender in (receiver.checked or frozenset()) - self.unsigned
+        }
+        doubts = Counter(number for one in judged if len(one.numbers) > 1 for number in one.numbers)
+        doubtful = {number for number in self.disputed if doubts[number] > COMPLAINTS}
+        found |= judged | {self._blame(Lie.DISPUTED, number) for number in doubtful}
         wrong = set[int]().union(*self._wrong.values())
         found |= {self._blame(Lie.WRONG_SHARE, number) for number in wrong}
         found |= {self._blame(Lie.UNKNOWN_KEY, number) for number in self.convicted}
@@ -279,12 +284,11 @@ class Crowd:
     def _judged(self, sender: Member, receiver: Member) -> Blame:
         """Who is to blame for a parcel that the receiver says is not what it should be."""
         key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
-        pledge, context = sender.pledges.by_holder[receiver.number], self.round.context
-        own, masking, promised_key = pledge
-        if key is None or key_commitment(context, *pair, key) != promised_key:
+        pledge, context = sender.pledges.at(receiver.number), self.round.context
+        if key is None or pledge is None or key_commitment(context, *pair, key) != pledge[2]:
             return self._blame(Lie.PARCEL, *pair)
-        promised, parcel = (own, masking), sender.parcels[receiver.number]
-        if opened_parcel(key, sender.root, promised, pair, parcel, context) is None:
+        parcel = sender.evidence().parcel(receiver.number)
+        if opened_parcel(key, sender.root, pledge[:2], pair, parcel, context) is None:
             return self._blame(Lie.PARCEL, sender.number)
         return self._blame(Lie.FALSE_ALARM, receiver.number)
 
@@ -301,21 +305,21 @@ class Crowd:
         """The shares of each owner by holder, as far as they are those that it committed to: of the
         masking keys of those who `left` and of the own masks of those `staying`.
         """
-        wrong, (own, masking) = self._wrong.setdefault(kind, set()), Secret
+        wrong = self._wrong.setdefault(kind, set())
         wrong.clear()
-        context, pledges = self.round.context, [one.pledges.by_holder for one in self.members]
-        held: dict[int, dict[int, bytes]] = {owner: {} for owner in left | staying}
+        given: dict[int, dict[int, bytes]] = {owner: {} for owner in sorted(left | staying)}
         for holder, shares in answers.items():
             for owner, share in shares.items():
-                secret = own if owner in staying else masking
-                found = share_commitment(context, owner, holder, secret, share)
-                if found != pledges[owner][holder][secret]:
-                    wrong.add(holder)
-                elif owner in held:
-                    held[owner][holder] = share
+                given[owner][holder] = share
+        held: dict[int, dict[int, bytes]] = {}
+        for owner, shares in given.items():
+            secret = Secret.OWN if owner in staying else Secret.MASKING
+            pledges, context = self.members[owner].pledges, self.round.context
+            held[owner] = matching(pledges, owner, secret, shares, context)
+            wrong |= shares.keys() - held[owner].keys()
         for owner, right in held.items():
             if len(right) < self.threshold:
-                raise self._refusal(
+                raise _refusal(
                     f"only {len(right)} neighbours revealed their shares of client {owner}; "
                     f"{self.threshold} are needed"
                 )
@@ -329,10 +333,8 @@ class Crowd:
         """
         found: dict[int, bytes] = {}
         proofs: dict[int, Proof] = {}
-        for owner in sorted(held):
-            member = self.members[owner]
-            holders = sorted(held[owner])[: self.threshold]
-            shares = {holder: held[owner][holder] for holder in holders}
+        for owner, right in held.items():
+            member, shares = self.members[owner], dict(islice(right.items(), self.threshold))
             one, named = combined(member.pledges, shares), (owner, member.masking)
             if one and announced(member.pledges, named, secret, one, self.round.context):
                 found[owner] = one
@@ -370,9 +372,9 @@ class Crowd:
                 "neighbours."
             )
 
-    def _refusal(self, why: str) -> Refusal:
-        named = "".join([f" Blamed: {blame}." for blame in self.blamed()])
-        return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.{named}")
+
+def _refusal(why: str) -> Refusal:
+    return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.")
 
 
 def _most_disputed(disputes: Mapping[int, set[int]]) -> frozenset[int]:

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -26,7 +27,6 @@ from tacit.intermediaries import shamir
 from tacit.intermediaries.agreement import NONCE_SIZE, TAG_SIZE, public_bytes
 from tacit.intermediaries.interface import Refusal
 from tacit.intermediaries.shamir import SHARE_SIZE
-from tacit.intermediaries.wire import records
 from tacit.signatures import SIGNATURE_SIZE
 
 COMMITMENT_SIZE = 32
@@ -35,7 +35,8 @@ PARCEL_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 
 SHARE_ENTRY = struct.Struct(f">I{SHARE_SIZE}s")  # number of a client, share
 _ENTRY = struct.Struct(">I32s32s32s")  # holder, commitments: own share, masking share, key
-_IDS = struct.Struct(">IIB")  # owner, holder, which of the two secrets
+_HELD = struct.Struct(">IB")  # holder, which of the two secrets
+_SHARE = b"tacit masking share v3"
 _PARCEL_NONCE = bytes(NONCE_SIZE)  # a direction's key seals one parcel
 
 
@@ -50,13 +51,16 @@ def share_commitment(
     context: bytes, owner: int, holder: int, secret: Secret, share: bytes
 ) -> bytes:
     """What binds the owner to the share that it gives to this holder."""
-    ids = _IDS.pack(owner, holder, secret)
-    return hashlib.sha256(b"tacit masking share v3" + context + ids + share).digest()
+    return _committed(_SHARE + context + owner.to_bytes(4, "big"), holder, secret, share)
+
+
+def _committed(front: bytes, holder: int, secret: Secret, share: bytes) -> bytes:
+    return hashlib.sha256(front + _HELD.pack(holder, secret) + share).digest()
 
 
 def key_commitment(context: bytes, owner: int, holder: int, key: bytes) -> bytes:
     """What binds the owner to the key of its parcel for this holder."""
-    ids = _IDS.pack(owner, holder, 0)
+    ids = owner.to_bytes(4, "big") + _HELD.pack(holder, 0)
     return hashlib.sha256(b"tacit masking direction v3" + context + ids + key).digest()
 
 
@@ -75,27 +79,56 @@ seals them.
 
 @dataclass(frozen=True)
 class Pledges:
-    """All that a client commits to, as it was sent: `by_holder` is in the order of positions."""
+    """All that a client commits to, as it was sent: `holders` are in the order of positions. A
+    server has many of these lists and looks into few, so that nothing else is cut out in advance.
+    """
 
     encoded: bytes
-    seed: bytes
-    by_holder: Mapping[int, Pledge]
+    holders: tuple[int, ...]
 
     @classmethod
     def decode(cls, data: bytes, degree: int) -> Pledges:
         """The list of a client with so many neighbours; each holder is in it once."""
-        listed = data[COMMITMENT_SIZE:]
-        if len(listed) != degree * _ENTRY.size:
+        if len(data) != pledges_size(degree):
             raise Refusal(f"a list of {degree} commitments does not take {len(data)} bytes")
-        by_holder = {entry[0]: entry[1:] for entry in _ENTRY.iter_unpack(listed)}
-        if len(by_holder) != degree:
+        holders = _column(degree, 0, "I").unpack(data)
+        if len(set(holders)) != degree:
             raise Refusal("a list of commitments names a holder twice")
-        return cls(data, data[:COMMITMENT_SIZE], by_holder)
+        return cls(data, holders)
+
+    @property
+    def seed(self) -> bytes:
+        """The commitment to the seed of the own mask."""
+        return self.encoded[:COMMITMENT_SIZE]
+
+    def both(self) -> tuple[bytes, ...]:
+        """For each holder the commitments to both of its shares."""
+        return _column(len(self.holders), 4, "64s").unpack(self.encoded)
+
+    def shares(self, secret: Secret) -> tuple[bytes, ...]:
+        """For each holder the commitment to its share of this secret."""
+        before = 4 + secret * COMMITMENT_SIZE
+        return _column(len(self.holders), before, "32s").unpack(self.encoded)
+
+    def at(self, holder: int) -> Pledge | None:
+        """The commitments to what this holder gets; None if it is not in the list."""
+        if holder not in self.holders:
+            return None
+        start = COMMITMENT_SIZE + self.holders.index(holder) * _ENTRY.size
+        _, own, masking, key = _ENTRY.unpack_from(self.encoded, start)
+        return own, masking, key
 
     def root(self, context: bytes, owner: int) -> bytes:
         """The digest that stands for the whole list."""
         front = b"tacit masking list v3" + context + owner.to_bytes(4, "big")
         return hashlib.sha256(front + self.encoded).digest()
+
+
+@lru_cache(maxsize=256)
+def _column(degree: int, before: int, kind: str) -> struct.Struct:
+    """Reads one field of every entry of a list of so many, so many bytes into the entry."""
+    after = _ENTRY.size - before - struct.calcsize(f">{kind}")
+    return struct.Struct(f">{COMMITMENT_SIZE}x" + f"{before}x{kind}{after}x" * degree)
 
 
 def pledges_size(degree: int) -> int:
@@ -153,15 +186,24 @@ def proves(
     """Whether these shares, by holder, convict an owner, named by number and masking key: each is
     the one that it committed to, and together they do not give the secret that it announced.
     """
-    number, masking = owner
-    for holder, share in shares.items():
-        pledge = pledges.by_holder.get(holder)
-        if pledge is None or pledge[secret] != share_commitment(
-            context, number, holder, secret, share
-        ):
-            return False
+    if matching(pledges, owner[0], secret, shares, context).keys() != shares.keys():
+        return False
     found = combined(pledges, shares)
-    return found is None or not announced(pledges, (number, masking), secret, found, context)
+    return found is None or not announced(pledges, owner, secret, found, context)
+
+
+def matching(
+    pledges: Pledges, owner: int, secret: Secret, shares: Mapping[int, bytes], context: bytes
+) -> dict[int, bytes]:
+    """Those of the shares, by holder, that are what the owner committed to, in the order of
+    positions.
+    """
+    front, right = _SHARE + context + owner.to_bytes(4, "big"), dict[int, bytes]()
+    for holder, promised in zip(pledges.holders, pledges.shares(secret), strict=True):
+        share = shares.get(holder)
+        if share is not None and _committed(front, holder, secret, share) == promised:
+            right[holder] = share
+    return right
 
 
 def announced(
@@ -175,7 +217,7 @@ def announced(
 
 def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
     """The secret that these shares give, by holder; None if they are of no 32-byte secret."""
-    place = {holder: position for position, holder in enumerate(pledges.by_holder, start=1)}
+    place = {holder: position for position, holder in enumerate(pledges.holders, start=1)}
     ordered = sorted(shares, key=lambda holder: place[holder])
     positions = tuple(place[holder] for holder in ordered)
     try:
@@ -186,27 +228,35 @@ def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a client signed: its list, and all its parcels by their receivers."""
+    """What a client signed: its list, and all its parcels in the order of their receivers there."""
 
     owner: int
     pledges: Pledges
-    parcels: Mapping[int, bytes]
+    parcels: bytes
     signature: bytes
 
     def encode(self) -> bytes:
         """The bytes of it: as the client sent them, with its number in front."""
-        shares = self.pledges.encoded + b"".join(self.parcels.values())
-        return self.owner.to_bytes(4, "big") + shares + self.signature
+        return self.owner.to_bytes(4, "big") + self.pledges.encoded + self.parcels + self.signature
 
     @classmethod
     def decode(cls, data: bytes, degree: int) -> Evidence:
         """What a client with so many neighbours sent."""
-        owner, shares = int.from_bytes(data[:4], "big"), data[4:]
-        start, end = pledges_size(degree), len(shares) - SIGNATURE_SIZE
-        pledges = Pledges.decode(shares[:start], degree)
-        parcels = records(shares[start:end], PARCEL_SIZE, degree, "the list of parcels")
-        by_receiver = dict(zip(pledges.by_holder, parcels, strict=True))
-        return cls(owner, pledges, by_receiver, shares[end:])
+        pledges, parcels, signature = cut_shares(data[4:], degree, "the evidence")
+        return cls(int.from_bytes(data[:4], "big"), pledges, parcels, signature)
+
+    def parcel(self, holder: int) -> bytes:
+        """The parcel for one of the holders in the list."""
+        start = self.pledges.holders.index(holder) * PARCEL_SIZE
+        return self.parcels[start : start + PARCEL_SIZE]
+
+
+def cut_shares(content: bytes, degree: int, what: str) -> tuple[Pledges, bytes, bytes]:
+    """The list, the parcels and the signature of a client with so many neighbours."""
+    if len(content) != evidence_size(degree) - 4:
+        raise Refusal(f"{what} has {len(content)} bytes; {degree} neighbours take others")
+    start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
+    return Pledges.decode(content[:start], degree), content[start:end], content[end:]
 
 
 def evidence_size(degree: int) -> int:

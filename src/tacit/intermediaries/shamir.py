@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
-from operator import mul
 
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source, uniform
 
@@ -61,10 +59,10 @@ def _side_by_side(numbers: Sequence[int], apart: int) -> int:
 
 def combine(positions: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
     """The secret from exactly `threshold` shares and their numbers."""
-    total = 0
-    for weight, share in zip(lagrange(positions), shares, strict=True):
-        total += weight * int.from_bytes(share, "big")
-    total %= PRIME
+    weights, divisor = lagrange(positions)
+    values = [int.from_bytes(share, "big") for share in shares]
+    total = sum([weight * value for weight, value in zip(weights, values, strict=True)])
+    total = total * pow(divisor, -1, PRIME) % PRIME
     if total >> 256:
         raise Refusal("the shares do not belong together: no 32-byte secret has them")
     return total.to_bytes(SECRET_SIZE, "big")
@@ -76,29 +74,24 @@ def is_share(share: bytes) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def lagrange(positions: tuple[int, ...]) -> tuple[int, ...]:
-    """Weights that turn values at `positions` into the value at 0; kept, because sets of
-    positions recur.
+def lagrange(positions: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Weights that turn values at `positions` into the value at 0, and what all of them are to be
+    divided by; kept, because sets of positions recur.
 
-    Up to the last position z, the product of all differences to x but those of the missing m is
-    ±(x-1)! (z-x)!, so the weight of x is the product of all positions and of all m - x, divided by
-    ±x (x-1)! (z-x)!; the divisions share one inversion (Montgomery 1987).
+    At 1..z the weight of x is the product of all j / (j - x), j not x, which is ±C(z, x). A missing
+    m takes its factor m / (m - x) out of it: what is left over is the product of all m - x, and
+    that of all m below, so that nothing large is ever inverted.
 
-    >>> lagrange((1, 2)) == (2, PRIME - 1)
-    True
+    >>> lagrange((1, 2)), lagrange((1, 3))
+    (((2, -1), 1), ((3, -1), 2))
     """
     last = max(positions)
-    missing = sorted(set(range(1, last + 1)).difference(positions))
-    factorials = [1, *accumulate(range(1, last + 1), mul)]
-    everyone = math.prod(positions)
-    above = [everyone * math.prod([gap - own for gap in missing]) for own in positions]
-    below = [
-        (-1) ** (own - 1) * factorials[own] * factorials[last - own] % PRIME for own in positions
-    ]
-    before = [1, *accumulate(below, lambda product, number: product * number % PRIME)]
-    inverse = pow(before[-1], -1, PRIME)
-    weights = []
-    for place in range(len(positions) - 1, -1, -1):
-        weights.append(above[place] * before[place] * inverse % PRIME)
-        inverse = inverse * below[place] % PRIME
-    return tuple(reversed(weights))
+    full, missing = _full_weights(last), set(range(1, last + 1)).difference(positions)
+    weights = [full[own] * math.prod([gap - own for gap in missing]) for own in positions]
+    return tuple(weights), math.prod(missing)
+
+
+@lru_cache(maxsize=1024)
+def _full_weights(last: int) -> tuple[int, ...]:
+    """The weights of 0 (of no use), 1, 2, ..., `last` where no position is missing."""
+    return tuple([-((-1) ** own) * math.comb(last, own) for own in range(last + 1)])

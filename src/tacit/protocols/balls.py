@@ -137,8 +137,8 @@ class BallSum(Protocol):
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
         """The same of many vectors, one row each, with the caller's generator."""
         scaled = vectors / self.unit
-        lower = np.floor(scaled)
-        return (lower + (rng.random(scaled.shape) < scaled - lower)).astype(np.int64)
+        scaled -= rng.random(scaled.shape)
+        return np.ceil(scaled, out=scaled).astype(np.int64)
 
     def combine(self, messages: Sequence[Any]) -> Opened:
         """The sums modulo m."""

@@ -23,7 +23,6 @@ from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
 from tacit.privacy import IN_RANGE, Crowd, PureDP, Target, View, promised
 from tacit.protocols.contract import SumProtocol
-from tacit.vdaf import MODULUS, report_bits
 
 MISREAD = 1e-9  # default probability that a round wraps around its modulus
 ONE_HONEST_SERVER = (
@@ -318,6 +317,8 @@ class Verified(TwoServers):
         *,
         misread: float = MISREAD,
     ) -> None:
+        from tacit.vdaf import MODULUS, report_bits  # of no use to any other sum
+
         super().__init__(participants, precision, target, misread=misread)
         if self.modulus > MODULUS:
             raise TacitError(

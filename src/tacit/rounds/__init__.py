@@ -4,7 +4,17 @@
 live service use of it.
 """
 
-from tacit.rounds.carrying import carry, minimum, open_through
+from tacit.rounds.carrying import carry, minimum, open_through, seen
 from tacit.rounds.codecs import FITS, UNCARRIED, codec, opened, payload
 
-__all__ = ["FITS", "UNCARRIED", "carry", "codec", "minimum", "open_through", "opened", "payload"]
+__all__ = [
+    "FITS",
+    "UNCARRIED",
+    "carry",
+    "codec",
+    "minimum",
+    "open_through",
+    "opened",
+    "payload",
+    "seen",
+]

@@ -11,10 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tacit.estimates import Estimate, Opened
-from tacit.intermediaries import run_masking, run_mixing, run_two_servers, run_verified
+from tacit.intermediaries import (
+    MixView,
+    SumView,
+    run_masking,
+    run_mixing,
+    run_two_servers,
+    run_verified,
+)
 from tacit.protocols.contract import Protocol
 from tacit.protocols.vectors import SeparateSums
-from tacit.rounds.codecs import codec
+from tacit.rounds.codecs import codec, opened
 
 RUNS: dict[str, Callable[..., Any]] = {
     "masking": run_masking,
@@ -45,17 +52,26 @@ def carry(protocol: Protocol, messages: Sequence[Any], through: str, **how: Any)
     """
     if isinstance(protocol, SeparateSums):
         return _carry_each(protocol, messages, through, **how)
+    return opened(protocol, seen(protocol, messages, through, **how), through)
+
+
+def seen(
+    protocol: Protocol, messages: Sequence[Any], through: str, **how: Any
+) -> SumView | MixView:
+    """What the intermediary shows of these messages, as by `carry`: with it comes who is blamed in
+    masking, how many reports did not verify, and how many messages of mixing were spoilt.
+    """
     way = codec(protocol, through)
     if not messages or len(messages) > protocol.participants:
         protocol.check_reports(len(messages))  # which refuses them
-    view = RUNS[through](
+    view: SumView | MixView = RUNS[through](
         [way.payload(message) for message in messages],
         minimum=minimum(protocol, through),
         participants=protocol.participants,
         **way.settings,
         **how,
     )
-    return way.opened(view)
+    return view
 
 
 def _carry_each(

@@ -172,12 +172,14 @@ def _labelled(protocol: Protocol, each: int, base: int, *, shares: bool) -> Mixe
         piles: list[list[int]] = [[] for _ in range(labels)]
         for number in numbers:
             piles[number // base].append(number % base)
-        if shares and any(len(pile) != reports * each for pile in piles):
+        if not shares:
+            piles = [_filled(pile, reports * each) for pile in piles]
+        elif any(len(pile) != reports * each for pile in piles):
             raise Refusal(
                 "shares are missing; without them a sum is any number, so nothing was opened: a "
                 "new round"
             )
-        rows = [_rows(_filled(pile, reports * each), each) for pile in piles]
+        rows = [_rows(pile, each) for pile in piles]
         return [list(message) for message in zip(*rows, strict=True)]
 
     return Mixed(protocol, labels * each, base * labels, flatten, gather)
@@ -255,7 +257,13 @@ def _joined(protocol: JointSums) -> Codec:
         piles: list[list[int]] = [[] for _ in range(metrics)]
         for number in numbers:
             piles[number // bound].append(number % bound)
-        return list(zip(*(part.gather(pile, reports) for pile in piles), strict=True))
+        columns = [part.gather(pile, reports) for pile in piles]
+        if len({len(column) for column in columns}) > 1:
+            raise Refusal(
+                "the metrics have different numbers of reports: somebody sent nonsense, so nothing "
+                "was opened: a new round"
+            )
+        return list(zip(*columns, strict=True))
 
     return Mixed(protocol, metrics * part.count, metrics * bound, flatten, gather)
 
@@ -272,13 +280,11 @@ def _piles(numbers: Iterable[int], labels: int) -> list[list[int]]:
 
 
 def _filled(bits: list[int], expected: int) -> list[int]:
-    """Bits that somebody spoilt are zeros of theirs; more than there can be are refused."""
-    if len(bits) > expected:
-        raise Refusal(
-            f"{len(bits)} bits have a label of which there are {expected}: somebody sent others' "
-            "labels, so nothing was opened: a new round"
-        )
-    return bits + [0] * (expected - len(bits))
+    """As many bits as have a label where nobody lies. Those that somebody spoilt are zeros of
+    theirs; where somebody sent too many under one label, zeros go: all ones count that can.
+    """
+    ones = min(sum(bits), expected)
+    return [1] * ones + [0] * (expected - ones)
 
 
 FITS: dict[type[Protocol], tuple[tuple[str, ...], Callable[[Any], Codec]]] = {

@@ -15,6 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tacit.simulation import limits
 from tacit.simulation.charts import DASHES, Axis, Point, Series, chart
 from tacit.simulation.page import COLOURS, page
 from tacit.simulation.results import CURVES, Result, whole, write_csv
@@ -25,7 +26,6 @@ MOST_OPEN = 4  # settings whose pictures are seen at once
 MOST_PANELS = 6  # values of ε with a picture of their own
 SHOWN = 1e-3  # participants below this part of the horizon are not shown: nothing is learned there
 WIDTH = 2.0  # standard errors to either side of a mean: about 95%
-BOUND = "var(--soft)"
 DEEPEST = 1e-3  # of the largest regret is shown
 
 STYLE = """
@@ -327,7 +327,9 @@ def _keys(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
     names = dict.fromkeys(one.variant for one in known)
     keys = [(name, *looks[name]) for name in names]
     if any(one.result.times_lower_bound is not None for one in known):
-        keys.append(("lower bound", BOUND, "1 3"))
+        keys.append(("lower bound", limits.SOFT, limits.LEAST_DASH))
+    if limits.theorems(one.result for one in known):
+        keys.append(("what papers prove (order only)", limits.SOFT, limits.PROVED_DASH))
     return (
         '<ul class="keys">'
         + "".join(
@@ -341,12 +343,18 @@ def _keys(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _bound_note(known: list[Entry]) -> str:
-    if all(one.result.times_lower_bound is None for one in known):
-        return ""
-    return (
-        " The lower bound is what no learner beats in the long run, even with a trusted server; it "
-        "is asymptotic, so with few participants less is possible."
-    )
+    notes = ""
+    if any(one.result.times_lower_bound is not None for one in known):
+        notes = (
+            " The lower bound is what no learner beats in the long run, even with a trusted "
+            "server; it is asymptotic, so with few participants less is possible."
+        )
+    if theorems := limits.theorems(one.result for one in known):
+        notes += (
+            f" Papers prove the order of regret, drawn with constant 1 in the colour of whom it "
+            f"is about, where it lies within the picture: {', '.join(theorems)}."
+        )
+    return notes
 
 
 def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple[str, str]]) -> str:
@@ -354,7 +362,7 @@ def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple
     shown = [one for one in known if one.epsilon in (epsilon, None)]
     longest = max(one.result.horizon for one in shown)
     first = max(1.0, longest * SHOWN)
-    least = DEEPEST * max(one.result.regret_mean for one in shown)
+    lowest = DEEPEST * max(one.result.regret_mean for one in shown)
     series = []
     for one in shown:
         mean, sem = one.result.curve()
@@ -362,37 +370,16 @@ def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple
         points = tuple(
             Point(float(t), float(m), 0.0 if math.isnan(s) else WIDTH * float(s))
             for t, m, s in zip(one.result.checkpoints, mean, sem, strict=True)
-            if t >= first and m >= least
+            if t >= first and m >= lowest
         )
         series.append(Series(one.variant, points, colour, dash))
     ends = [p.y for line in series for p in line.points]
     per = known[0].about["per"]
     across = Axis.around(f"{per}s so far", [first, longest], room=0.01)
     up = Axis.around("regret", ends)
-    return chart(f"regret by {per}s", across, up, [*series, *_bounds(shown, first)])
-
-
-def _bounds(shown: list[Entry], first: float) -> list[Series]:
-    """What regret comes to at least in the long run, one line for those that share it."""
-    slopes = {
-        one.result.mean("lower_bound") / math.log(one.result.horizon): one.result
-        for one in shown
-        if one.result.times_lower_bound is not None
-    }
-    return [
-        Series(
-            "lower bound",
-            tuple(
-                Point(float(t), slope * math.log(t))
-                for t in result.checkpoints
-                if t > max(first, 1)
-            ),
-            BOUND,
-            "1 3",
-            quiet=True,
-        )
-        for slope, result in slopes.items()
-    ]
+    least = limits.least((one.result for one in shown), first)
+    proved = limits.proved(((one.result, looks[one.variant][0]) for one in shown), first, up)
+    return chart(f"regret by {per}s", across, up, [*series, *least, *proved])
 
 
 def _series_by_variant(known: list[Entry]) -> dict[str, list[Entry]]:
@@ -414,7 +401,7 @@ def _against_epsilon(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -
         if one.result.times_lower_bound is not None
     }
     placed = tuple(Point(e, v) for e, v in sorted((e, v) for e, v in bounds.items() if e))
-    lowest = Series("lower bound", placed, BOUND, "1 3", quiet=True)
+    lowest = Series("lower bound", placed, limits.SOFT, limits.LEAST_DASH, quiet=True)
     values = [y for line in [*series, lowest] for p in line.points for y in (p.y, p.y + p.spread)]
     across = Axis.around("ε", _epsilons(known), places=_epsilons(known))
     up = Axis.around("regret at the end", values)

@@ -156,13 +156,13 @@ class LinUCB:
 
     def _widths(self, features: Floats) -> Floats:
         inverses = self._common if self._inverses is None else self._inverses
-        along = inverses @ features
-        around = along if self._covariance is None else self._covariance @ features
+        around = (inverses if self._covariance is None else self._covariance) @ features
         widths: Floats = np.einsum("sda,sda->sa", around, features)
         np.maximum(widths, 0.0, out=widths)
         np.sqrt(widths, out=widths)
         widths *= self.policy.radii[min(self.step, self.steps - 1)]
         if self.policy.shift:
+            along = around if self._covariance is None else inverses @ features
             widths += self.policy.shift * np.sqrt(np.einsum("sda,sda->sa", along, along))
         return widths
 

@@ -253,6 +253,7 @@ class DistributedElimination(PhasedElimination):
         self.norm = float(positive("norm", norm, "the largest length of the parameter"))
         self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
         self.parameters_from = parameters_from
+        self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
         if parameters_from is not None:
             if setting == "paper":
                 raise TacitError("the paper's clients report actions: use the tight setting")
@@ -330,8 +331,15 @@ class DistributedElimination(PhasedElimination):
 
     def _own_fit(self, design: Design, phase: int, clients: int) -> tuple[shrinking.OwnFit, Floats]:
         """How clients of a phase fit their parameters, and about which centre: the estimate that is
-        known to be nearest to θ*, or nothing at all.
+        known to be nearest to θ*, or nothing at all. What was worked out for planning a phase is
+        kept until it is learned from.
         """
+        about = (design.support, design.plays, phase, clients)
+        if self._planned is None or self._planned[0] != about:
+            self._planned = (about, *self._fit_of(design, phase, clients))
+        return self._planned[1:]
+
+    def _fit_of(self, design: Design, phase: int, clients: int) -> tuple[shrinking.OwnFit, Floats]:
         centre, distance = np.zeros(self.actions.shape[1]), self.norm
         for number, known in enumerate(self._evidence.phases, 1):
             off = shrinking.distance_of(known.matrix, self._rare(number))
@@ -385,11 +393,13 @@ class DistributedElimination(PhasedElimination):
         """The parameter within the span of what was played, and how far it may be off."""
         n, error = round_.participants, estimate.error
         fit, _ = self._own_fit(design, round_.number + 1, n)
-        theta = fit.undo @ (np.asarray(estimate.mean) + np.array(design.centre))
+        played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
+        undo = shrinking.undo(played, plays, np.array(design.solve))
+        theta = undo @ (np.asarray(estimate.mean) + np.array(design.centre))
         proxy = float(np.max(error.proxies))
         cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf
-        matrix = fit.plain / n + proxy * fit.undo @ fit.undo.T
-        return PhaseEvidence(theta, matrix, cap, fit.lost * fit.undo)
+        matrix = fit.plain / n + proxy * undo @ undo.T
+        return PhaseEvidence(theta, matrix, cap, fit.lost * undo.T)
 
     def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
         """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)) (LZJ22 equation 3, Theorems 5.3 to

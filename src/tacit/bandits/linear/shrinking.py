@@ -48,15 +48,14 @@ class Phase:
 
 @dataclass(frozen=True, eq=False)
 class OwnFit:
-    """How clients fit: `solve` is K, `forward` G, `undo` takes reports to parameters within the
-    span of what was played, `plain` is the matrix of the error of one client's least squares about
-    θ*, `radius` that of the ball, `lost` bounds the length of the average that is cut off, and
+    """How clients fit, in as many coordinates as what was played spans: `solve` is K, `forward` G,
+    `plain` is the matrix of the error of one client's least squares about θ*, `radius` that of
+    the ball, `lost` bounds the length of the average that is cut off, and
     `width` is that of a typical difference between active actions.
     """
 
     solve: Floats
     forward: Floats
-    undo: Floats
     plain: Floats
     radius: float
     lost: float
@@ -77,27 +76,37 @@ def best_fit(phase: Phase) -> OwnFit:
     plain = clients**2 + rewards**2 / square
     apart = (((phase.active - phase.active.mean(axis=0)) @ axes.T) ** 2).mean(axis=0)
 
-    def ball(gain: Floats, t: float) -> tuple[float, float, float]:
-        """How wide widths are, the radius, and what is lost."""
-        error, stretched = gain**2 * plain, apart / gain**2
-        size = float(reach(phase.distance, error, t))
-        lost = 0.0 if t > RARE else cut_off(phase.distance, error, phase.clients, phase.chance)
+    def ball(gain: Floats, t: float) -> tuple[float, float]:
+        """How wide widths are but for what is lost, and the radius."""
+        size = float(reach(phase.distance, gain**2 * plain, t))
         variance = (apart * plain).sum() / phase.clients
-        variance += (phase.noise * size) ** 2 * stretched.sum()
-        width = phase.deviations * math.sqrt(variance) + lost * math.sqrt(stretched.sum())
-        return width, size, lost
+        variance += (phase.noise * size) ** 2 * (apart / gain**2).sum()
+        return phase.deviations * math.sqrt(variance), size
 
     gains = [square / (square + penalty * square.mean()) for penalty in PENALTIES]
-    nobody = math.log(2 * phase.clients / phase.chance)
-    tried = [(*ball(gain, t), place) for place, gain in enumerate(gains) for t in (RARE, nobody)]
-    width, size, lost, place = min(tried)
+    nobody = max(RARE, math.log(2 * phase.clients / phase.chance))
+    best = min((*ball(gain, nobody), 0.0, place) for place, gain in enumerate(gains))
+    for width, size, place in sorted((*ball(g, RARE), place) for place, g in enumerate(gains)):
+        if width > best[0]:  # and all the more with what is lost, which takes long to bound
+            break
+        error, stretched = gains[place] ** 2 * plain, apart / gains[place] ** 2
+        lost = cut_off(phase.distance, error, phase.clients, phase.chance)
+        best = min(best, (width + lost * math.sqrt(stretched.sum()), size, lost, place))
+    width, size, lost, place = best
     gain = gains[place]
 
-    def along(values: Floats) -> Floats:
-        return np.asarray((axes.T * values) @ axes)
+    solve = (gain / square)[:, None] * (axes @ (phase.played * phase.plays[:, None]).T)
+    error = (axes.T * plain) @ axes
+    return OwnFit(solve, gain[:, None] * axes, error, size, lost, width)
 
-    solve = along(gain / square) @ (phase.played * phase.plays[:, None]).T
-    return OwnFit(solve, along(gain), along(1 / gain), along(plain), size, lost, width)
+
+def undo(played: Floats, plays: Floats, solve: Floats) -> Floats:
+    """The matrix that takes reports back to parameters, within the span of what was played. It
+    follows from the assignment, in whichever basis of the span that is.
+    """
+    root = np.sqrt(plays)
+    least_squares = np.linalg.pinv(played * root[:, None], rcond=SINGULAR) * root
+    return np.asarray(least_squares @ np.linalg.pinv(solve))
 
 
 def reach(distance: float, error: Floats, t: Floats | float) -> Floats:

@@ -1,0 +1,64 @@
+"""Lines of a report's charts that nobody measured: what regret comes to at least, and the order of
+what papers prove.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tacit.simulation import bounds
+from tacit.simulation.charts import Axis, Point, Series
+from tacit.simulation.results import Result
+
+SOFT, LEAST_DASH, PROVED_DASH = "var(--soft)", "1 3", "2 5"
+
+
+def least(results: Iterable[Result], first: float) -> list[Series]:
+    """What regret comes to at least in the long run, one line for those that share it."""
+    slopes = {
+        result.mean("lower_bound") / math.log(result.horizon): result
+        for result in results
+        if result.times_lower_bound is not None
+    }
+    return [
+        Series(
+            "lower bound",
+            tuple(
+                Point(float(t), slope * math.log(t))
+                for t in result.checkpoints
+                if t > max(first, 1)
+            ),
+            SOFT,
+            LEAST_DASH,
+            quiet=True,
+        )
+        for slope, result in slopes.items()
+    ]
+
+
+def proved(shown: Iterable[tuple[Result, str]], first: float, up: Axis) -> list[Series]:
+    """What papers prove about the results that are shown, each in its colour, as far as it lies
+    within the picture; one line where the same is proved about several.
+    """
+    lines: dict[tuple[Point, ...], Series] = {}
+    for result, colour in shown:
+        bound = bounds.of(result)
+        rounds = [t for t in result.checkpoints.tolist() if t >= max(first, 2)]
+        if bound is None or not rounds:
+            continue
+        points = tuple(
+            Point(float(t), value)
+            for t, value in zip(rounds, bound.at(rounds).tolist(), strict=True)
+            if value > 0 and up.low <= math.log10(value) <= up.high
+        )
+        if len(points) > 1:
+            said = f"{bound.theorem} ({bounds.ORDER})"
+            lines.setdefault(points, Series(said, points, colour, PROVED_DASH, quiet=True))
+    return list(lines.values())
+
+
+def theorems(results: Iterable[Result]) -> list[str]:
+    """Which theorems there are about these."""
+    found = (bounds.of(result) for result in results)
+    return list(dict.fromkeys(bound.theorem for bound in found if bound is not None))

@@ -1,0 +1,50 @@
+"""One who lies in a round that is carried through masking costs at most its own number, and what
+the round shows names it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from tests.intermediaries.liars import Garbage, Liar, UnknownKey, WrongShare, make_lie
+
+from tacit.intermediaries import MaskingClient, Neighbourhood, SumView
+from tacit.intermediaries.blame import Lie
+from tacit.noise import DiscreteLaplace
+from tacit.privacy import PureDP
+from tacit.protocols.sums import SecureSum
+from tacit.rounds import opened, seen
+
+PEOPLE, AMONG = 200, Neighbourhood(12, 8)
+
+
+@pytest.mark.parametrize(
+    ("liar", "lie", "counted"),
+    [
+        (WrongShare(), Lie.WRONG_SHARE, PEOPLE),
+        (Garbage(), Lie.DISPUTED, PEOPLE - 1),
+        (UnknownKey(), Lie.UNKNOWN_KEY, PEOPLE - 1),
+    ],
+)
+def test_one_liar_among_two_hundred_is_left_out_and_named_by_the_round(
+    liar: Liar, lie: Lie, counted: int
+) -> None:
+    protocol = SecureSum(PEOPLE, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.05)
+    devices: list[MaskingClient] = []
+
+    def made(*about: Any) -> MaskingClient:
+        devices.append(MaskingClient(*about))
+        if len(devices) == 1:
+            make_lie(devices[0], liar)
+        return devices[-1]
+
+    with patch("tacit.intermediaries.in_process.MaskingClient", made):
+        view = seen(protocol, [7] * PEOPLE, "masking", among=AMONG)
+    assert isinstance(view, SumView)
+    assert view.reports == counted
+    assert opened(protocol, view, "masking").value == 7 * counted % protocol.modulus
+    false = (devices[0].address,)
+    assert [blame.addresses for blame in view.blamed if blame.lie is lie] == [false]
+    assert all(false[0] in blame.addresses for blame in view.blamed)
