@@ -6,7 +6,9 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 import numpy as np
@@ -18,6 +20,16 @@ class Row(TypedDict):
     name: str
     value: float
     unit: str
+
+
+@contextmanager
+def own_bytecode() -> Iterator[dict[str, str]]:
+    """An environment in which bytecode is kept in a directory of its own, as an installed package's
+    is, whatever this environment says.
+    """
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    with TemporaryDirectory() as place:
+        yield kept | {"PYTHONPYCACHEPREFIX": place}
 
 
 def machine() -> dict[str, str | int]:

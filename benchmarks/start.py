@@ -2,21 +2,17 @@
 
 Targets: `tacit algorithms` and `tacit --help` load no NumPy (a test says so); a simulation of
 nothing at most 1.5 times the import of NumPy, SciPy's special functions and Typer. Commands take
-turns, so that a machine that slows down slows all of them, and the least of each counts. Bytecode
-is kept in a directory of this benchmark's own, as an installed package's is, whatever the
-environment says.
+turns, so that a machine that slows down slows all of them, and the least of each counts.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
 from collections.abc import Mapping
-from tempfile import TemporaryDirectory
 
-from machine import Row, emit
+from machine import Row, emit, own_bytecode
 
 REPEATS = 15
 NOTHING = "simulate --algorithm dist-dp-se --arms 2 --horizon 10 --runs 1 --json"
@@ -40,11 +36,10 @@ def cpu_seconds(words: list[str], environment: Mapping[str, str]) -> float:
 
 def rows() -> list[Row]:
     least = dict.fromkeys(COMMANDS, float("inf"))
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    with TemporaryDirectory() as bytecode:
+    with own_bytecode() as environment:
         for _ in range(REPEATS):
             for name, words in COMMANDS.items():
-                seconds = cpu_seconds(words, kept | {"PYTHONPYCACHEPREFIX": bytecode})
+                seconds = cpu_seconds(words, environment)
                 least[name] = min(least[name], seconds)
     measured: list[Row] = [
         {"name": name, "value": round(seconds, 3), "unit": "CPU seconds"}
