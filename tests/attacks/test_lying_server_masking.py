@@ -5,12 +5,21 @@ neighbours hold: everybody left, everybody is convicted, or the parcels do not o
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
-from tests.intermediaries.liars import Garbage, Liar, UnknownKey, play
+from tests.intermediaries.liars import (
+    Garbage,
+    Liar,
+    NoSeed,
+    UnknownKey,
+    UnknownSeed,
+    make_lie,
+    play,
+)
 from tests.intermediaries.test_masking_trust import K, N, T, forge, inbox_entries, request
 
 from tacit.intermediaries import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
@@ -26,6 +35,7 @@ from tacit.intermediaries.masking import (
     pack_listed,
 )
 from tacit.intermediaries.pledges import (
+    SHARE_ENTRY,
     Pledges,
     Proof,
     Secret,
@@ -342,3 +352,112 @@ def evidence_of(session: MaskingSession) -> bytes:
     channel = session.clients[VICTIM]._channel
     nonce = bytes(12)
     return front + nonce + channel._inward.encrypt(nonce, asked, front)
+
+
+CONVICTS = (5, 6, 7)
+
+
+class Interrogation:
+    """A victim whose neighbours 5, 6 and 7 really lied about their seeds or masking keys, and 1
+    perhaps about a parcel, and a server that asks it whatever it likes, in whatever order.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
+        self.victim = self.session.clients[VICTIM]
+        lies: dict[int, Liar] = {5: UnknownSeed(), 6: UnknownKey(), 7: NoSeed()}
+        self.opened = NEIGHBOURS[self.rng.randrange(2) :]
+        if 1 not in self.opened:
+            lies[1] = Garbage(some=1)
+        for place, liar in lies.items():
+            make_lie(self.session.clients[place], liar)
+        for step in (self.session.join, self.session.share, self.session.check):
+            step()
+        self.pairs: set[int] = set()
+        self.shares: dict[int, set[Secret]] = {number: set() for number in NEIGHBOURS}
+        self.seeds: dict[int, bytes] = {}
+        self.accused = False
+
+    def some(self, least: int, most: int) -> list[int]:
+        """Some of the neighbours, mostly those whose parcels opened, in order."""
+        among = self.opened if self.rng.random() < 0.9 else NEIGHBOURS
+        return sorted(self.rng.sample(among, self.rng.randrange(least, min(most, len(among)) + 1)))
+
+    def convicts(self) -> list[int]:
+        return sorted(self.rng.sample(CONVICTS, self.rng.choice((1, 1, 2, 3))))
+
+    def ask(self) -> None:
+        """One question of any kind."""
+        early, late = [self.ask_for_pairs, self.ask_for_keys], [self.ask_for_seeds] * 5
+        try:
+            self.rng.choice([*early, *early, self.ask_for_shares, *late])()
+        except Refusal:
+            return
+
+    def read(self, answer: bytes) -> bytes:
+        channel = self.session.server._clients[VICTIM].channel
+        return channel.open(answer[:52], answer[52:])
+
+    def ask_for_pairs(self) -> None:
+        shown = b"".join(
+            [self.session.server._clients[1].evidence().encode()] * self.rng.randrange(2)
+        )
+        pairs = self.some(T, K)
+        content = PAIRS_HEAD.pack(len(pairs), bool(shown)) + pack_listed(pairs) + shown
+        message = forge(self.session, VICTIM, Kind.PAIRS, content)
+        if self.rng.random() < 0.6:
+            self.victim.mask(message, [1])
+            self.pairs = set(pairs)
+        else:
+            self.victim.accuse(message)
+            self.accused = True
+
+    def ask_for_keys(self) -> None:
+        gone = self.some(0, 2) if self.rng.random() < 0.5 else self.convicts()[:2]
+        content = LEFT_HEAD.pack(N, len(gone)) + pack_listed(gone)
+        answer = self.victim.reveal(forge(self.session, VICTIM, Kind.LEFT, content))
+        for number, _ in SHARE_ENTRY.iter_unpack(self.read(answer)):
+            self.shares[number].add(Secret.MASKING)
+
+    def ask_for_shares(self) -> None:
+        rest = [n for n in sorted(self.pairs) if not self.shares[n] or self.rng.random() < 0.1]
+        gone = sorted(self.rng.sample(rest, self.rng.randrange(min(len(rest), 3) + 1)))
+        stayed = [n for n in rest if n not in gone or self.rng.random() < 0.05]
+        answer = self.victim.reveal(request(self.session, VICTIM, stayed, gone))
+        for number, _ in SHARE_ENTRY.iter_unpack(self.read(answer)):
+            self.shares[number].add(Secret.MASKING if number in gone else Secret.OWN)
+
+    def ask_for_seeds(self) -> None:
+        secret = self.rng.choice(list(Secret))
+        owners = self.some(1, 2) if self.rng.random() < 0.5 else self.convicts()
+        proofs = []
+        for owner in owners:
+            kind = secret if self.rng.random() < 0.9 else Secret(1 - secret)
+            held = {n: c._held.get(owner) for n, c in enumerate(self.session.clients) if n}
+            shares = {n: both[kind] for n, both in held.items() if both}
+            first = dict(list(shares.items())[:T])
+            proofs.append(Proof(owner, self.session.server._clients[owner].pledges, first))
+        answer = self.victim.reveal(proof(self.session, proofs, secret))
+        self.seeds |= dict(SEEDS_ENTRY.iter_unpack(self.read(answer)))
+
+    def check(self) -> None:
+        """What must hold whatever was asked."""
+        assert not (self.accused and self.pairs), "a key was shown beside masked numbers"
+        assert all(len(kinds) <= 1 for kinds in self.shares.values()), "both secrets of a neighbour"
+        assert self.seeds.keys() <= set(CONVICTS), "the mask with one that did not lie"
+        gone = {number for number, kinds in self.shares.items() if Secret.MASKING in kinds}
+        known = gone | self.seeds.keys()
+        assert not self.pairs or len(self.pairs - known) >= T, "too few masks are left"
+
+
+def test_whatever_a_server_asks_in_whatever_order_it_gets_one_secret_of_each() -> None:
+    """And the masks of those only who lied, never of more than may leave."""
+    asked = [Interrogation(seed) for seed in range(60)]
+    for one in asked:
+        for _ in range(40):
+            one.ask()
+        one.check()
+    assert sum(one.accused for one in asked) >= 5
+    assert sum(len(one.seeds) for one in asked) >= 5
+    assert sum(Secret.OWN in kinds for one in asked for kinds in one.shares.values()) > 20

@@ -175,15 +175,19 @@ class Slanderer(Liar):
 def make_lie(client: MaskingClient, liar: Liar) -> None:
     """Has a client tell these lies in a round that is driven by others."""
     liar.prepare(client)
-    answer = client._answer
+    answer, share = client._answer, client.share
 
     def spoilt(kind: Kind, asked: bytes, content: bytes) -> bytes:
         return answer(kind, asked, liar.spoil(client, kind, content))
 
+    def shared(setup: bytes) -> bytes:
+        with liar.lying():
+            return share(setup)
+
     def left(*_: object) -> bytes:
         raise Refusal("this client has left")
 
-    client._answer = spoilt  # type: ignore[method-assign]
+    client._answer, client.share = spoilt, shared  # type: ignore[method-assign]
     if liar.leaves_before is Stage.MASKING:
         client.mask = client.accuse = left  # type: ignore[method-assign, assignment]
 
