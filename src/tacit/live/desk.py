@@ -28,6 +28,32 @@ Choose = Callable[[bytes, int], int]
 
 NONCE_SIZE = 16
 
+# made once, because everybody who comes asks them
+_STANDING = sql.select(
+    store.experiments.c.state, store.experiments.c.digest, store.experiments.c.leader
+).where(store.experiments.c.lineage == sql.bindparam("lineage"))
+_OPEN = (
+    sql.select(store.rounds)
+    .where(
+        store.rounds.c.terms == sql.bindparam("digest"),
+        store.rounds.c.stage == "open",
+        store.rounds.c.number >= 0,
+        store.rounds.c.assigned_until >= sql.bindparam("now"),
+    )
+    .order_by(store.rounds.c.identity)
+    .with_for_update()
+)
+_HELD = sql.select(store.joins.c.name, store.joins.c.place).where(
+    store.joins.c.round == sql.bindparam("mine"),
+    store.joins.c.name.in_(sql.bindparam("names", expanding=True)),
+)
+_JOIN = sql.insert(store.joins)
+_GIVE = (
+    sql.update(store.rounds)
+    .where(store.rounds.c.identity == sql.bindparam("mine"))
+    .values(given=sql.bindparam("taken"))
+)
+
 
 @dataclass(frozen=True)
 class Ticket:
@@ -90,24 +116,15 @@ class Desk:
     ) -> None:
         self._party, self._connection = party, connection
         self._known, self._choose = known, choose
-        experiments = store.experiments
-        columns = (experiments.c.state, experiments.c.digest, experiments.c.leader)
-        query = sql.select(*columns).where(experiments.c.lineage == known.lineage)
-        state, current, self._leader = connection.execute(query).one()
+        standing = connection.execute(_STANDING, {"lineage": known.lineage}).one()
+        state, current, self._leader = standing
         self._current = bytes(current) == known.terms.digest
         self._rounds = self._open() if state == "running" else []
 
     def _open(self) -> list[_Open]:
         """The rounds with places, which nobody else gives out meanwhile."""
-        rounds = store.rounds
-        query = sql.select(rounds).where(
-            rounds.c.terms == self._known.terms.digest,
-            rounds.c.stage == "open",
-            rounds.c.number >= 0,
-            rounds.c.assigned_until >= self._party.now,
-        )
-        query = query.order_by(rounds.c.identity).with_for_update()
-        rows = self._connection.execute(query).all()
+        asked = {"digest": self._known.terms.digest, "now": self._party.now}
+        rows = self._connection.execute(_OPEN, asked).all()
         return [_Open(row, self._party.serving(row), int(row.given)) for row in rows]
 
     def assign(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
@@ -133,13 +150,11 @@ class Desk:
     def _held(self, nonces: Sequence[bytes]) -> dict[bytes, _Seat]:
         """The places that these tickets have already."""
         held: dict[bytes, _Seat] = {}
-        joins = store.joins
         self._rounds = [one for one in self._rounds if self._named(one, nonces)]
         for place, one in enumerate(self._rounds):
-            query = sql.select(joins.c.name, joins.c.place).where(
-                joins.c.round == one.row.identity, joins.c.name.in_(one.names.values())
-            )
-            found = {bytes(name): int(number) for name, number in self._connection.execute(query)}
+            asked = {"mine": one.row.identity, "names": list(one.names.values())}
+            rows = self._connection.execute(_HELD, asked)
+            found = {bytes(name): int(number) for name, number in rows}
             held |= {
                 nonce: _Seat(place, found[name])
                 for nonce, name in one.names.items()
@@ -182,7 +197,6 @@ class Desk:
             raise Forbidden("this invitation has been used: each is for one participation")
 
     def _write(self, unasked: int) -> None:
-        rounds = store.rounds
         for one in self._rounds:
             if one.new:
                 identity = one.row.identity
@@ -190,9 +204,8 @@ class Desk:
                     {"round": identity, "name": name, "place": place}
                     for name, place in one.new.items()
                 ]
-                self._connection.execute(sql.insert(store.joins), entries)
-                mine = sql.update(rounds).where(rounds.c.identity == identity)
-                self._connection.execute(mine.values(given=one.given))
+                self._connection.execute(_JOIN, entries)
+                self._connection.execute(_GIVE, {"mine": identity, "taken": one.given})
         if unasked:
             self._count(unasked)
 

@@ -43,12 +43,23 @@ COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
 LIVE = ("open", "closing")  # stages in which a round has reports
 
-# made once, because every device asks it
+# made once, because every device asks them
+_KNOWN = sql.select(store.terms).where(store.terms.c.digest == sql.bindparam("digest"))
 _LINE = sql.select(store.terms).where(
     store.terms.c.lineage
     == sql.select(store.terms.c.lineage)
     .where(store.terms.c.digest == sql.bindparam("digest"))
     .scalar_subquery()
+)
+_STAGES = (
+    sql.select(store.rounds.c.identity, store.rounds.c.stage)
+    .where(store.rounds.c.identity.in_(sql.bindparam("identities", expanding=True)))
+    .order_by(store.rounds.c.identity)
+    .with_for_update(read=True)
+)
+_CONTENTS = sql.select(store.halves).where(
+    store.halves.c.round.in_(sql.bindparam("rounds", expanding=True)),
+    store.halves.c.name.in_(sql.bindparam("names", expanding=True)),
 )
 
 
@@ -144,8 +155,7 @@ class Party:
             return self._terms(connection, digest)
 
     def _terms(self, connection: sql.Connection, digest: bytes) -> Registered:
-        query = sql.select(store.terms).where(store.terms.c.digest == digest)
-        row = connection.execute(query).one_or_none()
+        row = connection.execute(_KNOWN, {"digest": digest}).one_or_none()
         if row is None:
             raise _nowhere(digest)
         return _registered(row)
@@ -277,11 +287,8 @@ class Party:
 
     def _stages(self, connection: sql.Connection, identities: set[bytes]) -> dict[bytes, str]:
         """How far rounds are; none of them closes before this transaction has ended."""
-        rounds = store.rounds
-        query = sql.select(rounds.c.identity, rounds.c.stage)
-        query = query.where(rounds.c.identity.in_(identities)).order_by(rounds.c.identity)
-        query = query.with_for_update(read=True)
-        return {bytes(identity): stage for identity, stage in connection.execute(query)}
+        found = connection.execute(_STAGES, {"identities": sorted(identities)})
+        return {bytes(identity): stage for identity, stage in found}
 
     def _spend(
         self,
@@ -446,14 +453,9 @@ def _contents(
     connection: sql.Connection, keys: Sequence[tuple[bytes, bytes]]
 ) -> dict[tuple[bytes, bytes], bytes]:
     """What is kept under these names of these rounds."""
-    halves, found = store.halves, {}
-    for identity in {identity for identity, _ in keys}:
-        names = [name for mine, name in keys if mine == identity]
-        query = sql.select(halves.c.name, halves.c.content)
-        query = query.where(halves.c.round == identity, halves.c.name.in_(names))
-        for name, content in connection.execute(query):
-            found[identity, bytes(name)] = bytes(content)
-    return found
+    asked = {"rounds": list({identity for identity, _ in keys}), "names": [n for _, n in keys]}
+    rows = connection.execute(_CONTENTS, asked)
+    return {(bytes(row.round), bytes(row.name)): bytes(row.content) for row in rows}
 
 
 def _compared(one: Waiting, there: bytes | None) -> Refusal | None:
