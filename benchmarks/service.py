@@ -413,7 +413,7 @@ def crowd(pins: Pins, digest: bytes, start: float, seconds: float) -> tuple[list
     context = ssl.create_default_context()
 
     def people() -> None:
-        with httpx.Client(timeout=60.0, verify=context) as http:
+        with httpx.HTTPTransport(verify=context) as http:
             while time.time() < start + seconds:
                 ledger = Ledger(":memory:")
                 device = Device(ledger, pins, http=http)

@@ -119,8 +119,13 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
     for number in range(people):
         for server, half in zip(servers, session.split(number, [value]), strict=True):
             server.take(half, session.now)
-    found = (server._halves(server._record()) for server in servers)
-    return [{tag: int(half.part[0]) for tag, half in one.items()} for one in found]
+    return [
+        {
+            tag: server._numbers(half.part)[0]
+            for tag, half in server._halves(server._record()).items()
+        }
+        for server in servers
+    ]
 
 
 @pytest.mark.parametrize("value", [0, 5, 807])

@@ -279,23 +279,33 @@ class Parties:
 
     # Devices
 
-    def device(self, ledger: Ledger | None = None, pins: Pins = PINS, seed: int = 0) -> Device:
-        http = httpx.Client(transport=httpx.MockTransport(self.answer))
+    def device(
+        self,
+        ledger: Ledger | None = None,
+        pins: Pins = PINS,
+        seed: int = 0,
+        *,
+        client: bool = False,
+    ) -> Device:
+        """A device over a transport of its own, or over somebody's client."""
+        transport = httpx.MockTransport(self.answer)
         return Device(
             ledger or Ledger(":memory:"),
             pins,
-            http=http,
+            http=httpx.Client(transport=transport) if client else transport,
             clock=self.clock,
             sleep=self.clock.sleep,
             source=random.Random(seed).randbytes,
         )
 
-    def async_device(self, ledger: Ledger | None = None, seed: int = 0) -> AsyncDevice:
-        http = httpx.AsyncClient(transport=httpx.MockTransport(self.answer))
+    def async_device(
+        self, ledger: Ledger | None = None, seed: int = 0, *, client: bool = False
+    ) -> AsyncDevice:
+        transport = httpx.MockTransport(self.answer)
         return AsyncDevice(
             ledger or Ledger(":memory:"),
             PINS,
-            http=http,
+            http=httpx.AsyncClient(transport=transport) if client else transport,
             clock=self.clock,
             sleep=self.clock.pause,
             source=random.Random(seed).randbytes,

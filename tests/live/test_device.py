@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import socket
+import threading
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -93,22 +95,60 @@ def test_the_asynchronous_device_does_the_same() -> None:
     assert total(parties, opened) == (1,)
 
 
-def test_both_drivers_make_the_same_requests() -> None:
+def test_both_drivers_make_the_same_requests_over_transports_and_clients() -> None:
     async def drive(device: AsyncDevice, experiment: bytes) -> None:
         await device.join(experiment)
         await device.wait_and_report(outcomes=True)
 
-    threads, awaited = Parties(), Parties()
-    for parties in (threads, awaited):
-        parties.open()
-    device = threads.device()
-    device.join(threads.experiment)
-    device.wait_and_report(outcomes=True)
-    asyncio.run(drive(awaited.async_device(), awaited.experiment))
-    assert [(seen.at, seen.method, seen.size, seen.headers) for seen in threads.trace] == [
-        (seen.at, seen.method, seen.size, seen.headers) for seen in awaited.trace
-    ]
-    assert len(threads.trace) == 7
+    traces = []
+    for client in (False, True):
+        threads, awaited = Parties(), Parties()
+        for parties in (threads, awaited):
+            parties.open()
+        device = threads.device(client=client)
+        device.join(threads.experiment)
+        device.wait_and_report(outcomes=True)
+        asyncio.run(drive(awaited.async_device(client=client), awaited.experiment))
+        traces += [
+            [(seen.at, seen.method, seen.size, seen.headers) for seen in parties.trace]
+            for parties in (threads, awaited)
+        ]
+    assert all(trace == traces[0] for trace in traces)
+    assert len(traces[0]) == 7
+
+
+def test_what_a_participation_asks_of_the_ledger_is_bounded() -> None:
+    parties, ledger, said = Parties(), Ledger(":memory:"), list[str]()
+    parties.open()
+    device = parties.device(ledger)
+    ledger._db.set_trace_callback(said.append)
+    device.join(parties.experiment)
+    device.record(parties.experiment, 1)
+    device.wait_and_report()
+    assert len(parties.trace) == 5
+    assert said.count("COMMIT") == said.count("BEGIN IMMEDIATE") <= 14
+    assert len(said) <= 100
+
+
+def test_a_device_goes_through_the_proxy_that_its_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[bytes]()
+
+    def answer() -> None:
+        connection, _ = proxy.accept()
+        with connection:
+            asked.append(connection.recv(1 << 16).splitlines()[0])
+            connection.sendall(b"HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with Device(Ledger(":memory:"), PINS) as device, pytest.raises(Offline):
+            device.join(bytes(32))
+        thread.join(10)
+    assert asked == [f"GET {ADDRESSES[0]}/experiments/{'00' * 32}/terms HTTP/1.1".encode()]
 
 
 def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None:
@@ -673,10 +713,11 @@ def test_the_invitation_goes_to_the_coordinator_and_to_both_servers() -> None:
 # What a network sees
 
 
-def test_no_cookie_is_ever_sent_back() -> None:
+@pytest.mark.parametrize("client", [False, True])
+def test_no_cookie_is_ever_sent_back(client: bool) -> None:
     parties = Parties()
     parties.open()
-    device = parties.device()
+    device = parties.device(client=client)
 
     def marked(request: httpx.Request) -> httpx.Response | None:
         if request.method != "GET":

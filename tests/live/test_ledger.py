@@ -134,6 +134,28 @@ def test_charge_and_sealed_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "ledger.db")
+
+    def fail() -> None:
+        with ledger.together():
+            ledger.join(joining(terms()))
+            ledger.seal(bytes(16), halves)
+            assert ledger.spent == Fraction(1, 2)
+            assert rows(ledger, "SELECT * FROM rounds") == []  # nobody else sees it yet
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert ledger.spent == 0
+    assert not ledger.running()
+    with ledger.together():
+        ledger.join(joining(terms()))
+        ledger.seal(bytes(16), halves)
+    assert rows(ledger, "SELECT charged FROM rounds") == [(1,)]
+    ledger.close()
+
+
 def test_a_refund_is_given_once(tmp_path: Path) -> None:
     ledger = remembering(tmp_path / "ledger.db")
     for number in (0, 1):

@@ -388,7 +388,7 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert status["digest"] == after.hex()
     assert status["best"] == "new"
     assert "short" not in status["options"]
-    assert quiet.coordinator.successor(digest) is not None
+    assert quiet.coordinator.shown(digest).successor is not None
 
 
 def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:

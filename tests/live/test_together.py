@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import pytest
@@ -21,7 +21,7 @@ def silent(_identity: bytes) -> Callable[[Fraction], int]:
 
 
 @pytest.fixture
-def twins(make_pair: Callable[..., Pair]) -> tuple[Pair, Pair]:
+def twins(make_pair: Callable[..., Pair]) -> Iterator[tuple[Pair, Pair]]:
     """Two coordinators on one database, with one helper."""
     first = make_pair(options={"noise": silent}, helper_options={"noise": silent})
     second = object.__new__(Pair)
@@ -35,7 +35,8 @@ def twins(make_pair: Callable[..., Pair]) -> tuple[Pair, Pair]:
         noise=silent,
     )
     second.link = Link(first.helper)
-    return first, second
+    yield first, second
+    second.stores[0].close()
 
 
 def together(*actions: Callable[[], object]) -> None:
@@ -55,6 +56,23 @@ def together(*actions: Callable[[], object]) -> None:
         thread.join()
     if troubles:
         raise troubles[0]
+
+
+def test_a_round_that_another_process_ended_stays_at_hand_nowhere(
+    twins: tuple[Pair, Pair],
+) -> None:
+    first, second = twins
+    digest = first.begin(experiment_of(700))
+    first.step(2)
+    places = sum(one["places"] for one in first.coordinator.status(digest)["rounds"])
+    second.report(digest, second.crowd(digest, places), lambda _: 1)
+    ended = set(second.coordinator._servers)
+    assert ended
+    first.clock.now += 200
+    first.step(3)
+    driving.step(second.coordinator, second.link)
+    assert {one["stage"] for one in first.coordinator.status(digest)["rounds"]} >= {"opened"}
+    assert not ended & (set(first.coordinator._servers) | set(second.coordinator._servers))
 
 
 def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(

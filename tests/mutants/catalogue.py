@@ -188,11 +188,11 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/codecs.py", "Residues.opened", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Residues.payload", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Mixed.payload", (checks,), ROUNDS),
-    Target("rounds/codecs.py", "_filled", (checks, limits), ROUNDS),
+    Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),
     Target("rounds/codecs.py", "_words", (checks, counts), ROUNDS),
     Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
     Target("rounds/carrying.py", "minimum", (sides,), ROUNDS),
-    Target("rounds/carrying.py", "carry", (limits,), ROUNDS),
+    Target("rounds/carrying.py", "seen", (limits,), ROUNDS),
     # intermediaries
     Target("intermediaries/shamir.py", "split_all", (counts,), SHAMIR),
     Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
@@ -313,7 +313,7 @@ EQUIVALENT: dict[str, str] = {
     "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (
         "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
-    "rounds/carrying.py: carry: len(messages) > protocol.participants -> "
+    "rounds/carrying.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"
     ),

@@ -15,7 +15,7 @@ import hmac
 import os
 import struct
 import threading
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -52,11 +52,12 @@ from tacit.intermediaries.wire import (
     pack_numbers,
     unpack_numbers,
 )
-from tacit.intermediaries.wire import records as cut
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 Part = bytes | list[int]
-"""A server's part of a report: a seed, or numbers."""
+"""A server's part of a report: a seed or packed numbers, as it was sent, or numbers that were
+verified.
+"""
 
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports that were not in range
@@ -226,8 +227,9 @@ class HalfServer:
         if data[:1] != bytes((1 - self.role,)):
             raise Refusal("this list is not the other server's")
         content = working.peer_line.open(self._front(Kind.PRESENT, 1 - self.role), data[1:])
-        listed = [tag for tag, _ in self._entries(content)]
-        if len(listed) > self.round.places or any(a >= b for a, b in pairwise(listed)):
+        if len(content) > self.round.places * self._entry_size or any(
+            one >= two for (one, _), (two, _) in pairwise(self._entries(content))
+        ):
             raise Refusal("the other server's list is too long, or not in ascending order")
         name = working.list_name
         if not self._kept(working, name, content):
@@ -244,18 +246,20 @@ class HalfServer:
     def _listed(self, record: RoundRecord, now: int) -> RoundRecord:
         """The list of usable halves, or a refusal, in the place of the open round."""
         working = self._working(record)
-        waiting = sum(name != working.list_name for name in list(self._table))
+        waiting = len(self._table) - (working.list_name in self._table)
         if now < self.round.binding.closes and waiting < self.round.places:
             raise Refusal(
                 f"{waiting} of {self.round.places} places have reported and the deadline is not "
                 "over; the round stays open"
             )
-        halves = sorted(self._halves(record).items())
+        halves = self._halves(record)
         if len(halves) < self.round.minimum:
             return self._closed(record, None)
-        content = b"".join([tag + half.evidence for tag, half in halves])
+        listed = sorted(halves)
+        tags = content = b"".join(listed)
+        if self.round.proofs:
+            content = b"".join([tag + halves[tag].evidence for tag in listed])
         listing = working.peer_line.seal(self._front(Kind.PRESENT), content)
-        tags = b"".join([tag for tag, _ in halves])
         return self._replaced(
             record, replace(record, stage=Stage.LISTED, tags=tags, listing=listing)
         )
@@ -269,44 +273,66 @@ class HalfServer:
         wrapped = self._table.get(name)
         if wrapped is None:
             return record
-        own = set(_tags(record.tags))
-        common = {
-            tag: evidence
-            for tag, evidence in self._entries(working.unwrap(name, wrapped))
-            if tag in own
-        }
-        halves = self._halves(record)
-        if any(tag not in halves for tag in common):
-            return self._closed(record, None)
-        proofs = self.round.proofs
-        kept = [
-            tag
-            for tag, evidence in common.items()
-            if proofs is None or proofs.hold(halves[tag].evidence, evidence)
-        ]
+        listing = working.unwrap(name, wrapped)
+        halves = self._halves(record, (tag for tag, _ in self._common(record, listing)))
+        proofs, common = self.round.proofs, 0
+        kept: list[bytes] = []
+        for tag, evidence in self._common(record, listing):
+            half, common = halves.get(tag), common + 1
+            if half is None:
+                return self._closed(record, None)
+            if proofs is None or proofs.hold(half.evidence, evidence):
+                kept.append(tag)
         if len(kept) < self.round.minimum:
             return self._closed(record, None)
-        about = len(kept), hashlib.sha256(b"".join(kept)).digest(), len(common) - len(kept)
+        about = len(kept), hashlib.sha256(b"".join(kept)).digest(), common - len(kept)
         first = partial_head(self.round).pack(*about[: 3 if proofs else 2])
         sums = self._noisy([halves[tag].part for tag in kept])
         return self._closed(record, first + pack_numbers(sums, self.round.modulus))
 
-    def _entries(self, listing: bytes) -> list[tuple[bytes, bytes]]:
+    def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Tags that both lists have, with the other server's evidence; both are in ascending
+        order.
+        """
+        own = iter(_tags(record.tags))
+        mine = next(own, None)
+        for tag, evidence in self._entries(listing):
+            while mine is not None and mine < tag:
+                mine = next(own, None)
+            if mine == tag:
+                yield tag, evidence
+
+    def _entries(self, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Tags and evidence of a list, which must be one."""
-        size = DIGEST_SIZE + (self.round.proofs.evidence_size if self.round.proofs else 0)
-        entries = cut(listing, size, len(listing) // size, "the other server's list")
-        return [(entry[:DIGEST_SIZE], entry[DIGEST_SIZE:]) for entry in entries]
+        size = self._entry_size
+        if len(listing) % size:
+            raise Refusal(
+                f"the other server's list has {len(listing)} bytes; expected are records of {size}"
+            )
+        for at in range(0, len(listing), size):
+            yield listing[at : at + DIGEST_SIZE], listing[at + DIGEST_SIZE : at + size]
+
+    @property
+    def _entry_size(self) -> int:
+        return DIGEST_SIZE + (self.round.proofs.evidence_size if self.round.proofs else 0)
 
     def _noisy(self, parts: list[Part]) -> list[int]:
         """The sum of these halves, with noise of this server's own on every number."""
         modulus, length = self.round.modulus, self.round.length
         scale, draw = self.round.scale, self._seat.draw
         noise = [0 if scale is None or draw is None else draw(scale) for _ in range(length)]
-        seeds = [part for part in parts if isinstance(part, bytes)]
-        rows = [part for part in parts if not isinstance(part, bytes)]
-        rows.append(masks.total(seeds, [], modulus, length))
-        sums = [sum(column) for column in zip(*rows, strict=True)]
+        sums = [0] * length
+        for part in parts:
+            sums = [number + more for number, more in zip(sums, self._numbers(part), strict=True)]
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
+
+    def _numbers(self, part: Part) -> list[int]:
+        if not isinstance(part, bytes):
+            return part
+        modulus, length = self.round.modulus, self.round.length
+        if self.role == 0 and self.round.seeded:
+            return masks.expand(part, modulus, length)
+        return unpack_numbers(part, modulus, length, "a half")
 
     def _closed(self, record: RoundRecord, content: bytes | None) -> RoundRecord:
         """The end of a round: what is sent from now on, in the place of everything secret."""
@@ -353,12 +379,16 @@ class HalfServer:
             self._secrets = _Working(self.round, self.role, record.secret)
         return self._secrets
 
-    def _halves(self, record: RoundRecord) -> dict[bytes, Half]:
-        """The usable halves on the table, by tag; each is opened once."""
+    def _halves(self, record: RoundRecord, needed: Iterable[bytes] = ()) -> dict[bytes, Half]:
+        """The usable halves on the table, by tag; opened once, unless one that is needed is not
+        among them.
+        """
         working = self._working(record)
-        for name, wrapped in list(self._table.items()):
-            if name not in working.seen and name != working.list_name:
-                working.seen.add(name)
+        if working.halves and all(tag in working.halves for tag in needed):
+            return working.halves
+        table = self._table
+        for name, wrapped in list(table.items()) if isinstance(table, dict) else table.items():
+            if name != working.list_name:
                 tag, half = working.opened(name, wrapped)
                 if tag:
                     working.halves[tag] = half
@@ -384,7 +414,6 @@ class _Working:
         self.peer_line = Channel(line, *ends, announced.context, starts=role == 0)
         places = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
         self._places = hmac.new(places, digestmod="sha256")
-        self.seen: set[bytes] = set()
         self.halves: dict[bytes, Half] = {}
         self.list_name = self.name(_LISTED)
         self._key = verify_key(line, ends, announced.identity) if announced.proofs else b""
@@ -430,9 +459,9 @@ class _Working:
         announced = self.round
         if announced.proofs:
             return Half(*announced.proofs.prepared(self._key, self.role, tag, part))
-        if self.role == 0 and announced.seeded:
-            return Half(part)
-        return Half(unpack_numbers(part, announced.modulus, announced.length, "a half"))
+        if not (self.role == 0 and announced.seeded):
+            unpack_numbers(part, announced.modulus, announced.length, "a half")
+        return Half(part)
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
@@ -452,5 +481,5 @@ def partial_info(about: bytes) -> bytes:
     return b"tacit partial v2" + about
 
 
-def _tags(content: bytes) -> list[bytes]:
-    return [content[at : at + DIGEST_SIZE] for at in range(0, len(content), DIGEST_SIZE)]
+def _tags(content: bytes) -> Iterator[bytes]:
+    return (content[at : at + DIGEST_SIZE] for at in range(0, len(content), DIGEST_SIZE))

@@ -54,7 +54,7 @@ def step(party: Coordinator, link: HelperLink) -> float:
     again.
     """
     wait = PAUSE
-    for row in party._rounds("preparing", *LIVE):
+    for row in party._driven("preparing", *LIVE):
         wait = min(wait, _tried(_advance, party, link, row))
     for lineage in _running(party):
         if _plan(party, lineage):

@@ -101,7 +101,7 @@ class Helper(Party):
         how many seconds it is worth looking again.
         """
         wait = PAUSE
-        for row in self._rounds(*LIVE):
+        for row in self._driven(*LIVE):
             try:
                 wait = min(wait, self._advance(row))
             except TacitError as problem:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -43,6 +43,14 @@ COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
 LIVE = ("open", "closing")  # stages in which a round has reports
 
+# made once, because every device asks it
+_LINE = sql.select(store.terms).where(
+    store.terms.c.lineage
+    == sql.select(store.terms.c.lineage)
+    .where(store.terms.c.digest == sql.bindparam("digest"))
+    .scalar_subquery()
+)
+
 
 @dataclass(frozen=True)
 class Registered:
@@ -52,6 +60,14 @@ class Registered:
     signatures: tuple[bytes, ...]
     approvals: tuple[bytes, ...]
     lineage: bytes
+
+
+class Shown(NamedTuple):
+    """Terms at one moment: how far their experiment is, and the terms that took their place."""
+
+    known: Registered
+    state: str
+    successor: Registered | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,22 +147,27 @@ class Party:
         query = sql.select(store.terms).where(store.terms.c.digest == digest)
         row = connection.execute(query).one_or_none()
         if row is None:
-            raise Unknown(f"there is no experiment {digest.hex()} here")
+            raise _nowhere(digest)
         return _registered(row)
 
     def state(self, known: Registered) -> str:
         """How far the experiment is, as far as this party knows."""
+        with self.store.read() as connection:
+            return self._state(connection, known)
+
+    def _state(self, connection: sql.Connection, known: Registered) -> str:  # noqa: ARG002
         return "running" if known.signatures else "unsigned"
 
-    def successor(self, digest: bytes) -> Registered | None:
-        """The terms that took the place of these."""
-        terms = store.terms
-        line = sql.select(terms.c.lineage).where(terms.c.digest == digest).scalar_subquery()
+    def shown(self, digest: bytes) -> Shown:
+        """What a device is shown of the terms of this digest."""
         with self.store.read() as connection:
-            rows = connection.execute(sql.select(terms).where(terms.c.lineage == line)).all()
-        known = [_registered(row) for row in rows]
-        followers = [one for one in known if one.terms.predecessor == digest and one.signatures]
-        return followers[0] if followers else None
+            found = [_registered(row) for row in connection.execute(_LINE, {"digest": digest})]
+            known = next((one for one in found if one.terms.digest == digest), None)
+            if known is None:
+                raise _nowhere(digest)
+            state = self._state(connection, known)
+        after = (one for one in found if one.signatures and one.terms.predecessor == digest)
+        return Shown(known, state, next(after, None))
 
     def _register(
         self,
@@ -317,6 +338,19 @@ class Party:
             query = sql.select(store.rounds).where(store.rounds.c.identity == identity)
             return connection.execute(query).one_or_none()
 
+    def _driven(self, *stages: str) -> list[Any]:
+        """All rounds in one of these stages, those with reports among them. Nothing else stays at
+        hand: another process may have ended a round, or a request brought its server back that had
+        looked before the end.
+        """
+        with self._lock:
+            held = set(self._servers)
+        rows = self._rounds(*stages)
+        with self._lock:
+            for identity in held.difference(bytes(row.identity) for row in rows):
+                self._servers.pop(identity, None)
+        return rows
+
     def _rounds(self, *stages: str) -> list[Any]:
         """All rounds in one of these stages."""
         with self.store.read() as connection:
@@ -388,6 +422,10 @@ class Party:
 
 
 _decoded = lru_cache(maxsize=256)(Terms.decode)  # as often as devices ask for the same ones
+
+
+def _nowhere(digest: bytes) -> Unknown:
+    return Unknown(f"there is no experiment {digest.hex()} here")
 
 
 def _registered(row: Any) -> Registered:

@@ -25,6 +25,7 @@ from tacit.checks import TacitError, Unavailable
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOG = logging.getLogger("tacit.live")
 PATIENCE = 30  # seconds that a writer waits for another
+AT_ONCE = 500  # halves that are read at once when a round closes
 
 _metadata = sql.MetaData()
 
@@ -203,11 +204,15 @@ class Waiting(MutableMapping[bytes, bytes]):
 
     def __getitem__(self, name: bytes) -> bytes:
         with self._store.read() as connection:
-            query = sql.select(halves.c.content).where(self._mine, halves.c.name == name)
-            found = connection.execute(query).scalar()
+            found = self._content(connection, name)
         if found is None:
             raise KeyError(name)
-        return bytes(found)
+        return found
+
+    def _content(self, connection: sql.Connection, name: bytes) -> bytes | None:
+        query = sql.select(halves.c.content).where(self._mine, halves.c.name == name)
+        found = connection.execute(query).scalar()
+        return None if found is None else bytes(found)
 
     def __setitem__(self, name: bytes, content: bytes) -> None:
         self.setdefault(name, content)
@@ -226,17 +231,31 @@ class Waiting(MutableMapping[bytes, bytes]):
             return count_halves(connection, self._identity)
 
     def items(self) -> Any:
-        """All names and contents, at once."""
+        """All names and contents, in the order of names, read in parts: who adds up a large round
+        needs no memory for all of it at once.
+        """
+        last = b""
+        while True:
+            part = self._after(last)
+            yield from part
+            if len(part) < AT_ONCE:
+                return
+            last = part[-1][0]
+
+    def _after(self, last: bytes) -> list[tuple[bytes, bytes]]:
+        query = sql.select(halves.c.name, halves.c.content).where(self._mine, halves.c.name > last)
         with self._store.read() as connection:
-            query = sql.select(halves.c.name, halves.c.content).where(self._mine)
-            return [(bytes(name), bytes(content)) for name, content in connection.execute(query)]
+            found = connection.execute(query.order_by(halves.c.name).limit(AT_ONCE))
+            return [(bytes(name), bytes(content)) for name, content in found]
 
     def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
-        """What is there afterwards; atomic."""
-        with self._store.begin() as connection:
-            row = {"round": self._identity, "name": name, "content": content}
-            self._store.insert_new(connection, halves, [row])
-        return self[name]
+        """What is there afterwards; atomic, also beside a process that ends the round."""
+        row, found = {"round": self._identity, "name": name, "content": content}, None
+        while found is None:
+            with self._store.begin() as connection:
+                self._store.insert_new(connection, halves, [row])
+                found = self._content(connection, name)
+        return found
 
     def clear(self) -> None:
         """Removes all of it."""

@@ -1,4 +1,4 @@
-"""A device for asyncio: `DeviceCore` with httpx's asynchronous client."""
+"""A device for asyncio: `DeviceCore` with httpx's asynchronous transports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ import httpx
 
 from tacit.live.client.device import Assignment, DeviceCore, Experiment, Pins, Shown
 from tacit.live.client.exchange import LONGEST_REPLY, Reply, Request, Talk
-from tacit.live.client.http import FAILED, HUNG_UP, TIMEOUT, arguments, without_cookies
+from tacit.live.client.http import (
+    FAILED,
+    HUNG_UP,
+    TIMEOUT,
+    arguments,
+    carried,
+    proxied,
+    trusted,
+    without_cookies,
+)
 from tacit.live.client.ledger import Ledger
 
 T = TypeVar("T")
@@ -27,13 +36,15 @@ class AsyncDevice(DeviceCore):
         ledger: Ledger,
         pins: Pins,
         *,
-        http: httpx.AsyncClient | None = None,
+        http: httpx.AsyncBaseTransport | httpx.AsyncClient | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         **injected: Any,
     ) -> None:
         super().__init__(ledger, pins, **injected)
         self._owned = http is None
-        self._http = without_cookies(http or httpx.AsyncClient(timeout=TIMEOUT))
+        if http is None and proxied():
+            http = httpx.AsyncClient(verify=trusted(), timeout=TIMEOUT)
+        self._http = without_cookies(http or httpx.AsyncHTTPTransport(trusted()))
         self._sleep = sleep
 
     async def __aenter__(self) -> Self:
@@ -96,10 +107,19 @@ class AsyncDevice(DeviceCore):
             return Reply(0)
 
     async def _answered(self, request: Request) -> Reply:
-        async with self._http.stream(**arguments(request)) as response:
+        response = await self._sent(request)
+        try:
             content = b""
             async for chunk in response.aiter_bytes():
                 content += chunk
                 if len(content) > LONGEST_REPLY:
                     return Reply(0)
             return Reply(response.status_code, content)
+        finally:
+            await response.aclose()
+
+    async def _sent(self, request: Request) -> httpx.Response:
+        if isinstance(self._http, httpx.AsyncBaseTransport):
+            return await self._http.handle_async_request(carried(request))
+        asked = self._http.build_request(**arguments(request))
+        return await self._http.send(asked, stream=True, follow_redirects=False)

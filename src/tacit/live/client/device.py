@@ -153,10 +153,11 @@ class DeviceCore:
         nobody is asked: there is no participation, or it has been sealed.
         """
         digest = _digest(experiment)
-        known = self.ledger.known(digest)
-        if known is None:
-            return False
-        return self.ledger.record(digest, levels_of(known.pinned.terms.answer, value))
+        with self.ledger.together():
+            known = self.ledger.known(digest)
+            if known is None:
+                return False
+            return self.ledger.record(digest, levels_of(known.pinned.terms.answer, value))
 
     def agree(self, experiment: Experiment) -> None:
         """The person was shown these terms and takes part."""
@@ -181,29 +182,27 @@ class DeviceCore:
 
     def showing(self, experiment: Experiment) -> Talk[Shown]:
         """Fetches terms, checks them, and gives them to be shown."""
-        known = yield from self._up_to_date(_digest(experiment))
+        digest = _digest(experiment)
+        known = yield from self._up_to_date(digest, self.ledger.known(digest))
         terms = known.pinned.terms
         return Shown(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
 
-    def _up_to_date(self, digest: bytes) -> Talk[Known]:
+    def _up_to_date(self, digest: bytes, known: Known | None) -> Talk[Known]:
         """The last terms in the line of these; fetched if nobody looked for an hour, or if the app
         pins other keys now.
         """
-        known = self.ledger.known(digest)
         if (
             known is None
             or known.named.keys != self.pins.keys
             or not 0 <= self._clock() - known.checked < REFRESH
         ):
-            yield from self._fetch(digest)
-            known = self.ledger.known(digest)
-            assert known is not None
+            known = yield from self._fetch(digest)
         return known
 
-    def _fetch(self, digest: bytes) -> Talk[None]:
+    def _fetch(self, named: bytes) -> Talk[Known]:
         """Terms and all that succeed them, checked before any is kept."""
         line: list[tuple[Pinned, str]] = []
-        copy = yield from self._copy("the coordinator", self.pins.address, digest)
+        copy = yield from self._copy("the coordinator", self.pins.address, named)
         pinned = self._pinned(copy)
         while True:
             successor = yield from self._compared(pinned, copy)
@@ -216,14 +215,23 @@ class DeviceCore:
             where, digest = pinned.terms.parties[0].address, pinned.terms.digest
             copy = yield from self._copy("the coordinator", where, digest)
         now = self._clock()
-        for place, (shown, state) in enumerate(line):
-            self.ledger.remember(shown, state, now, approved=place > 0)
+        with self.ledger.together():
+            for place, (shown, state) in enumerate(line):
+                self.ledger.remember(shown, state, now, approved=place > 0)
+            return self._known(named)
+
+    def _known(self, digest: bytes) -> Known:
+        """Where the person stands with terms that were shown."""
+        known = self.ledger.known(digest)
+        assert known is not None
+        return known
 
     def _pinned(self, copy: _Copy) -> Pinned:
         """Terms as the app names them, under the keys that it pinned."""
         pinned = Pinned(copy.terms, copy.signatures, self.pins.keys)
-        before = self.ledger.known(copy.terms.predecessor)
-        if before is not None and before.pinned.terms.digest == copy.terms.predecessor:
+        predecessor = copy.terms.predecessor
+        before = self.ledger.known(predecessor) if predecessor else None
+        if before is not None and before.pinned.terms.digest == predecessor:
             check_successor(before.pinned.terms, copy.terms)
         return pinned
 
@@ -269,23 +277,25 @@ class DeviceCore:
         known = self.ledger.known(digest)
         if known is not None and known.option is not None and self._clock() < known.until:
             return _kept(known, known.option)
-        known = yield from self._up_to_date(digest)
+        known = yield from self._up_to_date(digest, known)
         if known.agreed is None and not known.withdrawn:
-            self.ledger.agree(digest)  # to join is to agree, the first time
-            known = yield from self._up_to_date(digest)
-        if self._nothing_left(known, invitation):
-            return self._spent(known)
+            with self.ledger.together():
+                self.ledger.agree(digest)  # to join is to agree, the first time
+                known = self._known(digest)
+        with self.ledger.together():
+            if self._nothing_left(known, invitation):
+                return self._spent(known)
+            nonce = self.ledger.nonce(known.pinned.terms.digest, self._source(NONCE_SIZE))
         now = self._clock()  # of asking: a reply that takes its time does not make it late
-        reply = yield from self._ask_for_place(known.pinned.terms, invitation)
+        reply = yield _asking(known.pinned.terms, nonce, invitation)
         if reply.status == _SUCCEEDED and (yield from self._succeeded(known, digest)):
             return (yield from self.joining(digest, invitation))
         return self._placed(known.pinned, reply, now, invitation)
 
     def _succeeded(self, known: Known, digest: bytes) -> Talk[bool]:
         """Whether other terms have taken the place of those that a device knew."""
-        yield from self._fetch(digest)
-        now = self.ledger.known(digest)
-        return now is not None and now.pinned != known.pinned
+        now = yield from self._fetch(digest)
+        return now.pinned != known.pinned
 
     def _nothing_left(self, known: Known, invitation: str | None) -> bool:
         """Whether nothing more may be asked of the person while an experiment runs; when it has
@@ -308,19 +318,6 @@ class DeviceCore:
             "own limit is reached: this device takes part no more"
         )
 
-    def _ask_for_place(self, terms: Terms, invitation: str | None) -> Talk[Reply]:
-        address = terms.parties[0].address.rstrip("/")
-        nonce = self.ledger.nonce(terms.digest, self._source(NONCE_SIZE))
-        asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
-        return (
-            yield Request(
-                "POST",
-                f"{address}/experiments/{terms.digest.hex()}/places",
-                json.dumps(asked).encode(),
-                (("Content-Type", "application/json"),),
-            )
-        )
-
     def _placed(
         self, pinned: Pinned, reply: Reply, now: float, invitation: str | None
     ) -> Assignment:
@@ -340,8 +337,9 @@ class DeviceCore:
             self.ledger.forget_nonce(pinned.terms.digest)
             raise
         until = now + max(float(pinned.terms.answer.window), UNASKED)
-        self.ledger.keep_option(pinned.terms.digest, option, now, until)
-        return self._held(pinned.terms.digest)
+        with self.ledger.together():
+            self.ledger.keep_option(pinned.terms.digest, option, now, until)
+            return self._held(pinned.terms.digest)
 
     def _taken(
         self,
@@ -360,31 +358,30 @@ class DeviceCore:
             raise Refusal(f"the place is in a round about another option than {option!r}")
         if place.number >= announced.places:
             raise Refusal(f"place {place.number} is none of the {announced.places} of the round")
-        self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
-        seed = self._source(SEED_SIZE)
-        pace = Pace.of(announced, now, seed)
-        self.ledger.join(
-            Joining(
-                announced.identity,
-                pinned.terms.digest,
-                option,
-                cost,
-                announcement,
-                place,
-                seed,
-                now,
-                pace.sends,
-                float(announced.binding.closes),
-                nothing_happened(pinned.terms.answer),
-                invitation,
+        with self.ledger.together():
+            self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
+            seed = self._source(SEED_SIZE)
+            self.ledger.join(
+                Joining(
+                    announced.identity,
+                    pinned.terms.digest,
+                    option,
+                    cost,
+                    announcement,
+                    place,
+                    seed,
+                    now,
+                    Pace.of(announced, now, seed).sends,
+                    float(announced.binding.closes),
+                    nothing_happened(pinned.terms.answer),
+                    invitation,
+                )
             )
-        )
-        return self._held(pinned.terms.digest)
+            return self._held(pinned.terms.digest)
 
     def _held(self, digest: bytes) -> Assignment:
         """What the ledger holds now; another process may have been faster."""
-        known = self.ledger.known(digest)
-        assert known is not None
+        known = self._known(digest)
         assert known.option is not None
         return _kept(known, known.option)
 
@@ -392,31 +389,37 @@ class DeviceCore:
 
     def reporting(self) -> Talk[Due]:
         """Does all that is due: seals, sends, asks what became of rounds."""
-        for running in self.ledger.running():
+        waiting, advanced = self.ledger.running(), False
+        for running in waiting:
             try:
-                yield from self._advance(running)
+                advanced |= yield from self._advance(running)
             except Refusal:  # a limit was lowered since, or the file was altered: nothing is sent
                 self.ledger.end(running.identity, "broken")
-        waiting = self.ledger.running()
+                advanced = True
+        if advanced:
+            waiting = self.ledger.running()
         reports = [when for one in waiting for when in self._reports_due(one)]
         outcomes = [when for one in waiting for when in self._outcomes_due(one)]
         return Due(min(reports, default=None), min(outcomes, default=None))
 
-    def _advance(self, running: Running) -> Talk[None]:
-        """One participation, as far as it goes now."""
+    def _advance(self, running: Running) -> Talk[bool]:
+        """One participation, as far as it goes now; whether it was time for anything."""
         closes = self._announced(running).binding.closes
         if running.levels is not None:
             if self._clock() < self._pace(running).sends:
-                return
+                return False
             if self._clock() >= closes:
                 self.ledger.end(running.identity, "missed")
-                return
+                return True
+        with self.ledger.together():
             self.ledger.seal(running.identity, _halves)
-        for post in self.ledger.posts(running.identity):
+            posts = self.ledger.posts(running.identity)
+        for post in posts:
             yield from self._send(running, post, closes)
         if self._clock() >= closes:
             self.ledger.expire(running.identity)
             yield from self._ask(running)
+        return True
 
     def _send(self, running: Running, post: Post, closes: int) -> Talk[None]:
         if post.sealed is None or not self._claim(running, post, Asked.REPORT, closes):
@@ -525,6 +528,16 @@ def _check_willing(known: Known, invitation: str | None) -> None:
         raise Refusal("who takes part here was invited: give join() the invitation")
     if invitation and not (invitation.isascii() and invitation.isprintable()):
         raise Refusal("an invitation is printable ASCII: copy it again")
+
+
+def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
+    asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
+    return Request(
+        "POST",
+        f"{terms.parties[0].address.rstrip('/')}/experiments/{terms.digest.hex()}/places",
+        json.dumps(asked).encode(),
+        (("Content-Type", "application/json"),),
+    )
 
 
 def _halves(running: Running) -> tuple[bytes, bytes]:

@@ -1,12 +1,19 @@
-"""A device for ordinary programs: `DeviceCore` with httpx and threads."""
+"""A device for ordinary programs: `DeviceCore` with httpx and threads.
+
+Requests go straight to one of httpx's transports, which is most of its speed: a device wants no
+cookies, redirects or authentication, which a client looks after with every request.
+"""
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.request import getproxies
 
 import httpx
 
@@ -22,9 +29,13 @@ FAILED = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 HEADERS = {"User-Agent": "tacit", "Accept-Encoding": "identity"}
 
+_TIMEOUTS = {"timeout": httpx.Timeout(TIMEOUT).as_dict()}
+_url = lru_cache(maxsize=64)(httpx.URL)  # terms and places are asked for again and again
+
 
 class Device(DeviceCore):
-    """One person's device. `http` is a client of your own, for other time-outs or proxies.
+    """One person's device. `http` is a transport or client of your own, for connections that
+    several devices share, other time-outs or proxies; those of the environment are used anyway.
 
     `join` gives the option, `record` keeps what happened, `run_due` or `wait_and_report` sends it
     when it is time; every method may be called from any thread, and again after a restart.
@@ -35,13 +46,15 @@ class Device(DeviceCore):
         ledger: Ledger,
         pins: Pins,
         *,
-        http: httpx.Client | None = None,
+        http: httpx.BaseTransport | httpx.Client | None = None,
         sleep: Callable[[float], None] = time.sleep,
         **injected: Any,
     ) -> None:
         super().__init__(ledger, pins, **injected)
         self._owned = http is None
-        self._http = without_cookies(http or httpx.Client(timeout=TIMEOUT))
+        if http is None and proxied():
+            http = httpx.Client(verify=trusted(), timeout=TIMEOUT)
+        self._http = without_cookies(http or httpx.HTTPTransport(trusted()))
         self._sleep = sleep
 
     def __enter__(self) -> Self:
@@ -104,29 +117,54 @@ class Device(DeviceCore):
             return Reply(0)
 
     def _answered(self, request: Request) -> Reply:
-        with self._http.stream(**arguments(request)) as response:
+        response = self._sent(request)
+        try:
             content = b""
             for chunk in response.iter_bytes():
                 content += chunk
                 if len(content) > LONGEST_REPLY:
                     return Reply(0)
             return Reply(response.status_code, content)
+        finally:
+            response.close()
+
+    def _sent(self, request: Request) -> httpx.Response:
+        if isinstance(self._http, httpx.BaseTransport):
+            return self._http.handle_request(carried(request))
+        asked = self._http.build_request(**arguments(request))
+        return self._http.send(asked, stream=True, follow_redirects=False)
+
+
+def proxied() -> bool:
+    """Whether the environment names proxies, which a client of httpx knows how to use."""
+    return any(getproxies().get(scheme) for scheme in ("http", "https", "all"))
+
+
+@lru_cache(maxsize=1)
+def trusted() -> ssl.SSLContext:
+    """Whose certificates are believed; read once for all devices of a process."""
+    return httpx.create_ssl_context()
+
+
+def carried(request: Request) -> httpx.Request:
+    """A request for a transport."""
+    return httpx.Request(**arguments(request), extensions=_TIMEOUTS)
 
 
 def arguments(request: Request) -> dict[str, Any]:
-    """A request in httpx's words; redirects are not followed."""
+    """A request in httpx's words."""
     return {
         "method": request.method,
-        "url": request.url,
+        "url": _url(request.url),
         "content": request.content,
         "headers": HEADERS | dict(request.headers),
-        "follow_redirects": False,
     }
 
 
-def without_cookies(client: Any) -> Any:
-    """The client, which from now on keeps no cookies: they would tell one person's requests
-    apart.
+def without_cookies(http: T) -> T:
+    """The client, which from now on keeps no cookies: they would tell one person's requests apart;
+    a transport never does.
     """
-    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return client
+    if isinstance(http, (httpx.Client, httpx.AsyncClient)):
+        http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    return http

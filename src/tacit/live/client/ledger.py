@@ -104,7 +104,7 @@ class Ledger:
     def _prepare(self) -> None:
         for pragma in _PRAGMAS:
             self._db.execute(f"PRAGMA {pragma}")
-        with self._transaction():
+        with self.together():
             found = [self._pragma(name) for name in ("application_id", "user_version")]
             if found == [0, 0] and not self._all("SELECT 1 FROM sqlite_schema"):
                 for statement in filter(str.strip, _SCHEMA.split(";")):
@@ -116,7 +116,7 @@ class Ledger:
                     f"{self.path} is no ledger of format {FORMAT}: name the right file; nothing is "
                     "sent without it"
                 )
-            if self._pragma("quick_check(1)") != "ok":
+            elif self._pragma("quick_check(1)") != "ok":
                 raise LedgerError(self._unusable("it is damaged"))
 
     def _pragma(self, name: str) -> object:
@@ -137,9 +137,14 @@ class Ledger:
         )
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Alone among all threads and processes; on disk at the end, or as it was before."""
+    def together(self) -> Iterator[None]:
+        """Everything that is asked of the ledger inside is one step: alone among all threads and
+        processes; on disk at the end, or as it was before. Nothing is to be sent inside.
+        """
         with self._lock, self._told():
+            if self._db.in_transaction:  # of this thread, which holds the lock
+                yield
+                return
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -167,14 +172,14 @@ class Ledger:
     @property
     def own_limit(self) -> Fraction | None:
         """The person's own limit over all experiments; None if there is none."""
-        with self._transaction():
+        with self.together():
             return self._own_limit()
 
     def set_own_limit(self, limit: Fraction | None) -> None:
         """Sets the person's own limit; what is spent already stays spent."""
         if limit is not None and (not isinstance(limit, Fraction) or limit < 0):
             raise TacitError(f"the limit is {limit!r}; it must be a Fraction, at least 0, or None")
-        with self._transaction():
+        with self.together():
             self._db.execute("DELETE FROM own WHERE name = 'limit'")
             if limit is not None:
                 self._db.execute("INSERT INTO own VALUES ('limit', ?)", (str(limit),))
@@ -182,40 +187,40 @@ class Ledger:
     @property
     def spent(self) -> Fraction:
         """What was spent in all experiments together."""
-        with self._transaction():
-            return self._sum("charged")
+        with self.together():
+            rows = self._all("SELECT cost FROM rounds WHERE charged")
+            return sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
 
     def _own_limit(self) -> Fraction | None:
         row = self._one("SELECT value FROM own WHERE name = 'limit'")
         return None if row is None else self._fraction(row["value"])
 
-    def _sum(self, where: str, *values: object) -> Fraction:
-        rows = self._all(f"SELECT cost FROM rounds WHERE {where}", *values)
-        return sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
-
-    def _account(self, lineage: int) -> Account:
+    def _limit(self, lineage: int) -> Fraction:
         row = self._one("SELECT epsilon FROM lineages WHERE id = ?", lineage)
         assert row is not None
-        limit = self._fraction(row["epsilon"])
-        return Account(limit, self._sum("charged AND lineage = ?", lineage))
+        return self._fraction(row["epsilon"])
 
     def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
         """Refuses a cost for which there is no room beside what is charged or waits to be."""
-        taken = "(charged OR outcome IS NULL) AND identity != ?"
-        limit = self._account(lineage).limit
-        Account(limit, self._sum(f"{taken} AND lineage = ?", besides, lineage)).charged(cost)
-        own = self._own_limit()
-        if own is not None and self._sum(taken, besides) + cost > own:
+        rows = self._all(
+            "SELECT lineage, cost FROM rounds WHERE (charged OR outcome IS NULL) AND identity != ?",
+            besides,
+        )
+        taken = [(row["lineage"], self._fraction(row["cost"])) for row in rows]
+        here = sum((other for entry, other in taken if entry == lineage), Fraction(0))
+        Account(self._limit(lineage), here).charged(cost)
+        own, everywhere = self._own_limit(), sum((other for _, other in taken), Fraction(0))
+        if own is not None and everywhere + cost > own:
             raise Refusal(
                 f"this round costs {cost}, and of your own limit {own} over all experiments "
-                f"{self._sum(taken, besides)} are taken: nothing is sent"
+                f"{everywhere} are taken: nothing is sent"
             )
 
     def check_room(self, digest: bytes, cost: Fraction) -> None:
         """Refuses a round of this cost, if it is beyond what was promised or the person's own
         limit.
         """
-        with self._transaction():
+        with self.together():
             self._check_room(self._lineage(digest), cost)
 
     # Terms
@@ -225,7 +230,7 @@ class Ledger:
         parties of the terms before them have signed that these succeed them.
         """
         terms = pinned.terms
-        with self._transaction():
+        with self.together():
             names = {terms.digest, terms.predecessor or terms.digest}
             self._united(sorted(names), terms.promise.epsilon)
             self._db.execute(
@@ -243,7 +248,7 @@ class Ledger:
             f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *digests
         )
         lineage, *others = [int(row["lineage"]) for row in rows] or [self._new_entry(epsilon)]
-        limits = [epsilon, *(self._account(entry).limit for entry in (lineage, *others))]
+        limits = [epsilon, *(self._limit(entry) for entry in (lineage, *others))]
         self._db.execute(
             "UPDATE lineages SET epsilon = ? WHERE id = ?", (str(min(limits)), lineage)
         )
@@ -270,66 +275,54 @@ class Ledger:
         assert made.lastrowid is not None
         return made.lastrowid
 
-    def _agreed(self, lineage: int, terms: Terms) -> bool | None:
-        """Whether these terms, or some of their line with the same question and options, were
-        agreed to; None if none of the line were.
-        """
-        rows = self._all(
-            "SELECT text FROM terms WHERE lineage = ? AND agreed AND text IS NOT NULL", lineage
-        )
-        agreed = [decoded(row["text"]) for row in rows]
-        same = ((old.question, old.options) == (terms.question, terms.options) for old in agreed)
-        return any(same) if agreed else None
-
     def agree(self, digest: bytes) -> None:
         """The person was shown these terms and takes part; also again after a withdrawal."""
-        with self._transaction():
+        with self.together():
             lineage = self._lineage(digest)
             self._db.execute("UPDATE terms SET agreed = 1 WHERE digest = ?", (digest,))
             self._db.execute("UPDATE lineages SET withdrawn = 0 WHERE id = ?", (lineage,))
 
     def known(self, digest: bytes) -> Known | None:
         """The last terms in the line of these, and where the person stands."""
-        with self._transaction():
-            start = self._one("SELECT * FROM terms WHERE digest = ? AND text IS NOT NULL", digest)
+        with self.together():
+            line = self._all(
+                "SELECT * FROM terms WHERE text IS NOT NULL AND lineage = "
+                "(SELECT lineage FROM terms WHERE digest = ?)",
+                digest,
+            )
+            start = next((row for row in line if row["digest"] == digest), None)
             if start is None:
                 return None
-            row, lineage = self._last(start), start["lineage"]
-            asked = self._one(
-                "SELECT sends FROM rounds, lineages WHERE identity = asked AND id = ?", lineage
-            )
+            lineage, last = start["lineage"], _last(start, line)
             entry = self._one("SELECT * FROM lineages WHERE id = ?", lineage)
             assert entry is not None
-            refused = self._all(
-                "SELECT 1 FROM rounds WHERE lineage = ? AND outcome = 'refused'", lineage
+            rounds = self._all(
+                "SELECT identity, cost, charged, outcome, sends FROM rounds WHERE lineage = ?",
+                lineage,
             )
-            pinned = self._pinned(row)
+            pinned = self._pinned(last)
+            spent, pending = (
+                sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
+                for rows in (
+                    [row for row in rounds if row["charged"]],
+                    [row for row in rounds if not row["charged"] and row["outcome"] is None],
+                )
+            )
+            asked = [row["sends"] for row in rounds if row["identity"] == entry["asked"]]
             return Known(
                 pinned=pinned,
-                state=row["state"],
-                agreed=self._agreed(lineage, pinned.terms),
-                checked=row["checked"],
-                account=self._account(lineage),
-                pending=self._sum("NOT charged AND outcome IS NULL AND lineage = ?", lineage),
-                refused=len(refused),
+                state=last["state"],
+                agreed=_agreed(line, pinned.terms),
+                checked=last["checked"],
+                account=Account(self._fraction(entry["epsilon"]), spent),
+                pending=pending,
+                refused=sum(row["outcome"] == "refused" for row in rounds),
                 withdrawn=bool(entry["withdrawn"]),
                 option=entry["option"],
                 until=entry["until"],
-                reports_at=None if asked is None else asked["sends"],
+                reports_at=asked[0] if asked else None,
                 named=decoded(start["text"]),
             )
-
-    def _last(self, start: sqlite3.Row) -> sqlite3.Row:
-        """The row of terms, or of what succeeds them in the end."""
-        rows = self._all(
-            "SELECT * FROM terms WHERE lineage = ? AND text IS NOT NULL AND approved",
-            start["lineage"],
-        )
-        successors = {decoded(row["text"]).predecessor: row for row in rows}
-        last = start
-        while last["digest"] in successors:
-            last = successors[last["digest"]]
-        return last
 
     def _pinned(self, row: sqlite3.Row) -> Pinned:
         """Terms from the file; their signatures are checked again, so it cannot make any up."""
@@ -348,7 +341,7 @@ class Ledger:
 
     def nonce(self, digest: bytes, fresh: bytes) -> bytes:
         """What a place is asked for with: the same again until there was an answer."""
-        with self._transaction():
+        with self.together():
             lineage = self._lineage(digest)
             self._db.execute(
                 "UPDATE lineages SET nonce = ? WHERE id = ? AND nonce IS NULL", (fresh, lineage)
@@ -359,7 +352,7 @@ class Ledger:
 
     def forget_nonce(self, digest: bytes) -> None:
         """There was an answer, and it gave no place."""
-        with self._transaction():
+        with self.together():
             self._db.execute(
                 "UPDATE lineages SET nonce = NULL WHERE id = ?", (self._lineage(digest),)
             )
@@ -368,13 +361,10 @@ class Ledger:
         """An option that was given without being asked about, and for how long it stays; one that
         another process was given meanwhile stays instead.
         """
-        with self._transaction():
+        with self.together():
             lineage = self._lineage(digest)
-            if not self._holds(lineage, now):
+            if not self._all("SELECT 1 FROM lineages WHERE id = ? AND until > ?", lineage, now):
                 self._keep_option(lineage, option, until)
-
-    def _holds(self, lineage: int, now: float) -> bool:
-        return bool(self._all("SELECT 1 FROM lineages WHERE id = ? AND until > ?", lineage, now))
 
     def _keep_option(
         self, lineage: int, option: str, until: float, asked: bytes | None = None
@@ -388,7 +378,7 @@ class Ledger:
         self, digest: bytes, identity: bytes, place: Place, cost: Fraction, now: float
     ) -> None:
         """Refuses a round that `join` would refuse."""
-        with self._transaction():
+        with self.together():
             self._joined(self._lineage(digest), identity, place, cost, now)
 
     def _joined(
@@ -397,10 +387,12 @@ class Ledger:
         """Whether this place is kept already, or another process was given one meanwhile; refused
         if it is new and cannot be kept.
         """
-        if self._all("SELECT 1 FROM lineages WHERE id = ? AND withdrawn", lineage):
+        entry = self._one("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
+        assert entry is not None
+        if entry["withdrawn"]:
             raise Refusal("this person has left the experiment: the place is not taken")
         row = self._one("SELECT place FROM rounds WHERE identity = ?", identity)
-        if self._holds(lineage, now) or (row is not None and row["place"] == place.encode()):
+        if entry["until"] > now or (row is not None and row["place"] == place.encode()):
             return True
         if row is not None:
             raise Refusal("this device was in this round before: it takes part once in a round")
@@ -411,7 +403,7 @@ class Ledger:
         """Keeps a place; refused if there is no room for its cost or if the round was joined
         before.
         """
-        with self._transaction():
+        with self.together():
             lineage = self._lineage(new.terms)
             if self._joined(lineage, new.identity, new.place, new.cost, new.joined):
                 return
@@ -436,7 +428,7 @@ class Ledger:
 
     def record(self, digest: bytes, levels: Mapping[int, int]) -> bool:
         """Puts levels in the place of what was recorded; False if nothing waits to be sealed."""
-        with self._transaction():
+        with self.together():
             row = self._waiting(self._lineage(digest))
             if row is None:
                 return False
@@ -460,7 +452,7 @@ class Ledger:
 
     def running(self) -> list[Running]:
         """All participations that are not over, in the order in which they are sent."""
-        with self._transaction():
+        with self.together():
             rows = self._all("SELECT * FROM rounds WHERE outcome IS NULL ORDER BY sends, identity")
             return [self._running(row) for row in rows]
 
@@ -495,7 +487,7 @@ class Ledger:
 
     def posts(self, identity: bytes) -> tuple[Post, ...]:
         """What is on its way of a participation; nothing if that is over or not sealed."""
-        with self._transaction():
+        with self.together():
             row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
             return () if row is None else self._posts(identity)
 
@@ -507,7 +499,7 @@ class Ledger:
         """Charges the round and stores what `make` seals of the recorded levels, which are
         forgotten; all of it or nothing. Sealed before: nothing changes.
         """
-        with self._transaction():
+        with self.together():
             row = self._one("SELECT * FROM rounds WHERE identity = ?", identity)
             if row is None or row["outcome"] is not None or row["levels"] is None:
                 return
@@ -527,7 +519,7 @@ class Ledger:
 
     def claim(self, identity: bytes, post: Post, what: Asked, now: float) -> bool:
         """Whether this process makes the next attempt; another may have been faster."""
-        with self._transaction():
+        with self.together():
             done = self._db.execute(
                 f"UPDATE posts SET {what.value}_attempts = {what.value}_attempts + 1, "
                 f"{what.value}_last = ? WHERE identity = ? AND role = ? "
@@ -549,7 +541,7 @@ class Ledger:
         self._post(identity, role, "outcome = ?", outcome)
 
     def _post(self, identity: bytes, role: int, change: str, value: object) -> None:
-        with self._transaction():
+        with self.together():
             self._db.execute(
                 f"UPDATE posts SET {change} WHERE identity = ? AND role = ?",
                 (value, identity, role),
@@ -557,14 +549,14 @@ class Ledger:
 
     def expire(self, identity: bytes) -> None:
         """The deadline is over: sealed bytes that no server took are not kept."""
-        with self._transaction():
+        with self.together():
             self._db.execute("UPDATE posts SET sealed = NULL WHERE identity = ?", (identity,))
 
     def end(self, identity: bytes, outcome: str, *, refund: bool = False) -> None:
         """A participation is over; what it cost stays charged, unless both servers have signed
         that the round was refused.
         """
-        with self._transaction():
+        with self.together():
             self._end("identity = ?", identity, outcome)
             if refund:
                 self._db.execute("UPDATE rounds SET charged = 0 WHERE identity = ?", (identity,))
@@ -583,7 +575,7 @@ class Ledger:
 
     def withdraw(self, digest: bytes) -> None:
         """The person leaves: what is unsent is deleted, and nothing is refunded."""
-        with self._transaction():
+        with self.together():
             lineage = self._lineage(digest)
             self._end("lineage = ?", lineage, "withdrawn")
             self._db.execute(
@@ -596,7 +588,7 @@ class Ledger:
 
     def receipts(self) -> list[Receipt]:
         """All participations of this device, the latest first."""
-        with self._transaction():
+        with self.together():
             rows = self._all("SELECT * FROM rounds WHERE terms IS NOT NULL ORDER BY joined DESC")
             return [self._receipt(row) for row in rows]
 
@@ -630,7 +622,7 @@ class Ledger:
 
         What waits to be sent counts as spent, because it is going to be.
         """
-        with self._transaction():
+        with self.together():
             own = self._own_limit()
             entries = self._all("SELECT * FROM lineages ORDER BY id")
             document = {
@@ -662,7 +654,7 @@ class Ledger:
     def merge(self, exported: str) -> None:
         """Takes over what another device exported: limits only fall, charges only come to it."""
         limit, experiments = read_export(exported)
-        with self._transaction():
+        with self.together():
             own = self._own_limit()
             if limit is not None:
                 least = limit if own is None else min(own, limit)
@@ -694,3 +686,21 @@ def _pinned(text: bytes, joined: bytes) -> Pinned:
     terms, parts = decoded(text), range(0, len(joined), SIGNATURE_SIZE)
     signatures = tuple(joined[at : at + SIGNATURE_SIZE] for at in parts)
     return Pinned(terms, signatures, terms.keys)
+
+
+def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
+    """The row of terms, or of what succeeds them in the end."""
+    successors = {decoded(row["text"]).predecessor: row for row in line if row["approved"]}
+    last = start
+    while last["digest"] in successors:
+        last = successors[last["digest"]]
+    return last
+
+
+def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:
+    """Whether these terms, or some of their line with the same question and options, were agreed
+    to; None if none of the line were.
+    """
+    agreed = [decoded(row["text"]) for row in line if row["agreed"]]
+    same = ((old.question, old.options) == (terms.question, terms.options) for old in agreed)
+    return any(same) if agreed else None

@@ -269,15 +269,22 @@ def _add_reading(app: FastAPI, party: Party) -> None:
             for known in party.experiments()
         ]
 
-    @app.get("/experiments/{digest}/terms", tags=["devices"], responses=_errors(404))
-    def terms(digest: Digest) -> models.TermsAnswer:
+    @app.get(
+        "/experiments/{digest}/terms",
+        tags=["devices"],
+        response_model=models.TermsAnswer,
+        responses=_errors(404),
+    )
+    def terms(digest: Digest) -> JSONResponse:
         """The terms, their signatures, and their successor if there is one."""
-        known = party.terms(bytes.fromhex(digest))
-        return models.TermsAnswer(
-            terms=known.terms.encode().decode(),
-            signatures=_hex(known.signatures or (party.signature(known.terms.digest),)),
-            state=party.state(known),
-            successor=_successor(party.successor(known.terms.digest)),
+        known, state, successor = party.shown(bytes.fromhex(digest))
+        return JSONResponse(
+            {
+                "terms": known.terms.encode().decode(),
+                "signatures": _hex(known.signatures or (party.signature(known.terms.digest),)),
+                "state": state,
+                "successor": _successor(successor),
+            }
         )
 
     @app.get(
@@ -309,14 +316,14 @@ def _hex(several: tuple[bytes, ...]) -> list[str]:
     return [one.hex() for one in several]
 
 
-def _successor(known: Registered | None) -> models.Successor | None:
+def _successor(known: Registered | None) -> dict[str, Any] | None:
     if known is None:
         return None
-    return models.Successor(
-        terms=known.terms.encode().decode(),
-        signatures=_hex(known.signatures),
-        approvals=_hex(known.approvals),
-    )
+    return {
+        "terms": known.terms.encode().decode(),
+        "signatures": _hex(known.signatures),
+        "approvals": _hex(known.approvals),
+    }
 
 
 def _admin(service: Service) -> Any:

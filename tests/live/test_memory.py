@@ -1,0 +1,115 @@
+"""What a party has in memory when rounds are over: nothing of them, nor of who took part."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections import Counter, OrderedDict, deque
+from pathlib import Path
+
+import pytest
+from tests.live.pairs import Pair, experiment_of, sqlite_pair
+from tests.live.served import served, wait_for
+
+from tacit.intermediaries.half_server import HalfServer
+from tacit.live import store
+
+PER_ROUND = 20  # objects of announcements, of which the last few hundred are remembered
+
+
+def alive() -> Counter[str]:
+    """Objects of tacit's own kinds, by kind, and what is in all containers together."""
+    gc.collect()
+    found: Counter[str] = Counter()
+    for one in gc.get_objects():
+        kind = type(one)
+        if str(kind.__module__).startswith("tacit."):
+            found[kind.__qualname__] += 1
+        elif kind in (dict, set, list, deque, OrderedDict):
+            found["entries"] += len(one)
+    return found
+
+
+def over(pair: Pair, digest: bytes) -> set[str]:
+    """The names of rounds that are over."""
+    rounds = pair.coordinator.status(digest)["rounds"]
+    return {one["round"] for one in rounds if one["stage"] in ("opened", "refused")}
+
+
+def servers() -> set[str]:
+    """The rounds that any party of this process still has a server of."""
+    gc.collect()
+    return {one.round.identity.hex() for one in gc.get_objects() if isinstance(one, HalfServer)}
+
+
+def test_nothing_of_a_round_and_of_its_people_is_kept_when_it_is_over(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin(experiment_of(20_000))
+        for _ in range(3):  # until all that is made once is there
+            pair.hold(digest, lambda option: int(option == "plain"))
+        before, rounds = alive(), len(over(pair, digest))
+        people = sum(pair.hold(digest, lambda option: int(option == "plain")) for _ in range(4))
+        more, new = len(over(pair, digest)) - rounds, alive() - before
+        assert more >= 4
+        assert people >= 100 * more
+        assert new.pop("entries", 0) < people / 2
+        assert sum(new.values()) <= PER_ROUND * more
+        assert not servers() & over(pair, digest)
+
+
+def test_a_server_that_a_late_request_brought_back_is_dropped_again(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin()
+        pair.step(2)
+        looked = [(party, party._rounds("open")) for party in (pair.coordinator, pair.helper)]
+        pair.hold(digest, lambda _: 1)
+        for party, rows in looked:
+            for row in rows:
+                party.serving(row)
+        assert servers() & over(pair, digest)
+        pair.step(1)
+        assert not servers() & over(pair, digest)
+
+
+def test_servers_keep_nothing_of_those_who_came_over_http(tmp_path: Path) -> None:
+    with served(tmp_path) as both:
+        digest = both.begin(experiment_of(20_000))
+
+        def round_() -> int:
+            reported = both.status(digest)["people"]["reported"]
+            came = len(both.hold(digest, lambda _: 1))
+            wait_for(lambda: both.status(digest)["people"]["reported"] >= reported + came)
+            return came
+
+        def most() -> int:
+            """Of how many objects of one kind there are more."""
+            new = alive() - before
+            return max((number for kind, number in new.items() if kind != "entries"), default=0)
+
+        round_()
+        before = alive()
+        people = round_()
+        assert people >= 40
+        wait_for(lambda: most() < people / 2, 20)
+
+
+def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "AT_ONCE", 7)
+    with sqlite_pair(tmp_path) as pair:
+        identity = bytes(16)
+        table = store.Waiting(pair.stores[0], identity)
+        kept = {bytes([number]) * 16: bytes([number]) for number in range(1, 22)}
+        assert list(table.items()) == []
+        for name, content in kept.items():
+            table.setdefault(name, content)
+        store.Waiting(pair.stores[0], bytes([1]) * 16).setdefault(bytes(16), b"another round")
+        assert list(table.items()) == sorted(kept.items())
+        tracemalloc.start()
+        try:
+            table.update({bytes([200, number]) * 8: bytes(2000) for number in range(70)})
+            tracemalloc.reset_peak()
+            start = tracemalloc.get_traced_memory()[0]
+            assert sum(len(content) for _, content in table.items()) == 140_021
+            assert tracemalloc.get_traced_memory()[1] - start < 100_000
+        finally:
+            tracemalloc.stop()
