@@ -220,11 +220,11 @@ def announced(
 
 def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
     """The secret that these shares give, by holder; None if they are of no 32-byte secret."""
-    place = {holder: position for position, holder in enumerate(pledges.holders, start=1)}
-    ordered = sorted(shares, key=lambda holder: place[holder])
-    positions = tuple(place[holder] for holder in ordered)
+    places = enumerate(pledges.holders, start=1)
+    known = [(position, shares[holder]) for position, holder in places if holder in shares]
+    positions, values = zip(*known, strict=True)
     try:
-        return shamir.combine(positions, [shares[holder] for holder in ordered])
+        return shamir.combine(positions, values)
     except Refusal:
         return None
 
