@@ -228,9 +228,7 @@ def route_keys(
     nothing, so that the pair is left out.
     """
     low, high = (me, other) if me.number < other.number else (other, me)
-    info = b"tacit masking route v3"
-    for one in (low, high):
-        info += one.number.to_bytes(4, "big") + one.address + one.masking + one.signing
+    info = b"tacit masking route v3" + SETUP_ENTRY.pack(*low) + SETUP_ENTRY.pack(*high)
     keys = derive(agree(own, other.address), context, info, 2 * KEY_SIZE)
     up, down = keys[:KEY_SIZE], keys[KEY_SIZE:]
     return (up, down) if me is low else (down, up)

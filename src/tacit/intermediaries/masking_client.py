@@ -199,12 +199,9 @@ class MaskingClient:
         return listed + parcels + signature
 
     def _make_checked(self, inbox: bytes) -> bytes:
-        entries = [
-            INBOX_ENTRY.unpack(entry)
-            for entry in records(
-                inbox, INBOX_ENTRY.size, len(inbox) // INBOX_ENTRY.size, "the INBOX"
-            )
-        ]
+        if len(inbox) % INBOX_ENTRY.size:
+            raise Refusal(f"the INBOX has {len(inbox)} bytes, which are no whole entries")
+        entries = list(INBOX_ENTRY.iter_unpack(inbox))
         self._check_neighbours([entry[0] for entry in entries])
         if len(entries) < self._threshold:
             raise self._too_few(len(entries), "shared their secrets")

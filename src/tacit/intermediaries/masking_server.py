@@ -320,9 +320,12 @@ class MaskingServer:
             self.stage = _ENDS[entry.phase]
             return
         secret, rest = entry.content[CONTEXT_SIZE:][:KEY_SIZE], entry.content[CONTEXT_SIZE:]
-        self._key = X25519PrivateKey.from_private_bytes(secret)
-        if public_bytes(self._key) != self.round.server:
-            raise TacitError("the round names another server key than the one that was prepared")
+        if "_key" not in self.__dict__:  # it never changes while the round is open
+            self._key = X25519PrivateKey.from_private_bytes(secret)
+            if public_bytes(self._key) != self.round.server:
+                raise TacitError(
+                    "the round names another server key than the one that was prepared"
+                )
         rest = rest[KEY_SIZE:]
         while rest:
             place, count = _DECIDED.unpack_from(rest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from operator import add, sub
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -47,14 +48,20 @@ def total(added: Iterable[bytes], taken: Iterable[bytes], modulus: int, count: i
 
 def _words(seed: bytes, modulus: int, count: int) -> list[int]:
     """The first `count` words of the keystream that are not skipped, before they are reduced."""
-    size = word_size(modulus)
-    limit = (1 << 8 * size) - (1 << 8 * size) % modulus
+    size, limit = _shape(modulus)
     stream = Cipher(algorithms.ChaCha20(seed, _NONCE), None).encryptor()
     words: list[int] = []
     while len(words) < count:
         drawn = _integers(stream.update(bytes(size * (count - len(words)))), size)
         words += [word for word in drawn if word < limit]
     return words
+
+
+@lru_cache(maxsize=64)
+def _shape(modulus: int) -> tuple[int, int]:
+    """Bytes of a word, and from which word on all are skipped."""
+    size = word_size(modulus)
+    return size, (1 << 8 * size) - (1 << 8 * size) % modulus
 
 
 def _integers(data: bytes, size: int) -> Sequence[int]:

@@ -167,13 +167,16 @@ def opened_parcel(
         content = ChaCha20Poly1305(key).decrypt(_PARCEL_NONCE, parcel, root + b"".join(commitments))
     except InvalidTag:
         return None
-    shares = content[:SHARE_SIZE], content[SHARE_SIZE:]
-    for secret, share, promised in zip(Secret, shares, commitments, strict=True):
-        if not shamir.is_share(share):
-            return None
-        if share_commitment(context, *pair, secret, share) != promised:
-            return None
-    return shares
+    owner, holder = pair
+    front = _SHARE + context + owner.to_bytes(4, "big")
+    own, masking = content[:SHARE_SIZE], content[SHARE_SIZE:]
+    found = (
+        _committed(front, holder, Secret.OWN, own),
+        _committed(front, holder, Secret.MASKING, masking),
+    )
+    if found != commitments or not (shamir.is_share(own) and shamir.is_share(masking)):
+        return None
+    return own, masking
 
 
 def proves(
@@ -217,11 +220,11 @@ def announced(
 
 def combined(pledges: Pledges, shares: Mapping[int, bytes]) -> bytes | None:
     """The secret that these shares give, by holder; None if they are of no 32-byte secret."""
-    place = {holder: position for position, holder in enumerate(pledges.holders, start=1)}
-    ordered = sorted(shares, key=lambda holder: place[holder])
-    positions = tuple(place[holder] for holder in ordered)
+    places = enumerate(pledges.holders, start=1)
+    known = [(position, shares[holder]) for position, holder in places if holder in shares]
+    positions, values = zip(*known, strict=True)
     try:
-        return shamir.combine(positions, [shares[holder] for holder in ordered])
+        return shamir.combine(positions, values)
     except Refusal:
         return None
 

@@ -87,7 +87,9 @@ def lagrange(positions: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """
     last = max(positions)
     full, missing = _full_weights(last), set(range(1, last + 1)).difference(positions)
-    weights = [full[own] * math.prod([gap - own for gap in missing]) for own in positions]
+    weights = [full[own] for own in positions]
+    for gap in missing:
+        weights = [weight * (gap - own) for weight, own in zip(weights, positions, strict=True)]
     return tuple(weights), math.prod(missing)
 
 
