@@ -143,7 +143,14 @@ def test_evidence_survives_storage_exactly(law: str) -> None:
 HISTORIES = 10_000
 
 
-@pytest.mark.parametrize("rewards", ["bernoulli", "beta", "gaussian"])
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        "bernoulli",
+        pytest.param("beta", marks=pytest.mark.slow),
+        pytest.param("gaussian", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(("law", "mean"), [("laplace", 0.5), ("bits", 0.95), ("skellam", 0.1)])
 def test_index_fails_no_more_often_than_it_states(rewards: str, law: str, mean: float) -> None:
     """10,000 histories of three batches: the mean is above the bound at level ln 20 in 1 of 20

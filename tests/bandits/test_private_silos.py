@@ -136,7 +136,11 @@ HELD_OUT: dict[str, tuple[type[Synthetic], dict[str, Any]]] = {
     "little noise": (Slight, {}),
     "no intercept": (Positive, {"dimension": 6}),
 }
-PROMISES = [(0.2, 0.1), (1.0, 1e-5), (5.0, 0.1)]
+PROMISES = [
+    pytest.param((0.2, 0.1), marks=pytest.mark.slow),
+    (1.0, 1e-5),
+    pytest.param((5.0, 0.1), marks=pytest.mark.slow),
+]
 
 
 @cache

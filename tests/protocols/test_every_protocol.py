@@ -22,7 +22,7 @@ from tacit.estimates import Estimate, Floats, Integers, Opened
 from tacit.noise import NoiseLaw
 from tacit.protocols.contract import Protocol
 
-FAST, DEVICES = 10_000, 400  # rounds of each path; half the noise shows at about 1e-30
+FAST, DEVICES = 4000, 400  # rounds of each path; half the noise shows at about 1e-30
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", CASES)

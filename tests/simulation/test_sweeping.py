@@ -150,7 +150,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_far_it_came(tmp_path: Path
     cells = cells_in(out)
     assert 0 < len(cells) < 20_000
     assert err.splitlines()[-1] == f"tacit: interrupted, {len(cells)} of 20000"
-    assert group(process.pid) == []
+    until(lambda: group(process.pid) == [])
 
 
 def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path: Path) -> None:
