@@ -33,7 +33,7 @@ from tacit.checks import TacitError
 
 NEVER_OVER = 1 + 1e-9
 SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)
-SMOOTH = 500  # wider discrete Gaussians are Gaussians to e^-2π²σ² (Poisson summation)
+SMOOTH = 500  # wider discrete Gaussians have tails in closed form
 LARGEST_GROUP = 1000  # bits of a group whose numbers of ones are multiplied out
 LARGEST_SUM = 200  # people whose discrete Gaussian shares are added up; squaring takes minutes
 
@@ -42,7 +42,8 @@ LARGEST_SUM = 200  # people whose discrete Gaussian shares are added up; squarin
 class Seen:
     """`copies` independent numbers with noise of this law, each of which one person moves by
     `shift`; `pure` is the loss of one where it is known exactly, `gaussian` how many standard
-    deviations all of it moves where it is normal.
+    deviations all of it moves where it is normal, `lattice` the standard deviation of all of it
+    together where it is a wide discrete Gaussian, which `shift` then moves.
     """
 
     law: Callable[[], slow.Law]
@@ -50,6 +51,7 @@ class Seen:
     copies: int = 1
     pure: Any = None
     gaussian: float = 0.0
+    lattice: Any = None
 
 
 def summed(share: Any, count: int, w: int) -> tuple[Callable[[], slow.Law], Any]:
@@ -106,7 +108,7 @@ def seen(protocol: Any, honest: int) -> Seen:
     copies = times * protocol.coordinates
     share, adding = share or protocol.law, 1 if name in alone else honest
     if adding == 1 and type(share).__name__ == "DiscreteGaussian" and share.sigma > SMOOTH:
-        return Seen(nothing, shift, gaussian=shift * math.sqrt(copies) / float(share.sigma))
+        return Seen(nothing, shift * copies, lattice=mp.mpf(share.sigma) * mp.sqrt(copies))
     deviation = math.sqrt(float(share.variance) * adding)
     coarse = type(share).__name__ in ("Skellam", "Binomial", "DiscreteGaussian")
     w = slow.width(shift, deviation) if coarse and deviation > slow.WIDE else 1
@@ -151,6 +153,8 @@ def printed(guarantee: Any) -> tuple[float, float]:
 
 def used(what: Seen, epsilon: float, delta: float) -> float:
     """The part of what is printed that is truly needed: of δ, or of ε where δ is 0."""
+    if what.lattice is not None:
+        return float(slow.discrete_gaussian_delta(what.lattice, what.shift, epsilon) / delta)
     if what.gaussian:
         return float(slow.gaussian_delta(what.gaussian, epsilon) / delta)
     if what.pure is not None and (delta == 0 or what.law is nothing):

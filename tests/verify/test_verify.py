@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -32,6 +33,23 @@ PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
         DiscreteLaplace(7).share(5).power(3),
     ),
 }
+
+
+@pytest.mark.parametrize(("sigma", "shift", "copies"), [(40.0, 7, 1), (60.5, 16, 1), (50.0, 5, 2)])
+def test_tails_of_wide_gaussians_are_those_of_their_tables(
+    sigma: float, shift: int, copies: int
+) -> None:
+    """Also of two numbers together: the law of their sum is the power of one's."""
+    law = slow.power(slow.gaussian(sigma), copies)
+    spread = sigma * math.sqrt(copies)
+    for epsilon in (0.05, 0.3, 1.1):
+        exact = slow.delta(law, shift * copies, epsilon)
+        found = slow.discrete_gaussian_delta(
+            mp.mpf(sigma) * mp.sqrt(copies), shift * copies, epsilon
+        )
+        assert abs(found / exact - 1) < 1e-9
+        normal = slow.gaussian_delta(shift * copies / spread, epsilon)
+        assert abs(normal / exact - 1) > 1e-7  # which is not the same
 
 
 @pytest.mark.parametrize("name", PAIRS)
