@@ -223,6 +223,30 @@ def test_seeds_are_revealed_for_nobody_whose_shares_were_not_asked_for() -> None
     assert told(session, proof(session, proofs, Secret.MASKING)) is not None
 
 
+def test_a_proof_that_names_somebody_twice_is_refused() -> None:
+    session = masked_session(convicts=[6])
+    assert told(session, left(session, [6])) is not None
+    once = [with_true_shares(session, 6)]
+    assert told(session, proof(session, once * 2, Secret.MASKING)) is None
+    assert told(session, proof(session, once, Secret.MASKING)) is not None
+
+
+def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks() -> None:
+    """Whoever takes it then finds neither keys nor seed nor anybody's shares."""
+    session = masked_session()
+    client = session.clients[VICTIM]
+    held = [share for shares in client._held.values() for share in shares]
+    secrets = [client._seed, *client._incoming.values(), *held]
+    assert len(set(secrets)) == 1 + 3 * K
+    before, asked = repr(vars(client)), request(session, VICTIM, NEIGHBOURS, [])
+    assert all(repr(secret) in before for secret in secrets)
+    assert "PrivateKey" in before
+    assert told(session, asked)
+    kept = {name: value for name, value in vars(client).items() if name != "_answers"}
+    assert all(repr(secret) not in repr(kept) for secret in secrets)
+    assert "PrivateKey" not in repr(kept)
+
+
 def checked_session(spoil: Callable[[bytes], bytes]) -> tuple[MaskingSession, bytes]:
     """A round in which the server alters the parcel from neighbour 1 to the victim; returns what
     the victim was sent in its place.
