@@ -61,8 +61,8 @@ def masked_session(convicts: Sequence[int] = ()) -> MaskingSession:
     return session
 
 
-def left(session: MaskingSession, gone: Sequence[int]) -> bytes:
-    content = LEFT_HEAD.pack(N, len(gone)) + pack_listed(gone)
+def left(session: MaskingSession, gone: Sequence[int], survivors: int = N) -> bytes:
+    content = LEFT_HEAD.pack(survivors, len(gone)) + pack_listed(gone)
     return forge(session, VICTIM, Kind.LEFT, content)
 
 
@@ -223,6 +223,16 @@ def test_seeds_are_revealed_for_nobody_whose_shares_were_not_asked_for() -> None
     assert told(session, proof(session, proofs, Secret.MASKING)) is not None
 
 
+def test_a_list_of_those_who_left_names_neighbours_with_common_masks_once_each() -> None:
+    session = masked_session()
+    for gone in ([6, 6], [7, 6], [VICTIM], [N]):
+        assert told(session, left(session, gone)) is None
+    assert told(session, left(session, [6], survivors=5)) is None
+    del session.clients[VICTIM]._pairs[6]  # as if the pair had been left out
+    assert told(session, left(session, [6])) is None
+    assert told(session, left(session, [7])) is not None
+
+
 def test_a_proof_that_names_somebody_twice_is_refused() -> None:
     session = masked_session(convicts=[6])
     assert told(session, left(session, [6])) is not None
@@ -364,6 +374,8 @@ def test_an_accuser_shows_one_key_and_masks_nothing() -> None:
     play(session, {1: Garbage(), VICTIM: Watching()}, accusing={VICTIM})
     ((number, _),) = ACCUSED_ENTRY.iter_unpack(seen[0])
     assert number == 1
+    kept = {name: value for name, value in vars(session.clients[VICTIM]).items() if value}
+    assert not {"_key", "_masking_key", "_signing_key", "_seed", "_held"} & kept.keys()
     with pytest.raises(Refusal, match="masks nothing"):
         session.clients[VICTIM].mask(evidence_of(session), [1])
 

@@ -62,7 +62,7 @@ MECHANISM = ("tests/protocols/test_mechanism.py",)
 ROUNDS = ("tests/rounds",)
 SHAMIR = ("tests/intermediaries/test_shamir.py",)
 LYING = ("tests/attacks/test_lying_server_masking.py",)
-LIARS = ("tests/intermediaries/test_masking_liars.py", *LYING)
+PLEDGES = ("tests/intermediaries/test_pledges.py",)
 MASKING = (
     "tests/intermediaries/test_masking.py",
     "tests/intermediaries/test_masking_trust.py",
@@ -213,9 +213,9 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("intermediaries/masking_client.py", "MaskingClient._make_keys", (checks,), LYING),
     Target("intermediaries/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
-    Target("intermediaries/pledges.py", "Pledges.decode", (checks,), LIARS),
-    Target("intermediaries/pledges.py", "Proof.decode", (checks,), LIARS),
-    Target("intermediaries/pledges.py", "read_shares", (checks,), LIARS),
+    Target("intermediaries/pledges.py", "Pledges.decode", (checks,), PLEDGES),
+    Target("intermediaries/pledges.py", "Proof.decode", (checks,), PLEDGES),
+    Target("intermediaries/pledges.py", "read_shares", (checks,), PLEDGES),
     Target("intermediaries/masking_client.py", "MaskingClient._convict", (checks,), LYING),
     Target("intermediaries/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(

@@ -247,7 +247,6 @@ class MaskingClient:
             )
         keys = [ACCUSED_ENTRY.pack(number, self._incoming[number]) for number in shown]
         self._forget()
-        self._pairs.clear()
         return b"".join(keys)
 
     def _stands(self, number: int, evidence: Evidence) -> bool:
