@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.live.served import ADMIN, Threads, served, wait_for
 
@@ -113,6 +115,19 @@ def test_health_is_told_by_both(both: Threads) -> None:
         for path in ("/healthz", "/readyz"):
             assert both.get(role, path).json() == {"status": "ok"}
         assert "tacit_rounds" in both.get(role, "/metrics").text
+
+
+def test_a_quiet_connection_outlives_the_time_in_which_clients_use_it_again(both: Threads) -> None:
+    kept_for = httpx.Limits(max_connections=1).keepalive_expiry
+    assert kept_for == 5.0  # httpx's own
+    with httpx.Client(limits=httpx.Limits(keepalive_expiry=60.0)) as client:
+        ports = set()
+        for pause in (0.0, kept_for + 0.5):
+            time.sleep(pause)
+            answer = client.get(f"{both.urls[0]}/healthz").raise_for_status()
+            stream = answer.extensions["network_stream"]
+            ports.add(stream.get_extra_info("client_addr")[1])
+    assert len(ports) == 1
 
 
 def test_a_party_without_its_database_says_that_it_is_not_ready(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ LOG = logging.getLogger("tacit.live")
 FAREWELL = 10  # seconds that running requests may take at the end
 BACKLOG = 2048
 CONNECTIONS = 4096
+IDLE = 15  # seconds that a quiet connection stays: longer than clients (httpx: 5) reuse theirs
 
 
 def application(config: PartyConfig, **sources: Any) -> Front:
@@ -77,6 +78,7 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 limit_concurrency=CONNECTIONS,
                 backlog=BACKLOG,
+                timeout_keep_alive=IDLE,
                 timeout_graceful_shutdown=FAREWELL,
             )
         )
