@@ -22,6 +22,7 @@ from tacit.intermediaries import (
     TwoServerSession,
 )
 from tacit.intermediaries.agreement import NONCE_SIZE
+from tacit.intermediaries.two_servers import DIGEST_SIZE
 from tacit.records import MemoryRecords, RecordDirectory
 
 
@@ -92,7 +93,7 @@ def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
             session.server(role).take(half, session.now)
             look()
     bare = [
-        sum(int(half.part[0]) for half in server._halves(server._record()).values())
+        sum(half[DIGEST_SIZE] for half in server._halves(server._record()))
         for server in (session.server(0), session.server(1))
     ]
     look()

@@ -18,7 +18,7 @@ from tests.attacks.two_server_world import (
 )
 
 from tacit.intermediaries import Outcome, Refusal, SumView, TwoServerSession, refused_by_both
-from tacit.intermediaries.two_servers import report_tag, word_digest
+from tacit.intermediaries.two_servers import DIGEST_SIZE, report_tag, word_digest
 
 Draw = Callable[[Fraction], int]
 
@@ -78,8 +78,8 @@ def test_its_half_alone_says_nothing() -> None:
         drawn = iter([bytes(16), bytes(16), word_for(answer - 5)])
         half = session.split(answer, [answer], lambda _: next(drawn))[1]  # noqa: B023
         session.server(1).take(half, session.now)
-        (found_half,) = session.server(1)._halves(session.server(1)._record()).values()
-        found.add(found_half.part[0])
+        (found_half,) = session.server(1)._halves(session.server(1)._record())
+        found.add(found_half[DIGEST_SIZE])
         session.tables[1].clear()
     assert found == {5}
 

@@ -35,6 +35,7 @@ from tacit.intermediaries import (
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import Source
 from tacit.intermediaries.masking import mask_seed
+from tacit.intermediaries.two_servers import DIGEST_SIZE
 from tacit.intermediaries.wire import Kind
 
 Uniform = Callable[[Iterable[object], int], None]
@@ -121,8 +122,8 @@ def sent_by_all(value: int, people: int) -> list[dict[bytes, int]]:
             server.take(half, session.now)
     return [
         {
-            tag: server._numbers(half.part)[0]
-            for tag, half in server._halves(server._record()).items()
+            half[:DIGEST_SIZE]: server._numbers(half[DIGEST_SIZE:])[0]
+            for half in server._halves(server._record())
         }
         for server in servers
     ]

@@ -32,10 +32,10 @@ from tacit.intermediaries import (
     run_two_servers,
 )
 from tacit.intermediaries.agreement import Channel
-from tacit.intermediaries.half_server import PARTIAL_HEAD, partial_info
+from tacit.intermediaries.half_server import PARTIAL_HEAD, HalfServer, partial_info
 from tacit.intermediaries.interface import new_identity
 from tacit.intermediaries.seats import RoundSecrets
-from tacit.intermediaries.two_servers import half_info, read_outcome, word_digest
+from tacit.intermediaries.two_servers import DIGEST_SIZE, half_info, read_outcome, word_digest
 from tacit.intermediaries.wire import Kind, header, pack_numbers
 from tacit.records import MemoryRecords, RecordDirectory
 
@@ -54,6 +54,11 @@ def report(session: TwoServerSession, place: int, *values: int) -> tuple[bytes, 
     for role in (0, 1):
         session.server(role).take(halves[role], session.now)
     return halves
+
+
+def tags_of(server: HalfServer) -> list[bytes]:
+    """Of the halves that it can use."""
+    return [half[:DIGEST_SIZE] for half in server._halves(server._record())]
 
 
 def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
@@ -354,7 +359,7 @@ def test_partial_sums_of_different_reports_are_not_added() -> None:
     listing = servers[1].close(late)[servers[1].peer]
     lines = (session.round.line(0), session.round.line(1))
     liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
-    tags = sorted(servers[0]._halves(servers[0]._record()))
+    tags = tags_of(servers[0])
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"
     servers[1].take(liar.seal(front, b"".join(tags[:3])), late)
     servers[0].take(listing, late)
@@ -370,7 +375,7 @@ def test_lists_that_repeat_exceed_the_round_or_change_are_refused() -> None:
     for place, value in enumerate((1, 2, 3)):
         report(session, place, value)
     server, late = session.server(1), session.round.binding.closes
-    tags = sorted(server._halves(server._record()))
+    tags = tags_of(server)
     lines = (session.round.line(0), session.round.line(1))
     liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
     front = header(Kind.PRESENT, session.round.identity) + b"\x00"

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sql
 from tests.live.pairs import Pair, described, experiment_of, sqlite_pair
 
 from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries.seats import RoundRecord, Stage
 from tacit.live import driving
 from tacit.live.desk import Assigned, Ticket
-from tacit.live.store import Store
+from tacit.live.store import Store, halves
 from tacit.records import RecordDirectory
 
 ACTIONS = ("step",) * 6 + ("people",) * 6 + ("retry",) * 2 + ("time", "copy", "back")
@@ -329,3 +330,26 @@ def test_lost_key_files_end_the_round_and_nothing_is_said(tmp_path: Path) -> Non
         assert pair.coordinator.outcome(described(asked[0]).identity)[-1] == 3
         driving.step(pair.coordinator, pair.link)
         assert pair.hold(digest, WORTH.__getitem__) > 0
+
+
+def test_a_list_that_comes_late_leaves_nothing_behind(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = pair.begin()
+    pair.step(2)
+    pair.report(digest, pair.crowd(digest, 500), lambda _: 1)
+    pair.clock.now += 200
+    row = pair.helper._rounds("open")[0]
+    mine, theirs = (one.serving(row) for one in (pair.helper, pair.coordinator))
+    listing = theirs.close(pair.helper.now)[theirs.peer]
+    mine.close(pair.helper.now)
+    before = mine._record()  # as another process saw it just before the end
+    pair.step(4)
+    assert before.stage is Stage.LISTED
+    assert pair.helper._round(bytes(row.identity)).stage == "opened"
+    with monkeypatch.context() as late:
+        late.setattr(mine, "_record", lambda: before)
+        mine.take(listing, pair.helper.now)  # and dies before it learns that the round is over
+    for store in pair.stores:
+        with store.read() as connection:
+            assert not connection.execute(sql.select(halves)).all()

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tracemalloc
 from collections import Counter, OrderedDict, deque
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from tests.live import pairs
 from tests.live.pairs import Pair, experiment_of, sqlite_pair
 from tests.live.served import served, wait_for
 
 from tacit.intermediaries.half_server import HalfServer
-from tacit.live import store
+from tacit.live import driving, store
+from tacit.live.errors import Unknown
+from tacit.live.service.reports import Reports
+from tacit.live.service.writer import GroupWriter
 
 PER_ROUND = 20  # objects of announcements, of which the last few hundred are remembered
+
+HELD, PEAK = 150, 400  # bytes per report of rounds that close: until the answer, and for a moment
 
 
 def alive() -> Counter[str]:
@@ -113,3 +123,57 @@ def test_a_large_round_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
             assert tracemalloc.get_traced_memory()[1] - start < 100_000
         finally:
             tracemalloc.stop()
+
+
+def test_closing_takes_little_more_memory_than_the_lists_of_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "EPSILON", Fraction(1, 16))
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin(experiment_of(20_000))
+        pair.step(2)
+        asked = pair.crowd(digest, 5000)
+        pair.report(digest, asked, lambda _: 1)
+        people = len(asked)
+        pair.clock.now += 200
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            pair.helper.step()
+            held, peak = (now - before for now in tracemalloc.get_traced_memory())
+            tracemalloc.reset_peak()
+            driving.step(pair.coordinator, pair.link)
+            highest = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+        assert pair.coordinator.status(digest)["people"]["reported"] == people >= 1000
+        assert held < HELD * people
+        assert max(peak, highest) < PEAK * people
+
+
+def test_a_round_is_fetched_once_for_all_who_bring_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        pair.begin()
+        pair.step(2)
+        (identity, *_) = (bytes(row.identity) for row in pair.helper._rounds("open"))
+        asked: list[bytes] = []
+        party, find = pair.helper, pair.helper._round
+
+        def counted(name: bytes) -> Any:
+            asked.append(name)
+            return find(name)
+
+        monkeypatch.setattr(party, "_round", counted)
+        reports = Reports(party, GroupWriter(10), lambda: None, FastAPI())
+
+        async def come(name: bytes) -> list[BaseException | None]:
+            many = (reports._fetched(name) for _ in range(50))
+            return await asyncio.gather(*many, return_exceptions=True)
+
+        assert asyncio.run(come(identity)) == [None] * 50
+        assert all(isinstance(one, Unknown) for one in asyncio.run(come(bytes(16))))
+        assert asked == [identity, bytes(16)]
+        assert party.at_hand(identity)

@@ -15,10 +15,10 @@ import hmac
 import os
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from operator import add
 
 from cryptography.exceptions import InvalidTag
 
@@ -54,11 +54,6 @@ from tacit.intermediaries.wire import (
 )
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
-Part = bytes | list[int]
-"""A server's part of a report: a seed or packed numbers, as it was sent, or numbers that were
-verified.
-"""
-
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports that were not in range
 _LISTED = b"list"  # the name of the other server's list in the table
@@ -69,13 +64,6 @@ def partial_size(announced: TwoServerRound) -> int:
     numbers = announced.length * number_size(announced.modulus)
     content = partial_head(announced).size + numbers + SIGNATURE_SIZE
     return HEADER_SIZE + 1 + announced.sealing.overhead + content
-
-
-class Half(NamedTuple):
-    """A usable half of a report, with the evidence that it is in range, where that is verified."""
-
-    part: Part
-    evidence: bytes = b""
 
 
 class UnknownRound(Refusal):
@@ -255,10 +243,9 @@ class HalfServer:
         halves = self._halves(record)
         if len(halves) < self.round.minimum:
             return self._closed(record, None)
-        listed = sorted(halves)
-        tags = content = b"".join(listed)
+        tags = content = halves.columns(0, DIGEST_SIZE)
         if self.round.proofs:
-            content = b"".join([tag + halves[tag].evidence for tag in listed])
+            content = halves.columns(0, self._entry_size)
         listing = working.peer_line.seal(self._front(Kind.PRESENT), content)
         return self._replaced(
             record, replace(record, stage=Stage.LISTED, tags=tags, listing=listing)
@@ -274,27 +261,40 @@ class HalfServer:
         if wrapped is None:
             return record
         listing = working.unwrap(name, wrapped)
-        halves = self._halves(record, (tag for tag, _ in self._common(record, listing)))
-        proofs, common = self.round.proofs, 0
-        kept: list[bytes] = []
-        for tag, evidence in self._common(record, listing):
-            half, common = halves.get(tag), common + 1
-            if half is None:
-                return self._closed(record, None)
-            if proofs is None or proofs.hold(half.evidence, evidence):
-                kept.append(tag)
-        if len(kept) < self.round.minimum:
+        found = self._added(record, listing, self._halves(record))
+        if found is None:  # another process has listed what came after these were opened
+            found = self._added(record, listing, self._halves(record, anew=True))
+        if found is None or found.reports < self.round.minimum:
             return self._closed(record, None)
-        about = len(kept), hashlib.sha256(b"".join(kept)).digest(), common - len(kept)
-        first = partial_head(self.round).pack(*about[: 3 if proofs else 2])
-        sums = self._noisy([halves[tag].part for tag in kept])
+        about = found.reports, found.digest, found.common - found.reports
+        first = partial_head(self.round).pack(*about[: 3 if self.round.proofs else 2])
+        sums = self._noisy(found.sums)
         return self._closed(record, first + pack_numbers(sums, self.round.modulus))
+
+    def _added(self, record: RoundRecord, listing: bytes, halves: _Halves) -> _Sum | None:
+        """The sum of what both have and, where that is verified, is in range; one half after the
+        other. None if a half that was listed is not there.
+        """
+        proofs, evident = self.round.proofs, self._entry_size
+        common = reports = 0
+        digest, sums = hashlib.sha256(), [0] * self.round.length
+        there = iter(halves)
+        for tag, evidence in self._common(record, listing):
+            half = next((one for one in there if one[:DIGEST_SIZE] >= tag), b"")
+            if half[:DIGEST_SIZE] != tag:
+                return None
+            common += 1
+            if proofs is None or proofs.hold(half[DIGEST_SIZE:evident], evidence):
+                reports += 1
+                digest.update(tag)
+                sums = list(map(add, sums, self._numbers(half[evident:])))
+        return _Sum(common, reports, digest.digest(), sums)
 
     def _common(self, record: RoundRecord, listing: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Tags that both lists have, with the other server's evidence; both are in ascending
         order.
         """
-        own = iter(_tags(record.tags))
+        own = _cut(record.tags, DIGEST_SIZE)
         mine = next(own, None)
         for tag, evidence in self._entries(listing):
             while mine is not None and mine < tag:
@@ -316,21 +316,15 @@ class HalfServer:
     def _entry_size(self) -> int:
         return DIGEST_SIZE + (self.round.proofs.evidence_size if self.round.proofs else 0)
 
-    def _noisy(self, parts: list[Part]) -> list[int]:
-        """The sum of these halves, with noise of this server's own on every number."""
-        modulus, length = self.round.modulus, self.round.length
-        scale, draw = self.round.scale, self._seat.draw
-        noise = [0 if scale is None or draw is None else draw(scale) for _ in range(length)]
-        sums = [0] * length
-        for part in parts:
-            sums = [number + more for number, more in zip(sums, self._numbers(part), strict=True)]
+    def _noisy(self, sums: Sequence[int]) -> list[int]:
+        """These sums, with noise of this server's own on every number."""
+        modulus, scale, draw = self.round.modulus, self.round.scale, self._seat.draw
+        noise = [0 if scale is None or draw is None else draw(scale) for _ in sums]
         return [(number + own) % modulus for number, own in zip(sums, noise, strict=True)]
 
-    def _numbers(self, part: Part) -> list[int]:
-        if not isinstance(part, bytes):
-            return part
+    def _numbers(self, part: bytes) -> list[int]:
         modulus, length = self.round.modulus, self.round.length
-        if self.role == 0 and self.round.seeded:
+        if self.role == 0 and self.round.seeded and not self.round.proofs:
             return masks.expand(part, modulus, length)
         return unpack_numbers(part, modulus, length, "a half")
 
@@ -355,14 +349,20 @@ class HalfServer:
 
     def _record(self) -> RoundRecord:
         found = self._seat.records.read(self._name)
-        if found is not None and found != self._read[0]:
-            self._read = (found, RoundRecord.decode(found))
-        record = self._read[1]
-        if found is None or record is None or record.context != self.round.context:
+        record = self._decoded(found) if found is not None else None
+        if record is None or record.context != self.round.context:
             raise UnknownRound(
                 "this server has neither key, partial sum nor refusal on record for this round: it "
                 "says nothing about it"
             )
+        return record
+
+    def _decoded(self, found: bytes) -> RoundRecord:
+        """A record, read once as long as every report asks for it: lists are not kept at hand."""
+        kept, record = self._read
+        if record is None or kept != found:
+            record = RoundRecord.decode(found)
+            self._read = (found, record) if record.stage is Stage.OPEN else (b"", None)
         return record
 
     def _replaced(self, old: RoundRecord, new: RoundRecord) -> RoundRecord:
@@ -379,19 +379,15 @@ class HalfServer:
             self._secrets = _Working(self.round, self.role, record.secret)
         return self._secrets
 
-    def _halves(self, record: RoundRecord, needed: Iterable[bytes] = ()) -> dict[bytes, Half]:
-        """The usable halves on the table, by tag; opened once, unless one that is needed is not
-        among them.
-        """
+    def _halves(self, record: RoundRecord, *, anew: bool = False) -> _Halves:
+        """The usable halves on the table; opened once, unless they are wanted anew."""
         working = self._working(record)
-        if working.halves and all(tag in working.halves for tag in needed):
-            return working.halves
-        table = self._table
-        for name, wrapped in list(table.items()) if isinstance(table, dict) else table.items():
-            if name != working.list_name:
-                tag, half = working.opened(name, wrapped)
-                if tag:
-                    working.halves[tag] = half
+        if anew or not len(working.halves):
+            halves, table = _Halves(), self._table
+            for name, wrapped in list(table.items()) if isinstance(table, dict) else table.items():
+                if name != working.list_name and (half := working.opened(name, wrapped)):
+                    halves.add(half)
+            working.halves = halves
         return working.halves
 
     def _forget(self) -> None:
@@ -414,7 +410,7 @@ class _Working:
         self.peer_line = Channel(line, *ends, announced.context, starts=role == 0)
         places = derive(agree(line, ends[1 - role]), announced.context, b"tacit places v2")
         self._places = hmac.new(places, digestmod="sha256")
-        self.halves: dict[bytes, Half] = {}
+        self.halves = _Halves()
         self.list_name = self.name(_LISTED)
         self._key = verify_key(line, ends, announced.identity) if announced.proofs else b""
 
@@ -439,8 +435,10 @@ class _Working:
         except (InvalidTag, ValueError):
             raise Refusal("what was kept of this round is damaged, or another round's") from None
 
-    def opened(self, name: bytes, wrapped: bytes) -> tuple[bytes, Half]:
-        """Tag and content of a half; nothing of what does not open."""
+    def opened(self, name: bytes, wrapped: bytes) -> bytes:
+        """A half as it is held: its tag, its evidence where that is verified, and its part; empty
+        for what does not open.
+        """
         announced, role = self.round, self.role
         try:
             half = self.unwrap(name, wrapped)
@@ -450,18 +448,69 @@ class _Working:
             own, other = word_digest(content[:WORD_SIZE]), content[WORD_SIZE:LINK_SIZE]
             digests = (own, other) if role == 0 else (other, own)
             tag = report_tag(announced.context, number, digests)
-            return tag, self._read(tag, content[LINK_SIZE:])
+            return tag + self._read(tag, content[LINK_SIZE:])
         except (Refusal, struct.error):
-            return b"", Half(b"")
+            return b""
 
-    def _read(self, tag: bytes, part: bytes) -> Half:
-        """What a half says."""
+    def _read(self, tag: bytes, part: bytes) -> bytes:
+        """What a half says: a seed or packed numbers, as it was sent, or, after its evidence,
+        numbers that were verified.
+        """
         announced = self.round
         if announced.proofs:
-            return Half(*announced.proofs.prepared(self._key, self.role, tag, part))
+            numbers, evidence = announced.proofs.prepared(self._key, self.role, tag, part)
+            usable = numbers or [0] * announced.length  # the evidence keeps them out
+            return evidence + pack_numbers(usable, announced.modulus)
         if not (self.role == 0 and announced.seeded):
             unpack_numbers(part, announced.modulus, announced.length, "a half")
-        return Half(part)
+        return part
+
+
+@dataclass(frozen=True, repr=False)
+class _Sum:
+    """What a server adds up: of halves that both have, those in range, the digest of their tags,
+    and the sums, to which nothing was added yet.
+    """
+
+    common: int
+    reports: int
+    digest: bytes
+    sums: list[int]
+
+
+class _Halves:
+    """Opened halves in ascending order of their tags, all of the same size and in as many bytes as
+    that: an object for each would take several times the memory.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._count = 0
+        self._parts: dict[int, bytearray] = {}  # by the first byte of the tag
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        for halves in self._in_order():
+            yield from halves
+
+    def add(self, half: bytes) -> None:
+        """One more, with its tag in front."""
+        self._size = len(half)
+        self._count += 1
+        self._parts.setdefault(half[0], bytearray()).extend(half)
+
+    def columns(self, start: int, end: int) -> bytes:
+        """These bytes of every half."""
+        return b"".join(
+            [b"".join([half[start:end] for half in halves]) for halves in self._in_order()]
+        )
+
+    def _in_order(self) -> Iterator[list[bytes]]:
+        """All of them, a part at a time."""
+        for first in sorted(self._parts):
+            yield sorted(_cut(bytes(self._parts[first]), self._size))
 
 
 def _mac(keyed: hmac.HMAC, message: bytes) -> bytes:
@@ -481,5 +530,5 @@ def partial_info(about: bytes) -> bytes:
     return b"tacit partial v2" + about
 
 
-def _tags(content: bytes) -> Iterator[bytes]:
-    return (content[at : at + DIGEST_SIZE] for at in range(0, len(content), DIGEST_SIZE))
+def _cut(content: bytes, size: int) -> Iterator[bytes]:
+    return (content[at : at + size] for at in range(0, len(content), size))

@@ -34,6 +34,7 @@ Draw = Callable[[Fraction], int]
 """An exact draw of discrete Laplace noise of this scale."""
 
 SECRET_SIZE = 32
+_PARTS = 6  # of a record
 
 
 class Stage(IntEnum):
@@ -61,8 +62,8 @@ class RoundRecord:
     def encode(self) -> bytes:
         """The bytes of it."""
         parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
-        sized = b"".join(struct.pack(">I", len(part)) + part for part in parts)
-        return bytes((self.stage, self.sealing)) + sized
+        sized = [piece for part in parts for piece in (struct.pack(">I", len(part)), part)]
+        return b"".join([bytes((self.stage, self.sealing)), *sized])
 
     @classmethod
     def decode(cls, data: bytes) -> RoundRecord:
@@ -73,12 +74,11 @@ class RoundRecord:
                 (size,) = struct.unpack_from(">I", data, at)
                 parts.append(data[at + 4 : at + 4 + size])
                 at += 4 + size
-            record = cls(Stage(data[0]), suite(data[1]), *parts)
-        except (struct.error, ValueError, IndexError, TypeError):
-            raise Refusal("the record of this round is damaged: it is not used") from None
-        if record.encode() != data:
-            raise Refusal("the record of this round is damaged: it is not used")
-        return record
+            if at == len(data) and len(parts) == _PARTS:
+                return cls(Stage(data[0]), suite(data[1]), *parts)
+        except (struct.error, ValueError, IndexError):
+            pass
+        raise Refusal("the record of this round is damaged: it is not used")
 
 
 class RoundSecrets:

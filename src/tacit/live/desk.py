@@ -152,7 +152,7 @@ class Desk:
         held: dict[bytes, _Seat] = {}
         self._rounds = [one for one in self._rounds if self._named(one, nonces)]
         for place, one in enumerate(self._rounds):
-            asked = {"mine": one.row.identity, "names": list(one.names.values())}
+            asked = {"mine": one.row.identity, "names": store.padded(one.names.values())}
             rows = self._connection.execute(_HELD, asked)
             found = {bytes(name): int(number) for name, number in rows}
             held |= {

@@ -41,7 +41,7 @@ Noise = Callable[[bytes], Draw]
 LOG = store.LOG
 COORDINATOR, HELPER = 0, 1
 KIND = "two-servers"
-LIVE = ("open", "closing")  # stages in which a round has reports
+LIVE = store.LIVE
 
 # made once, because every device asks them
 _KNOWN = sql.select(store.terms).where(store.terms.c.digest == sql.bindparam("digest"))
@@ -287,7 +287,7 @@ class Party:
 
     def _stages(self, connection: sql.Connection, identities: set[bytes]) -> dict[bytes, str]:
         """How far rounds are; none of them closes before this transaction has ended."""
-        found = connection.execute(_STAGES, {"identities": sorted(identities)})
+        found = connection.execute(_STAGES, {"identities": store.padded(sorted(identities))})
         return {bytes(identity): stage for identity, stage in found}
 
     def _spend(
@@ -453,7 +453,8 @@ def _contents(
     connection: sql.Connection, keys: Sequence[tuple[bytes, bytes]]
 ) -> dict[tuple[bytes, bytes], bytes]:
     """What is kept under these names of these rounds."""
-    asked = {"rounds": list({identity for identity, _ in keys}), "names": [n for _, n in keys]}
+    rounds, names = {identity for identity, _ in keys}, [name for _, name in keys]
+    asked = {"rounds": store.padded(rounds), "names": store.padded(names)}
     rows = connection.execute(_CONTENTS, asked)
     return {(bytes(row.round), bytes(row.name)): bytes(row.content) for row in rows}
 

@@ -9,7 +9,7 @@ rounds; those of participants go when their round does, spent invitations except
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from tacit.checks import TacitError, Unavailable
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOG = logging.getLogger("tacit.live")
 PATIENCE = 30  # seconds that a writer waits for another
-AT_ONCE = 500  # halves that are read at once when a round closes
+STATEMENTS = 64  # that a connection of SQLite remembers
+CACHE = 256  # kilobytes of pages per connection of SQLite: those of large rounds are not kept
+AT_ONCE = 200  # halves that are read at once when a round closes
 
 _metadata = sql.MetaData()
 
@@ -119,6 +121,14 @@ served = sql.Table(
     sql.Column("total", sql.BigInteger, nullable=False),
 )
 """People who got an option without being asked: not yet told to the learner, and in all."""
+
+
+LIVE = ("open", "closing")  # stages in which a round has reports
+_STAGE = (
+    sql.select(rounds.c.stage)
+    .where(rounds.c.identity == sql.bindparam("identity"))
+    .with_for_update(read=True)  # it does not end before this transaction has
+)
 
 
 class Store:
@@ -249,10 +259,15 @@ class Waiting(MutableMapping[bytes, bytes]):
             return [(bytes(name), bytes(content)) for name, content in found]
 
     def setdefault(self, name: bytes, content: bytes = b"") -> bytes:
-        """What is there afterwards; atomic, also beside a process that ends the round."""
+        """What is there afterwards; atomic, also beside a process that ends the round. What comes
+        for a round that is over is not kept: nobody would delete it.
+        """
         row, found = {"round": self._identity, "name": name, "content": content}, None
         while found is None:
             with self._store.begin() as connection:
+                stage = connection.execute(_STAGE, {"identity": self._identity}).scalar()
+                if stage is not None and stage not in LIVE:
+                    return content
                 self._store.insert_new(connection, halves, [row])
                 found = self._content(connection, name)
         return found
@@ -263,6 +278,18 @@ class Waiting(MutableMapping[bytes, bytes]):
             connection.execute(sql.delete(halves).where(self._mine))
 
 
+def padded(values: Collection[bytes]) -> list[bytes]:
+    """The same values, the last of them repeated up to a power of two: statements that ask for a
+    list have few lengths then, and a connection that remembers them needs little memory.
+
+    >>> padded([b"a", b"b", b"c"])
+    [b'a', b'b', b'c', b'c']
+    """
+    listed = list(values)
+    missing = (1 << max(0, len(listed) - 1).bit_length()) - len(listed)
+    return listed + listed[-1:] * missing
+
+
 def count_halves(connection: sql.Connection, identity: bytes) -> int:
     """How many entries wait for a round's close."""
     query = sql.select(sql.func.count()).select_from(halves).where(halves.c.round == identity)
@@ -271,7 +298,7 @@ def count_halves(connection: sql.Connection, identity: bytes) -> int:
 
 def _options(url: str) -> dict[str, Any]:
     if url.startswith("sqlite"):
-        return {"connect_args": {"timeout": PATIENCE}}
+        return {"connect_args": {"timeout": PATIENCE, "cached_statements": STATEMENTS}}
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
 
 
@@ -282,6 +309,7 @@ def _configure(connection: Any, _record: object) -> None:
         "journal_mode=WAL",
         "synchronous=FULL",
         "secure_delete=ON",
+        f"cache_size=-{CACHE}",
         f"busy_timeout={PATIENCE * 1000}",
     ):
         connection.execute(f"PRAGMA {setting}")

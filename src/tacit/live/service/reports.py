@@ -6,6 +6,7 @@ and acknowledged after it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -40,6 +41,7 @@ class Reports:
         self._others = others
         self._party, self._writer, self._kept = party, writer, kept
         self._commit = party.keep
+        self._asked: dict[bytes, asyncio.Future[Any]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One report."""
@@ -64,14 +66,25 @@ class Reports:
             raise TacitError("a report is for the place (a number) of a round (32 hex digits)")
         invitation = dict(headers).get(_INVITATION, b"")
         name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
-        if self._party.at_hand(name):
-            waiting = self._party.report(name, int(place), body, said)
-        else:  # nobody waits while the database is asked
-            waiting = await run_in_threadpool(self._party.report, name, int(place), body, said)
+        if not self._party.at_hand(name):
+            await self._fetched(name)
+        waiting = self._party.report(name, int(place), body, said)
         refusal = await self._writer(self._commit, waiting)
         if refusal is not None:
             raise refusal
         self._kept()
+
+    async def _fetched(self, identity: bytes) -> None:
+        """Waits until a round is at hand, which is asked for once for all who bring reports; others
+        go on meanwhile.
+        """
+        if identity not in self._asked:
+            asking = asyncio.ensure_future(run_in_threadpool(self._party.server, identity))
+            asking.add_done_callback(lambda _: self._asked.pop(identity))
+            self._asked[identity] = asking
+        found = self._asked[identity]
+        await asyncio.wait([found])
+        found.result()
 
 
 async def refuse(send: Send, reason: TacitError) -> None:
