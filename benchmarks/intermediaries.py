@@ -92,7 +92,7 @@ def masking(clients: int, dropout: float, among: Neighbourhood) -> tuple[float, 
     expected = sum(value for place, value in enumerate(values) if place not in gone) % MODULUS
     plan = MaskingPlan(clients - len(gone), MODULUS, among)
     everyone, server = float("inf"), float("inf")
-    for _ in range(2):
+    for _ in range(3):
         gc.collect()
         start = time.process_time()
         session = MaskingSession(values, plan)

@@ -43,6 +43,7 @@ class Runner:
             "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "examples"),
             "OPENBLAS_NUM_THREADS": "1",
         }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is compiled serves every run
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.mutants.running"],
             cwd=ROOT,
