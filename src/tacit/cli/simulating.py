@@ -16,17 +16,15 @@ from tacit.algorithms.registry import check_together, lookup
 from tacit.checks import TacitError
 from tacit.cli.options import (
     Algorithm,
-    Clip,
     Json,
     Out,
-    Replay,
-    Resample,
+    OwnData,
     Resume,
     Runs,
     Seed,
     asks,
+    grouped,
     interactive,
-    own_data,
     said,
     warnings,
 )
@@ -38,14 +36,14 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-@asks()
+@asks
+@grouped
 def simulate(
     algorithm: Algorithm,
     runs: Runs = 20,
     seed: Seed = 0,
-    replay: Replay = None,
-    clip: Clip = False,
-    resample: Resample = False,
+    *,
+    own_data: OwnData,
     user_by_user: Annotated[
         bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
     ] = False,
@@ -75,7 +73,7 @@ def simulate(
         raise TacitError("--resume goes on with the log in --out: give the directory")
     check_together(given)
     problem = entry.ask(given)  # refuses before anything is loaded or read
-    environment = own_data(replay, clip, resample, entry.family)
+    environment = own_data.environment(entry.family)
     from tacit.simulation import results, study
 
     if out is not None:
@@ -88,16 +86,16 @@ def simulate(
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 
-@asks()
+@asks
+@grouped
 def compare(
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
     ] = "private-med,private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
-    replay: Replay = None,
-    clip: Clip = False,
-    resample: Resample = False,
+    *,
+    own_data: OwnData,
     out: Annotated[Path, typer.Option(help="Directory for the picture and the table.")] = Path(
         "compare-output"
     ),
@@ -117,7 +115,7 @@ def compare(
             "family" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
     check_together(given)
-    environment = own_data(replay, clip, resample, families[0])
+    environment = own_data.environment(families[0])
     from tacit.simulation import results, study
 
     results.probe(out)
