@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -122,9 +122,39 @@ def problem_options(without: Collection[str]) -> list[inspect.Parameter]:
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class OwnData:
+    """A user's own table, if one was given."""
+
+    replay: Replay = None
+    clip: Clip = False
+    resample: Resample = False
+
+    @classmethod
+    def taken(cls, options: dict[str, Any]) -> Self:
+        """What was said of it, taken out of all options."""
+        return cls(**{name: options.pop(name) for name in inspect.signature(cls).parameters})
+
+    def environment(self, family: str) -> Any:
+        """The world that it is; None without one."""
+        if self.replay is not None and family != "arms":
+            raise TacitError(
+                f"--replay is a table of options' rewards, and {family} algorithms do not choose "
+                "among such: use one of arms, such as private-klucb"
+            )
+        if self.replay is None:
+            if self.clip or self.resample:
+                raise TacitError("--clip and --resample are about --replay: give a CSV with it")
+            return None
+        from tacit.environments import read_table
+
+        return read_table(self.replay, clip=self.clip, resample=self.resample)
+
+
 def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command that takes `**options` the options of all problems."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+    """Gives a command that takes `**options` those of one's own data and of all problems."""
+    parts = (inspect.signature(part, eval_str=True).parameters for part in (command, OwnData))
+    own = [p for part in parts for p in part.values() if p.kind is not p.VAR_KEYWORD]
     return _taking(command, [*own, *problem_options([p.name for p in own])])
 
 
@@ -148,8 +178,7 @@ def _taking(
     command: Callable[..., None], parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., None]:
     """The command, with these as what it says that it takes."""
-    named = inspect.Parameter.KEYWORD_ONLY
-    keyword = [p if p.kind is p.VAR_KEYWORD else p.replace(kind=named) for p in parameters]
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in keyword}
     return command
@@ -180,27 +209,3 @@ def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -
 def interactive() -> bool:
     """Whether progress bars have someone to look at them."""
     return sys.stderr.isatty()
-
-
-@dataclass(frozen=True)
-class OwnData:
-    """A user's own table, if one was given."""
-
-    replay: Replay = None
-    clip: Clip = False
-    resample: Resample = False
-
-    def environment(self, family: str) -> Any:
-        """The world that it is; None without one."""
-        if self.replay is not None and family != "arms":
-            raise TacitError(
-                f"--replay is a table of options' rewards, and {family} algorithms do not choose "
-                "among such: use one of arms, such as private-klucb"
-            )
-        if self.replay is None:
-            if self.clip or self.resample:
-                raise TacitError("--clip and --resample are about --replay: give a CSV with it")
-            return None
-        from tacit.environments import read_table
-
-        return read_table(self.replay, clip=self.clip, resample=self.resample)

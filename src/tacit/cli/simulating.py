@@ -23,7 +23,6 @@ from tacit.cli.options import (
     Runs,
     Seed,
     asks,
-    grouped,
     interactive,
     said,
     warnings,
@@ -37,13 +36,10 @@ INTERRUPTED = 130
 
 
 @asks
-@grouped
 def simulate(
     algorithm: Algorithm,
     runs: Runs = 20,
     seed: Seed = 0,
-    *,
-    own_data: OwnData,
     user_by_user: Annotated[
         bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
     ] = False,
@@ -68,7 +64,7 @@ def simulate(
 
     tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000
     """
-    entry, given = lookup(algorithm), said(options)
+    own_data, entry, given = OwnData.taken(options), lookup(algorithm), said(options)
     if resume and out is None:
         raise TacitError("--resume goes on with the log in --out: give the directory")
     check_together(given)
@@ -87,15 +83,12 @@ def simulate(
 
 
 @asks
-@grouped
 def compare(
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
     ] = "private-med,private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
-    *,
-    own_data: OwnData,
     out: Annotated[Path, typer.Option(help="Directory for the picture and the table.")] = Path(
         "compare-output"
     ),
@@ -107,7 +100,8 @@ def compare(
 
     Example: tacit compare --algorithms private-med,dist-dp-se,ldp-se --epsilon 1
     """
-    names, given = [name.strip() for name in algorithms.split(",") if name.strip()], said(options)
+    own_data, given = OwnData.taken(options), said(options)
+    names = [name.strip() for name in algorithms.split(",") if name.strip()]
     families = sorted({lookup(name).family for name in names})
     if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
