@@ -193,13 +193,6 @@ class ErrorLaw:
         """The variance of the noise in the estimated sum, in units of reward."""
         return float(self.noise.variance) / self.precision**2 if self.noise is not None else 0.0
 
-    @property
-    def rounding_variance(self) -> float:
-        """A bound on the variance that rounding to levels adds to the sum: at most ¼ of a level
-        squared per participant.
-        """
-        return self.participants / (4 * self.precision**2)
-
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """ln E[e^{s · error}]; inf where it does not exist."""
         scaled = np.asarray(s, dtype=float) / self.precision

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from tacit.checks import Refusal, TacitError
+from tacit.records import put
 from tacit.signatures import fingerprint, public_key
 
 MAGIC = b"tacit key 2\n"
@@ -145,17 +146,7 @@ def _read(path: Path) -> bytes:
 def _write(path: Path, content: bytes) -> None:
     aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
     try:
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        put(path, aside, content)
     except OSError as problem:
         raise TacitError(
             f"the key cannot be written to {path} ({problem.strerror}): name another file"

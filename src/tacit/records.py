@@ -112,17 +112,24 @@ class RecordDirectory:
         aside = path.with_suffix(".new")
         with suppress(FileNotFoundError):
             aside.unlink()
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(path)
-        directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        put(path, aside, content)
+
+
+def put(path: Path, aside: Path, content: bytes) -> None:
+    """Puts a file that only its owner may read in the place of what is there: written aside,
+    synced, renamed, the directory synced.
+    """
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _content(path: str) -> bytes:

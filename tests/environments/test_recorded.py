@@ -131,14 +131,12 @@ def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_people() -
 
 def test_what_is_promised_is_said() -> None:
     assert TABLE.promise_note.startswith("each recorded person takes part at most once")
-    assert TABLE.means_are == "of the recorded people"
     resampled = TABLE.resampled()
     assert "drawn again and again" in resampled.promise_note
     assert "nothing is promised" in resampled.promise_note
     assert resampled.participations is None
     assert resampled.horizon is None
     plain = from_frame({"user": [1, 2], "arm": "ab", "reward": [0, 1]})
-    assert plain.means_are == "estimated from the log, as if options had been given out at random"
     assert "one person per row of the log" in plain.promise_note
 
 

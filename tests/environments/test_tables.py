@@ -208,7 +208,6 @@ def test_a_log_is_recognised_by_its_names(tmp_path: Path) -> None:
     assert columns_of(world) == [[1.0, 0.0], [0.0]]
     assert world.means.tolist() == pytest.approx([1 / 3, 0.0])
     assert world.resampled().means.tolist() == pytest.approx([1 / 3, 0.0])
-    assert world.means_are == "estimated from the log, weighted by its propensities"
     assert "up to 2 times" in world.promise_note
 
 

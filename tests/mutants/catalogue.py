@@ -145,7 +145,7 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/vectors.py", "linf_loss", (swap("dimension", "1"),), VECTORS),
     # devices of protocols
     Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/sums.py", "Central.combine", (noise,), LAW_OF_SUMS),
+    Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
     Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
     Target(
         "protocols/pure_shuffle.py",

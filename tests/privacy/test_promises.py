@@ -145,7 +145,7 @@ def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> No
 
 
 def test_conditions_go_along_with_every_conversion() -> None:
-    split = SplitAndMix(40, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2).guarantee
+    split = SplitAndMix(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2)).guarantee
     vector = SecureVector(40, 2, 1.0, TARGET, dropout=0.2).guarantee
     assert split is not None
     assert vector is not None
@@ -346,7 +346,7 @@ def test_a_coin_is_flipped_whatever_the_reward(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_promised_is_what_is_earned_or_more() -> None:
     law = DiscreteLaplace(3)
-    assert earned(law, 2, PureDP(5.0), View.MESSAGE).epsilon == pytest.approx(2 / 3)
+    assert earned(law, 2, PureDP(5.0)).epsilon == pytest.approx(2 / 3)
     assert promised(law, 2, PureDP(5.0), View.MESSAGE).epsilon == 5.0
 
 

@@ -89,7 +89,7 @@ def gaussian(factor: float) -> SumProtocol:
 
 @claiming
 def central(factor: float) -> SumProtocol:
-    return Central(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
+    return Central(40, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor), None)
 
 
 @claiming
@@ -133,7 +133,7 @@ def bits(honest: int, precision: int) -> Binomial:
 
 @claiming
 def split(factor: float) -> SumProtocol:
-    return SplitAndMix(24, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor))
+    return SplitAndMix(SecureSum(24, 4, DiscreteLaplace(4 * factor), PureDP(1.0 / factor)))
 
 
 @claiming

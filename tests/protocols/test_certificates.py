@@ -259,7 +259,7 @@ def test_search_finds_certified_parameters(users: int, epsilon: float) -> None:
     parameters = certificate.parameters
     assert certificate.kind == "every-k"
     assert certificate.epsilon <= epsilon
-    assert parameters.spoil_probability <= Fraction(1, 10**6)
+    assert parameters.users * parameters.mixture <= Fraction(1, 10**6)
     assert parameters.noise_epsilon >= 0.83 * epsilon
     assert (
         certify(
@@ -329,7 +329,8 @@ def test_the_table_is_complete_and_proves_every_k() -> None:
         certificate = row.certificate
         assert certificate.kind == "every-k"
         assert certificate.ks_checked == tuple(range(row.users))
-        assert certificate.parameters.spoil_probability <= Fraction(1, 10**6)
+        spoilt = certificate.parameters.users * certificate.parameters.mixture
+        assert spoilt <= Fraction(1, 10**6)
         assert certificate.parameters.bits < 100 or row.target < Fraction(1, 2)
         assert TableRow.from_dict(json.loads(json.dumps(as_row(row)))) == row
 

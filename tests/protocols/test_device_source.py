@@ -34,6 +34,7 @@ from tacit.protocols import prefix_sums, pure_shuffle
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import SecureSum
 
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
@@ -189,7 +190,7 @@ def test_shares_on_the_device_are_uniform() -> None:
     """All but one share of 2,000 messages, each share and their sum by chi-square; false-alarm
     rate 1e-9 each.
     """
-    protocol = SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0))
+    protocol = SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0)))
     rows = np.array([protocol.randomize(1.0) for _ in range(2000)])
     assert rows.shape == (2000, protocol.shares)
     for missing in range(protocol.shares):

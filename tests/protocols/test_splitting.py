@@ -12,10 +12,11 @@ from tacit.checks import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP
 from tacit.protocols.split_and_mix import SplitAndMix, shares_needed
+from tacit.protocols.sums import SecureSum
 
 
 def test_shares_of_a_message_add_up_to_it() -> None:
-    protocol = SplitAndMix(20, 4, DiscreteLaplace(4), PureDP(1.0))
+    protocol = SplitAndMix(SecureSum(20, 4, DiscreteLaplace(4), PureDP(1.0)))
     rows = protocol.randomize_batch(np.full(20, 3), np.random.default_rng(0))
     assert rows.shape == (20, protocol.shares)
     totals = rows.sum(axis=1) % protocol.modulus
@@ -33,7 +34,7 @@ def test_any_shares_but_all_are_uniform() -> None:
     """Whatever is left out, the rest says nothing: 4,000 splits of two messages, false-alarm rate
     1e-6.
     """
-    protocol = SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0))
+    protocol = SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0)))
     rng = np.random.default_rng(1)
     for level in (0, 1):
         rows = np.concatenate(
@@ -54,21 +55,23 @@ def test_the_number_of_shares_follows_the_theorem() -> None:
 
 def test_too_few_users_are_refused_and_sent_to_secure_aggregation() -> None:
     with pytest.raises(TacitError, match=r"users is 18.*use secure aggregation for fewer"):
-        SplitAndMix(19, 1, DiscreteLaplace(1), PureDP(1.0))
+        SplitAndMix(SecureSum(19, 1, DiscreteLaplace(1), PureDP(1.0)))
     with pytest.raises(TacitError, match=r"users is 15.*use secure aggregation"):
-        SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2)
+        SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2))
 
 
 def test_the_slack_is_added_to_delta() -> None:
-    pure = SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0), security=40).guarantee
+    pure = SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0)), security=40).guarantee
     assert isinstance(pure, ApproximateDP)
     assert pure.delta == pytest.approx((1 + math.e) * 2.0**-40)
-    loose = SplitAndMix(20, 1, DiscreteLaplace(1), ApproximateDP(1.0, 1e-6), security=40).guarantee
+    loose = SplitAndMix(
+        SecureSum(20, 1, DiscreteLaplace(1), ApproximateDP(1.0, 1e-6)), security=40
+    ).guarantee
     assert isinstance(loose, ApproximateDP)
     assert loose.delta == pytest.approx(1e-6 + (1 + math.e) * 2.0**-40)
 
 
 def test_shares_that_would_overflow_are_refused() -> None:
-    protocol = SplitAndMix(20, 1, DiscreteLaplace(1), PureDP(1.0), modulus=1 << 58)
+    protocol = SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), modulus=1 << 58))
     with pytest.raises(TacitError, match=r"too large to simulate user by user: use simulate"):
         protocol.randomize_batch(np.zeros(20, dtype=np.int64), np.random.default_rng(0))

@@ -174,7 +174,7 @@ def small_modulus(kind: str, room: int) -> SumProtocol:
     if kind == "skellam":
         return SecureSum(30, 2, Skellam(20), LOOSE, modulus=60 + room)
     if kind == "split":
-        return SplitAndMix(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=60 + room)
+        return SplitAndMix(SecureSum(30, 2, DiscreteLaplace(3), PureDP(0.67), modulus=60 + room))
     return SecureSum(
         30,
         2,

@@ -144,8 +144,8 @@ def test_the_sum_of_coordinates_carries_the_joint_loss_of_discrete_gaussians() -
 
 def test_the_papers_noise_says_what_it_truly_gives() -> None:
     for protocol in (
-        Central(50, 30, 1.0, TEN, setting="paper"),
-        Local(50, 30, 1.0, TEN, setting="paper"),
+        Central(50, 30, 1.0, TEN, paper=True),
+        Local(50, 30, 1.0, TEN, paper=True),
     ):
         assert isinstance(protocol.law, Gaussian)
         sigma = 2 * math.sqrt(30) * math.sqrt(2 * math.log(5)) / 10
@@ -155,7 +155,7 @@ def test_the_papers_noise_says_what_it_truly_gives() -> None:
             GaussianLoss(sigma, 2 * math.sqrt(30)).delta(10.0)
         )
         assert round(protocol.guarantee.delta, 3) == 0.789
-    shuffled = ShuffledVector(50, 30, 1.0, TEN, setting="paper")
+    shuffled = ShuffledVector(50, 30, 1.0, TEN, paper=True)
     assert isinstance(shuffled.guarantee, ApproximateDP)
     assert shuffled.guarantee.epsilon < 1.0  # asked for 10: 18√ln(2/δ) too careful
 
@@ -191,7 +191,7 @@ def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
     with pytest.raises(TacitError, match="finite range"):
         ShuffledVector(10, 3, 1.0, PureDP(2.0))
     with pytest.raises(TacitError, match="delta > 0"):
-        Central(10, 3, 1.0, PureDP(2.0), setting="paper")
+        Central(10, 3, 1.0, PureDP(2.0), paper=True)
 
 
 def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
@@ -240,7 +240,7 @@ def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_no
             assert kind(6, 3, 1.0, target).view_law(0, 6) == law
     for paper in (Central, Local):
         with pytest.raises(TacitError, match="no exact law"):
-            paper(6, 3, 1.0, TEN, setting="paper").view_law(0, 6)
+            paper(6, 3, 1.0, TEN, paper=True).view_law(0, 6)
 
 
 def test_shares_are_made_for_the_reports_that_must_arrive() -> None:
@@ -274,12 +274,12 @@ def test_noise_for_returning_people_keeps_the_target_over_all_their_rounds(
     else:
         assert 3 * times * privacy_loss(noise, 4).pure <= 1.0 + 1e-9
     with pytest.raises(TacitError, match="people who come once"):
-        Central(40, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=2), setting="paper")
+        Central(40, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=2), paper=True)
 
 
 @pytest.mark.parametrize("kind", [Central, Local])
 def test_continuous_noise_is_said_to_be_ideal_and_leaves_no_device(kind: type[Any]) -> None:
-    paper = kind(6, 3, 1.0, TEN, setting="paper")
+    paper = kind(6, 3, 1.0, TEN, paper=True)
     assert "in ideal real arithmetic" in str(paper.guarantee)
     assert "simulation only" in str(paper.guarantee)
     assert "ideal" not in str(kind(6, 3, 1.0, TEN).guarantee)
@@ -324,7 +324,7 @@ PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
     "local": lambda: Local(6, 3, 1.0, TEN),
     "local-pure": lambda: Local(6, 3, 1.0, PureDP(5.0)),
     "shuffle": lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
-    "shuffle-paper": lambda: ShuffledVector(6, 3, 1.0, ApproximateDP(14.0, 0.45), setting="paper"),
+    "shuffle-paper": lambda: ShuffledVector(6, 3, 1.0, ApproximateDP(14.0, 0.45), paper=True),
     "secagg": lambda: SecureVector(6, 3, 1.0, TEN, precision=5),
     "secagg-gaussian": lambda: SecureVector(
         6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"
@@ -410,7 +410,7 @@ def test_protocols_that_are_refused() -> None:
     with pytest.raises(TacitError, match="bound"):
         Plain(2, 2, 0.0)
     with pytest.raises(TacitError, match="epsilon < 15"):
-        ShuffledVector(10, 3, 1.0, ApproximateDP(20.0, 0.25), setting="paper")
+        ShuffledVector(10, 3, 1.0, ApproximateDP(20.0, 0.25), paper=True)
     with pytest.raises(TacitError, match="skellam"):
         SecureVector(10, 3, 1.0, TEN, noise_kind="uniform")
     protocol = ShuffledVector(10, 3, 1.0, TEN)

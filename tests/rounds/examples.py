@@ -107,7 +107,9 @@ EXAMPLES: dict[str, Example] = {
     "prefix-sums": Example(prefix, lambda i: [vector(i), vector(i + 1)]),
     "shuffled-prefix-sums": Example(shuffled_prefix, lambda i: [vector(i), vector(i + 1)]),
     "split-and-mix": Example(
-        lambda: SplitAndMix(26, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.2, security=5),
+        lambda: SplitAndMix(
+            SecureSum(26, 4, DiscreteLaplace(4), PureDP(1.0), dropout=0.2), security=5
+        ),
         lambda i: i / 26,
     ),
     "shuffled-bits": Example(bits, lambda i: i / 8),

@@ -88,9 +88,6 @@ def test_bounds_of_silos_are_the_printed_sums() -> None:
         free + 2**1.5 * 800 * vector**0.75 * tail
     )
     assert SILOS.super_agent(t, 0.25, delta) == pytest.approx(1600 + 400 * 2**1.5 * 2 / 0.5)
-    assert SILOS.lemma_c_4(t, 9.0) == pytest.approx(
-        free + 3 * 400 * math.sqrt(math.log(160_000)) * 2**1.5 * tail
-    )
 
 
 @pytest.mark.parametrize("name", PRIVATE)

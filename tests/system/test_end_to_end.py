@@ -46,7 +46,9 @@ def secure_sum(users: int = DEVICES, dropout: float = 0.0) -> SecureSum:
 
 def split_and_mix() -> SplitAndMix:
     """Few shares, as what is tested is their sum and not their secrecy."""
-    return SplitAndMix(DEVICES, PRECISION, DiscreteLaplace(PRECISION), PureDP(1.0), security=5)
+    return SplitAndMix(
+        SecureSum(DEVICES, PRECISION, DiscreteLaplace(PRECISION), PureDP(1.0)), security=5
+    )
 
 
 @pytest.mark.parametrize("through", ["masking", "two-servers", "mixing"])

@@ -129,7 +129,7 @@ def test_a_promise_that_is_too_small_is_found() -> None:
     target = ApproximateDP(1.0, 1e-5)
     law = calibrate("skellam", 1, target).law
     assert isinstance(law, Skellam)
-    central = Central(100, 1, law, target)
+    central = Central(100, 1, law, target, None)
     assert 0.5 < used(seen(central, 1), 1.0, 1e-5) <= 1
     assert used(seen(central, 1), 0.9, 1e-5) > 1
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tacit.bandits import ForgettingElimination
     from tacit.experiment import Experiment
 
-cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem)
 COMMON = (*WORLD, "epsilon", "participations", "growth", "confidence", "setting")
+cz23 = partial(algorithm, paper="CZ23", problem=ArmsProblem, options=COMMON)
 
 
 def _elimination(
@@ -116,12 +116,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     return _shared(problem, tail, recipes.gaussian_paper, recipes.gaussian_tight, **how)
 
 
-@cz23(
-    "cdp-se",
-    trust="trusted server",
-    promise="(ε, 0)-DP of what the server publishes",
-    options=COMMON,
-)
+@cz23("cdp-se", trust="trusted server", promise="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
     learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
@@ -129,12 +124,7 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.central_laplace, confidence=problem.printed, **how)
 
 
-@cz23(
-    "ldp-se",
-    trust="nobody",
-    promise="(ε, 0)-DP of each message",
-    options=COMMON,
-)
+@cz23("ldp-se", trust="nobody", promise="(ε, 0)-DP of each message")
 def ldp_se(problem: ArmsProblem) -> Experiment:
     """Every participant adds discrete Laplace noise of their own (Theorem 6), or in the tight
     setting answers bits by randomized response; the printed radius has √n of it, with constants of

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 TYPICAL = 4096  # participants of the round by which the noise of a protocol is judged in advance
+OPTIONS = (
+    *WORLD,
+    *PEOPLE,
+    *("epsilon", "delta", "participations", "trust", "through", "index", "growth"),
+    "control_share",
+    *GUARDRAIL,
+)
 
 
 @algorithm(
@@ -28,13 +35,7 @@ TYPICAL = 4096  # participants of the round by which the noise of a protocol is 
     trust="any: --trust",
     promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
     problem=ArmsProblem,
-    options=(
-        *WORLD,
-        *PEOPLE,
-        *("epsilon", "delta", "participations", "trust", "through", "index", "growth"),
-        "control_share",
-        *GUARDRAIL,
-    ),
+    options=OPTIONS,
     defaults={"growth": 1.4},
 )
 def private_klucb(problem: ArmsProblem) -> Experiment:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tacit.algorithms.assembly import GUARDRAIL, PEOPLE, WORLD, assemble
-from tacit.algorithms.private_klucb import TYPICAL, protocols
+from tacit.algorithms.assembly import assemble
+from tacit.algorithms.private_klucb import OPTIONS, TYPICAL, protocols
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits
@@ -29,13 +29,7 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
     trust="any: --trust",
     promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
     problem=ArmsProblem,
-    options=(
-        *WORLD,
-        *PEOPLE,
-        *("epsilon", "delta", "participations", "trust", "through", "index", "growth", "rounds"),
-        "control_share",
-        *GUARDRAIL,
-    ),
+    options=(*OPTIONS, "rounds"),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
 )
 def private_med(problem: ArmsProblem) -> Experiment:

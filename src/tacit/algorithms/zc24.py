@@ -11,7 +11,7 @@ what other people are given. Figures are in `tacit.figures.zc24`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.registry import algorithm
@@ -26,6 +26,7 @@ from tacit.algorithms.rooms import (
 
 if TYPE_CHECKING:
     from tacit.algorithms.zc24_noise import PrivateSums
+    from tacit.bandits import Learner
     from tacit.experiment import Experiment
 
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
@@ -100,39 +101,38 @@ for _name, _trust, _promise, _options, _paper in (
 
 def compose(problem: SilosProblem, private: PrivateSums) -> Experiment:
     """LinUCB in every silo over these prefix sums; the printed noise has the printed radius."""
-    spreads = [math.sqrt(variance) for variance in private.sums.variances]
     learner = federated.FederatedLinUCB(
-        problem.silos,
-        problem.dimension,
-        problem.horizon,
-        problem.sync,
+        **_silos(problem),
+        sync=problem.sync,
         regularizer=regularizer(private, problem),
-        confidence=problem.confidence,
         lazy=problem.lazy,
-        clip=True,
         scaled=private.sigma is None,
-        noise=spreads if private.sigma is None else None,
+        noise=private.spreads if private.sigma is None else None,
     )
-    hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
-    return experiment.Experiment.of(learner, hidden)
+    return _over(problem, private, learner)
 
 
 def compose_centred(problem: SilosProblem, private: PrivateSums) -> Experiment:
     """Lazy silos over prefix sums of rewards less ½, by the named kind of confidence."""
-    spreads = [math.sqrt(variance) for variance in private.sums.variances]
     learner = centred.PrivateLinUCB(
-        problem.silos,
-        problem.dimension,
-        problem.horizon,
-        problem.batches,
-        spreads,
+        **_silos(problem),
+        schedule=problem.batches,
+        noise=private.spreads,
         mode=problem.mode,
-        confidence=problem.confidence,
         weight=zc24_noise.WEIGHT,
         constant=problem.constant,
         norm=problem.norm,
-        clip=True,
     )
+    return _over(problem, private, learner)
+
+
+def _silos(problem: SilosProblem) -> dict[str, Any]:
+    """What every learner of silos is told; what is out of range is clipped."""
+    where = {"silos": problem.silos, "dimension": problem.dimension, "horizon": problem.horizon}
+    return {**where, "confidence": problem.confidence, "clip": True}
+
+
+def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
     hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
     return experiment.Experiment.of(learner, hidden)
 

@@ -44,6 +44,11 @@ class PrivateSums:
     derivation: str
     sigma: float | None = None
 
+    @property
+    def spreads(self) -> list[float]:
+        """The standard deviation of the noise in each number of each release."""
+        return [math.sqrt(variance) for variance in self.sums.variances]
+
 
 def nodes(problem: SilosProblem) -> int:
     """κ: nodes of the tree that hold one batch."""

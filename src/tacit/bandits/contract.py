@@ -22,6 +22,7 @@ from tacit.checks import TacitError, integer
 from tacit.estimates import Arm, Assignment, Estimate, Round, Standing
 from tacit.names import name_of, named
 
+Options = Mapping[str, Any] | None  # of a learner that is named
 Plan = Iterable[tuple[Assignment, int] | tuple[Assignment, int, bool]]
 
 

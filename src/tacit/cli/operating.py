@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,12 +52,19 @@ def needs_live() -> Iterator[None]:
         ) from None
 
 
-def chosen(
-    experiment: str | None, config: Path | None, url: str | None, token_file: Path | None
-) -> tuple[Operated, str]:
-    """The coordinator, and the digest of the experiment that is meant."""
-    party = operated(config, url, token_file)
-    return party, party.experiment(experiment)
+@dataclass(frozen=True)
+class Chosen:
+    """Which experiment at which coordinator is meant."""
+
+    experiment: Which = None
+    config: Config = None
+    url: Url = None
+    token_file: TokenFile = None
+
+    def found(self) -> tuple[Operated, str]:
+        """The coordinator, and the digest of the experiment."""
+        party = operated(self.config, self.url, self.token_file)
+        return party, party.experiment(self.experiment)
 
 
 def operated(config: Path | None, url: str | None, token_file: Path | None) -> Operated:

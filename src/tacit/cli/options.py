@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
+from functools import wraps
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -103,8 +106,8 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def problem_options(without: tuple[str, ...] = ()) -> list[inspect.Parameter]:
-    """A parameter for every option of every problem; not given means not said."""
+def problem_options(without: Collection[str]) -> list[inspect.Parameter]:
+    """A parameter for every other option of every problem; not given means not said."""
     found: dict[str, inspect.Parameter] = {}
     for entry in algorithms().values():
         for name, declared in entry.problem.options().items():
@@ -119,18 +122,66 @@ def problem_options(without: tuple[str, ...] = ()) -> list[inspect.Parameter]:
     return list(found.values())
 
 
-def asks(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command that takes `**options` the options of all problems."""
+@dataclass(frozen=True)
+class OwnData:
+    """A user's own table, if one was given."""
 
-    def give(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
-        parameters = [*own, *problem_options((*without, *(p.name for p in own)))]
-        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-        command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in keyword}
-        return command
+    replay: Replay = None
+    clip: Clip = False
+    resample: Resample = False
 
-    return give
+    @classmethod
+    def taken(cls, options: dict[str, Any]) -> Self:
+        """What was said of it, taken out of all options."""
+        return cls(**{name: options.pop(name) for name in inspect.signature(cls).parameters})
+
+    def environment(self, family: str) -> Any:
+        """The world that it is; None without one."""
+        if self.replay is not None and family != "arms":
+            raise TacitError(
+                f"--replay is a table of options' rewards, and {family} algorithms do not choose "
+                "among such: use one of arms, such as private-klucb"
+            )
+        if self.replay is None:
+            if self.clip or self.resample:
+                raise TacitError("--clip and --resample are about --replay: give a CSV with it")
+            return None
+        from tacit.environments import read_table
+
+        return read_table(self.replay, clip=self.clip, resample=self.resample)
+
+
+def asks(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command that takes `**options` those of one's own data and of all problems."""
+    parts = (inspect.signature(part, eval_str=True).parameters for part in (command, OwnData))
+    own = [p for part in parts for p in part.values() if p.kind is not p.VAR_KEYWORD]
+    return _taking(command, [*own, *problem_options([p.name for p in own])])
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command that takes a dataclass of options these options in its place."""
+    own = inspect.signature(command, eval_str=True).parameters
+    name = next(p.name for p in own.values() if is_dataclass(p.annotation))
+    group = own[name].annotation
+    inner = inspect.signature(group, eval_str=True).parameters
+
+    @wraps(command)
+    def asked(**options: Any) -> None:
+        taken = {field: options.pop(field) for field in inner}
+        command(**{name: group(**taken)}, **options)
+
+    parts = ([*inner.values()] if p.name == name else [p] for p in own.values())
+    return _taking(asked, chain.from_iterable(parts))
+
+
+def _taking(
+    command: Callable[..., None], parameters: Iterable[inspect.Parameter]
+) -> Callable[..., None]:
+    """The command, with these as what it says that it takes."""
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in keyword}
+    return command
 
 
 def said(options: dict[str, Any]) -> dict[str, Any]:
@@ -158,19 +209,3 @@ def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -
 def interactive() -> bool:
     """Whether progress bars have someone to look at them."""
     return sys.stderr.isatty()
-
-
-def own_data(path: Path | None, clip: bool, resample: bool, family: str) -> Any:
-    """The environment of a user's table, if one was given."""
-    if path is not None and family != "arms":
-        raise TacitError(
-            f"--replay is a table of options' rewards, and {family} algorithms do not choose among "
-            "such: use one of arms, such as private-klucb"
-        )
-    if path is None:
-        if clip or resample:
-            raise TacitError("--clip and --resample are about --replay: give a CSV with it")
-        return None
-    from tacit.environments import read_table
-
-    return read_table(path, clip=clip, resample=resample)

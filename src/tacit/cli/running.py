@@ -15,19 +15,18 @@ import typer
 from tacit.checks import TacitError
 from tacit.cli.defining import File
 from tacit.cli.operating import (
+    Chosen,
     Config,
     TokenFile,
     Url,
-    Which,
     agreed,
-    chosen,
     keys_of,
     needs_live,
     operated,
     say_keys,
     write_new,
 )
-from tacit.cli.options import Json
+from tacit.cli.options import Json, grouped
 from tacit.cli.printing import print_json, sentence, table
 
 if TYPE_CHECKING:
@@ -83,22 +82,26 @@ def _pins(published: Published) -> dict[str, Any]:
     return {"experiment": published.terms.digest.hex(), "pins": {"address": address, **keys}}
 
 
-def status(
-    experiment: Which = None,
-    config: Config = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    as_json: Json = False,
-) -> None:
+def _tell(what: str, which: Chosen, as_json: bool, say: Callable[[Any], None]) -> None:
+    """What the coordinator says of an experiment, as it is or in words."""
+    party, digest = which.found()
+    said = party.get(f"/experiments/{digest}/{what}")
+    if as_json:
+        print_json(said)
+    else:
+        say(said)
+
+
+@grouped
+def status(which: Chosen, as_json: Json = False) -> None:
     """How an experiment stands: its state, people, rounds.
 
     Example: tacit experiment status --config coordinator/party.toml
     """
-    party, digest = chosen(experiment, config, url, token_file)
-    said = party.get(f"/experiments/{digest}/status")
-    if as_json:
-        print_json(said)
-        return
+    _tell("status", which, as_json, _say_status)
+
+
+def _say_status(said: dict[str, Any]) -> None:
     people = said["people"]
     sentence("experiment", f"{said['question']} ({said['state']})")
     sentence("digest", said["digest"])
@@ -138,22 +141,16 @@ def _moment(seconds: int) -> str | None:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" if seconds else None
 
 
-def estimates(
-    experiment: Which = None,
-    config: Config = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    as_json: Json = False,
-) -> None:
+@grouped
+def estimates(which: Chosen, as_json: Json = False) -> None:
     """Which option is best, and how sure that is; looking costs no privacy.
 
     Example: tacit experiment estimates --config coordinator/party.toml
     """
-    party, digest = chosen(experiment, config, url, token_file)
-    said = party.get(f"/experiments/{digest}/estimates")
-    if as_json:
-        print_json(said)
-        return
+    _tell("estimates", which, as_json, _say_estimates)
+
+
+def _say_estimates(said: dict[str, Any]) -> None:
     sure = f"{said['level']:.0%}"
     columns: dict[str, Callable[[dict[str, Any]], Any]] = {
         "option": lambda row: row["option"],
@@ -212,51 +209,32 @@ def _lifts(low: float | None, high: float | None) -> str | None:
     return f"{'?' if low is None else f'{low:+.1%}'} to {'?' if high is None else f'{high:+.1%}'}"
 
 
-def pause(
-    experiment: Which = None,
-    config: Config = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    as_json: Json = False,
-) -> None:
+@grouped
+def pause(which: Chosen, as_json: Json = False) -> None:
     """Give out no more places; who has one reports. See: resume."""
-    _change("pause", experiment, config, url, token_file, as_json)
+    _change("pause", which, as_json)
 
 
-def resume(
-    experiment: Which = None,
-    config: Config = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    as_json: Json = False,
-) -> None:
+@grouped
+def resume(which: Chosen, as_json: Json = False) -> None:
     """Go on after a pause."""
-    _change("resume", experiment, config, url, token_file, as_json)
+    _change("resume", which, as_json)
 
 
+@grouped
 def stop(
-    experiment: Which = None,
-    config: Config = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    which: Chosen,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
     """End an experiment for good; rounds that are open are finished."""
     if not (yes or agreed("Stop this experiment for good?")):
         raise TacitError("nothing was stopped: answer yes, or give --yes")
-    _change("stop", experiment, config, url, token_file, as_json)
+    _change("stop", which, as_json)
 
 
-def _change(
-    name: str,
-    experiment: str | None,
-    config: Path | None,
-    url: str | None,
-    token_file: Path | None,
-    as_json: bool,
-) -> None:
-    party, digest = chosen(experiment, config, url, token_file)
+def _change(name: str, which: Chosen, as_json: bool) -> None:
+    party, digest = which.found()
     party.post(f"/experiments/{digest}/{name}")
     state = party.terms(digest).state
     if as_json:
@@ -265,12 +243,10 @@ def _change(
     sentence("now", f"{digest[:12]} is {state}")
 
 
+@grouped
 def export(
     file: Annotated[Path, typer.Argument(help="Where to: .json for everything, .csv for a table.")],
-    experiment: Which = None,
-    config: Config = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    which: Chosen,
     as_json: Json = False,
 ) -> None:
     """Write what is known of an experiment to a file: all of it (JSON), or the estimates (CSV).
@@ -279,7 +255,7 @@ def export(
     """
     if file.suffix not in (".json", ".csv"):
         raise TacitError(f"{file} ends in neither .json nor .csv: name it so")
-    party, digest = chosen(experiment, config, url, token_file)
+    party, digest = which.found()
     said = party.get(f"/experiments/{digest}/export")
     if file.suffix == ".json":
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"

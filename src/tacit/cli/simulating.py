@@ -16,17 +16,14 @@ from tacit.algorithms.registry import check_together, lookup
 from tacit.checks import TacitError
 from tacit.cli.options import (
     Algorithm,
-    Clip,
     Json,
     Out,
-    Replay,
-    Resample,
+    OwnData,
     Resume,
     Runs,
     Seed,
     asks,
     interactive,
-    own_data,
     said,
     warnings,
 )
@@ -38,14 +35,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-@asks()
+@asks
 def simulate(
     algorithm: Algorithm,
     runs: Runs = 20,
     seed: Seed = 0,
-    replay: Replay = None,
-    clip: Clip = False,
-    resample: Resample = False,
     user_by_user: Annotated[
         bool, typer.Option(help="Run everybody through the protocol, instead of all at once.")
     ] = False,
@@ -70,12 +64,12 @@ def simulate(
 
     tacit simulate --algorithm secagg-fedlinucb --silos 20 --horizon 2000
     """
-    entry, given = lookup(algorithm), said(options)
+    own_data, entry, given = OwnData.taken(options), lookup(algorithm), said(options)
     if resume and out is None:
         raise TacitError("--resume goes on with the log in --out: give the directory")
     check_together(given)
     problem = entry.ask(given)  # refuses before anything is loaded or read
-    environment = own_data(replay, clip, resample, entry.family)
+    environment = own_data.environment(entry.family)
     from tacit.simulation import results, study
 
     if out is not None:
@@ -88,16 +82,13 @@ def simulate(
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 
-@asks()
+@asks
 def compare(
     algorithms: Annotated[
         str, typer.Option(help="Names, comma-separated; see: tacit algorithms.")
     ] = "private-med,private-klucb,dist-dp-se,cdp-se,split-dp-se,vb-sdp-ae,ldp-se",
     runs: Runs = 20,
     seed: Seed = 0,
-    replay: Replay = None,
-    clip: Clip = False,
-    resample: Resample = False,
     out: Annotated[Path, typer.Option(help="Directory for the picture and the table.")] = Path(
         "compare-output"
     ),
@@ -109,7 +100,8 @@ def compare(
 
     Example: tacit compare --algorithms private-med,dist-dp-se,ldp-se --epsilon 1
     """
-    names, given = [name.strip() for name in algorithms.split(",") if name.strip()], said(options)
+    own_data, given = OwnData.taken(options), said(options)
+    names = [name.strip() for name in algorithms.split(",") if name.strip()]
     families = sorted({lookup(name).family for name in names})
     if len(families) != 1 or len(set(names)) < len(names):
         raise TacitError(
@@ -117,7 +109,7 @@ def compare(
             "family" + (f", not of {' and '.join(families)}" if len(families) > 1 else "")
         )
     check_together(given)
-    environment = own_data(replay, clip, resample, families[0])
+    environment = own_data.environment(families[0])
     from tacit.simulation import results, study
 
     results.probe(out)

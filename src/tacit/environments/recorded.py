@@ -56,7 +56,7 @@ class Recorded(Environment):
 
     @cached_property
     def means(self) -> Floats:
-        """The recorded means, weighted by 1 / propensity; see `means_are`."""
+        """The recorded means, weighted by 1 / propensity where a log has that."""
         if self.propensities is None:
             return np.array([column.mean() for column in self.columns])
         pairs = zip(self.columns, self.propensities, strict=True)
@@ -78,15 +78,6 @@ class Recorded(Environment):
         that are always accepted.
         """
         return min(int((self.acceptance(arm) == 1).sum()) for arm in range(self.arms))
-
-    @property
-    def means_are(self) -> str:
-        """What `means`, and regret with them, is measured against."""
-        if not self.log:
-            return "of the recorded people"
-        if self.propensities is None:
-            return "estimated from the log, as if options had been given out at random"
-        return "estimated from the log, weighted by its propensities"
 
     @property
     def promise_note(self) -> str:

@@ -54,7 +54,6 @@ class Replay(Environment):
     rows: int = 0  # recorded outcomes, of all options together
 
     horizon: ClassVar[int | None] = None  # nobody is used up
-    means_are: ClassVar[str] = "of the recorded people"
     participations: ClassVar[int | None] = None  # without end
     promise_note: ClassVar[str] = (
         "recorded people are drawn again and again, so nothing is promised about any of them"

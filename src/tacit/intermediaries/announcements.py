@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 
@@ -56,6 +57,30 @@ class Binding:
         """
         fields, rest = head(_BINDING, data, "the description")
         return cls(*fields), rest
+
+    def offer(
+        self,
+        kind: str,
+        places: int,
+        minimum: int,
+        metrics: int,
+        modulus: int | None = None,
+        scale: Fraction | None = None,
+    ) -> Offer:
+        """What a device holds against its terms: this, and what a round of the kind says of it."""
+        return Offer(
+            terms=self.terms,
+            kind=kind,
+            option=self.option,
+            places=places,
+            minimum=minimum,
+            levels=self.levels,
+            metrics=metrics,
+            window=self.window,
+            closes=self.closes,
+            modulus=modulus,
+            scale=scale,
+        )
 
 
 class Description(Protocol):

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE
-from tacit.intermediaries.announcements import announce
+from tacit.intermediaries.announcements import announce, endorse_offer
 from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Neighbourhood, Shuffle, neighbourhood
 from tacit.intermediaries.half_server import HalfServer
@@ -387,8 +387,8 @@ class MixingSession:
         self.analyzer = Analyzer(self.round, self.store)
         first, second = self.rehearsal.keys
         signatures = [
-            self.shuffler.endorse(self.pinned, first),
-            self.analyzer.endorse(self.pinned, second),
+            endorse_offer(self.pinned, self.shuffler.round, first),
+            endorse_offer(self.pinned, self.analyzer.round, second),
         ]
         self.announcement = announce(self.round.encode(), signatures)
 

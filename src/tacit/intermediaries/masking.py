@@ -138,19 +138,7 @@ class MaskingRound:
 
     def offer(self) -> Offer:
         """What a device holds against its terms."""
-        about = self.binding
-        return Offer(
-            terms=about.terms,
-            kind="masking",
-            option=about.option,
-            places=self.reports,
-            minimum=self.minimum,
-            levels=about.levels,
-            metrics=self.length,
-            window=about.window,
-            closes=about.closes,
-            modulus=self.modulus,
-        )
+        return self.binding.offer("masking", self.reports, self.minimum, self.length, self.modulus)
 
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
         """How sure it is that only the sum is learnt, with so many corrupt: a tenth unless said."""

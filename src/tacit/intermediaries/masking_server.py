@@ -61,17 +61,7 @@ from tacit.intermediaries.masking_letters import (
     setups,
 )
 from tacit.intermediaries.members import Crowd, Member
-from tacit.intermediaries.standing import (
-    CONTEXT_SIZE,
-    Entry,
-    Phase,
-    Standing,
-    ended,
-    never_copied,
-    packed,
-    signed_outcome,
-    unpacked,
-)
+from tacit.intermediaries.standing import Entry, Phase, Standing, ended, never_copied
 from tacit.intermediaries.wire import (
     Kind,
     body,
@@ -79,8 +69,10 @@ from tacit.intermediaries.wire import (
     header,
     number_size,
     pack_numbers,
+    packed,
     records,
     unpack_numbers,
+    unpacked,
 )
 from tacit.records import Records
 from tacit.terms import Pinned
@@ -131,8 +123,8 @@ def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> 
 
 
 def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519PrivateKey) -> bytes:
-    """What the server says to whoever asks what became of a round: see `signed_outcome`."""
-    return signed_outcome(Standing(store, _PARTY, announced.identity), announced, 0, key)
+    """What the server says to whoever asks what became of a round: see `Standing.outcome`."""
+    return Standing(store, _PARTY, announced.identity).outcome(announced, 0, key)
 
 
 class MaskingServer:
@@ -155,8 +147,7 @@ class MaskingServer:
         self._taken: dict[Stage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._decided: dict[Stage, frozenset[bytes]] = {}
         self._lock = threading.RLock()
-        self._standing = Standing(store, _PARTY, announced.identity)
-        self._standing.bind(announced.context)
+        self._standing = Standing.bound(store, _PARTY, announced)
         self._shuffle = shuffle
         self._obey(self._standing.read())
 
@@ -319,7 +310,7 @@ class MaskingServer:
             self._forget()
             self.stage = _ENDS[entry.phase]
             return
-        secret, rest = entry.content[CONTEXT_SIZE:][:KEY_SIZE], entry.content[CONTEXT_SIZE:]
+        secret, rest = entry.secrets[:KEY_SIZE], entry.secrets
         if "_key" not in self.__dict__:  # it never changes while the round is open
             self._key = X25519PrivateKey.from_private_bytes(secret)
             if public_bytes(self._key) != self.round.server:

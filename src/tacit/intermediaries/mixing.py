@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.checks import TacitError, integer
 from tacit.intermediaries.agreement import KEY_SIZE, Channel, derive, public_bytes
-from tacit.intermediaries.announcements import Binding, accept, endorse_offer
+from tacit.intermediaries.announcements import Binding, accept
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -35,17 +35,7 @@ from tacit.intermediaries.interface import (
     new_identity,
 )
 from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, ServerKeys, recipients, suite
-from tacit.intermediaries.standing import (
-    CONTEXT_SIZE,
-    Entry,
-    Phase,
-    Standing,
-    ended,
-    never_copied,
-    packed,
-    signed_outcome,
-    unpacked,
-)
+from tacit.intermediaries.standing import Entry, Phase, Standing, ended, never_copied
 from tacit.intermediaries.wire import (
     HEADER_SIZE,
     SIZE_LIMIT,
@@ -55,7 +45,9 @@ from tacit.intermediaries.wire import (
     head,
     header,
     identity_of,
+    packed,
     records,
+    unpacked,
 )
 from tacit.records import Records
 from tacit.terms import Offer, Pinned
@@ -141,18 +133,7 @@ class MixingRound:
 
     def offer(self) -> Offer:
         """What a device holds against its terms."""
-        about = self.binding
-        return Offer(
-            terms=about.terms,
-            kind="mixing",
-            option=about.option,
-            places=self.reports,
-            minimum=self.minimum,
-            levels=about.levels,
-            metrics=self.metrics,
-            window=about.window,
-            closes=about.closes,
-        )
+        return self.binding.offer("mixing", self.reports, self.minimum, self.metrics)
 
     @cached_property
     def context(self) -> bytes:
@@ -224,9 +205,9 @@ def prepare_party(
 def mixing_outcome(
     announced: MixingRound, store: Records, role: Role, key: Ed25519PrivateKey
 ) -> bytes:
-    """What a party says to whoever asks what became of a round: see `signed_outcome`."""
+    """What a party says to whoever asks what became of a round: see `Standing.outcome`."""
     standing = Standing(store, role.value, announced.identity)
-    return signed_outcome(standing, announced, list(Role).index(role), key)
+    return standing.outcome(announced, list(Role).index(role), key)
 
 
 class Shuffler:
@@ -241,8 +222,7 @@ class Shuffler:
         """The shuffler of a round that was prepared in this store."""
         self.round = announced
         self._lock = threading.RLock()
-        self._standing = Standing(store, Role.SHUFFLER.value, announced.identity)
-        self._standing.bind(announced.context)
+        self._standing = Standing.bound(store, Role.SHUFFLER.value, announced)
         self._taken: dict[bytes, list[bytes]] = {}
         self._seen: set[bytes] = set()
         self._keys: ServerKeys | None = None
@@ -252,12 +232,6 @@ class Shuffler:
 
     def __repr__(self) -> str:
         return f"Shuffler(round={self.round.identity.hex()}, reports={len(self._taken)})"
-
-    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey) -> bytes:
-        """The shuffler's signature under the description that its record is tied to, if that keeps
-        to the terms.
-        """
-        return endorse_offer(pinned, self.round, key)
 
     @property
     def full(self) -> bool:
@@ -388,8 +362,7 @@ class Analyzer:
         """The analyzer of a round that was prepared in this store."""
         self.round = announced
         self._lock = threading.RLock()
-        self._standing = Standing(store, Role.ANALYZER.value, announced.identity)
-        self._standing.bind(announced.context)
+        self._standing = Standing.bound(store, Role.ANALYZER.value, announced)
         self._batch = b""
         self._keys: ServerKeys | None = None
         self._obey(self._standing.read())
@@ -398,12 +371,6 @@ class Analyzer:
 
     def __repr__(self) -> str:
         return f"Analyzer(round={self.round.identity.hex()}, batch={bool(self._batch)})"
-
-    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey) -> bytes:
-        """The analyzer's signature under the description that its record is tied to, if that keeps
-        to the terms.
-        """
-        return endorse_offer(pinned, self.round, key)
 
     def take(self, message: bytes) -> None:
         """Accept the shuffler's batch; the same again is taken once, another is refused."""
@@ -509,7 +476,7 @@ def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
 
 
 def _keys_of(entry: Entry, announced: MixingRound, public: bytes, who: str) -> ServerKeys:
-    keys = _keys(entry.content[CONTEXT_SIZE:], announced.identity, announced.sealing)
+    keys = _keys(entry.secrets, announced.identity, announced.sealing)
     if keys.public() != public:
         raise TacitError(f"the round names other keys of the {who} than those that were prepared")
     return keys

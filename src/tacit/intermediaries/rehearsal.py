@@ -14,18 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.intermediaries.announcements import Binding, announce, endorse
 from tacit.intermediaries.interface import SYSTEM, Source
 from tacit.signatures import KEY_SIZE, public_key
-from tacit.terms import (
-    ROLES,
-    VIEWS,
-    Answer,
-    Middle,
-    Noise,
-    Party,
-    Pinned,
-    Promise,
-    Terms,
-    cosign,
-)
+from tacit.terms import ROLES, VIEWS, Middle, Noise, Pinned, Promise, cosign, document
 
 DEADLINE = 2_000_000_000  # seconds since 1970
 FIRST, LAST = date(2026, 1, 1), date(2099, 12, 31)
@@ -70,14 +59,14 @@ def rehearse(
     by = "servers" if (middle.kind, "servers") in VIEWS else "devices"
     roles = ROLES[middle.kind]
     keys = tuple(Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE)) for _ in roles)
-    terms = Terms(
+    terms = document.Terms(
         question="Which of these do people like?",
         options=("one", "other"),
-        answer=Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels),
+        answer=document.Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels),
         promise=made,
         noise=noise or Noise(scale, by),
         parties=tuple(
-            Party(role, f"https://{role}.example", public_key(key))
+            document.Party(role, f"https://{role}.example", public_key(key))
             for role, key in zip(roles, keys, strict=True)
         ),
         first_day=FIRST,

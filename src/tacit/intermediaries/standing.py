@@ -8,9 +8,8 @@ another, decides nothing a second time. A party without its record knows nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -46,6 +45,11 @@ class Entry(NamedTuple):
         """The bytes of the record."""
         return bytes((self.phase,)) + self.content
 
+    @property
+    def secrets(self) -> bytes:
+        """What stands behind the context while the round is open."""
+        return self.content[CONTEXT_SIZE:]
+
 
 class Standing:
     """The record of one party in one round."""
@@ -61,13 +65,19 @@ class Standing:
         found = self.read()
         if found.phase is not Phase.OPEN:
             raise ended(found.phase)
-        return found.content[CONTEXT_SIZE:]
+        return found.secrets
 
-    def bind(self, context: bytes) -> None:
-        """Ties the round's secrets to one description, ever."""
+    @classmethod
+    def bound(cls, records: Records, party: bytes, announced: Announced) -> Self:
+        """A party's record of a round, whose secrets are tied to this description, ever."""
+        standing = cls(records, party, announced.identity)
+        standing._bind(announced.context)
+        return standing
+
+    def _bind(self, context: bytes) -> None:
         entry = self.read()
         if entry.phase is Phase.OPEN and entry.content[:CONTEXT_SIZE] == _UNBOUND:
-            entry = self.move(entry, Entry(Phase.OPEN, context + entry.content[CONTEXT_SIZE:]))
+            entry = self.move(entry, Entry(Phase.OPEN, context + entry.secrets))
         if entry.phase is Phase.OPEN and entry.content[:CONTEXT_SIZE] != context:
             raise Refusal(
                 "the secrets of this round were made for another description of it; there is one "
@@ -102,6 +112,21 @@ class Standing:
             entry = self.move(entry, Entry(Phase.REFUSED))
         return entry
 
+    def outcome(self, announced: Announced, role: int, key: Ed25519PrivateKey) -> bytes:
+        """What became of a round, for whoever asks: one signed message once it is over. A party
+        that has no record of it says so and signs nothing. `role` is its place among the terms'
+        parties.
+        """
+        front = header(Kind.OUTCOME, announced.identity) + bytes((role,))
+        entry = self.find()
+        if entry is None:
+            return front + bytes((Outcome.UNKNOWN,))
+        if entry.phase is Phase.OPEN:
+            raise Refusal("this round is not over yet; ask again after its deadline")
+        said = Outcome.REFUSED if entry.phase is Phase.REFUSED else Outcome.OPENED
+        signed = announced.context + bytes((role, said))
+        return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
+
 
 def ended(phase: Phase) -> Refusal:
     """The one answer to whatever is still asked of a round that is over."""
@@ -113,49 +138,9 @@ def ended(phase: Phase) -> Refusal:
     return Refusal(f"this round is over: it {how}; it takes no more messages")
 
 
-def signed_outcome(
-    standing: Standing, announced: Announced, role: int, key: Ed25519PrivateKey
-) -> bytes:
-    """What became of a round, for whoever asks: one signed message once it is over. A party that
-    has no record of it says so and signs nothing. `role` is its place among the terms' parties.
-    """
-    front = header(Kind.OUTCOME, announced.identity) + bytes((role,))
-    entry = standing.find()
-    if entry is None:
-        return front + bytes((Outcome.UNKNOWN,))
-    if entry.phase is Phase.OPEN:
-        raise Refusal("this round is not over yet; ask again after its deadline")
-    said = Outcome.REFUSED if entry.phase is Phase.REFUSED else Outcome.OPENED
-    signed = announced.context + bytes((role, said))
-    return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
-
-
 def never_copied(self: object, _protocol: object = None) -> NoReturn:
     """For `__reduce_ex__`: pickling and copying would bring secrets back after they were used."""
     raise TacitError(
         f"a {type(self).__name__} is never pickled or copied: a second one would answer a second "
         "time"
     )
-
-
-def packed(parts: Iterable[bytes]) -> bytes:
-    """Parts of a saved state, each with its length in front.
-
-    >>> unpacked(packed([b"ab", b""]))
-    [b'ab', b'']
-    """
-    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
-
-
-def unpacked(saved: bytes) -> list[bytes]:
-    """The parts of a saved state."""
-    parts, start = [], 0
-    while start < len(saved):
-        end = start + 4 + int.from_bytes(saved[start : start + 4], "big")
-        if end > len(saved) or start + 4 > len(saved):
-            raise Refusal("the saved state is cut off; restore another")
-        parts.append(saved[start + 4 : end])
-        start = end
-    if not parts:
-        raise Refusal("the saved state is empty; restore another")
-    return parts

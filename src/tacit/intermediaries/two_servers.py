@@ -188,19 +188,9 @@ class TwoServerRound:
 
     def offer(self) -> Offer:
         """What a device holds against its terms."""
-        about = self.binding
-        return Offer(
-            terms=about.terms,
-            kind="verified" if self.commitment else "two-servers",
-            option=about.option,
-            places=self.places,
-            minimum=self.minimum,
-            levels=about.levels,
-            metrics=self.length,
-            window=about.window,
-            closes=about.closes,
-            modulus=self.modulus,
-            scale=self.scale,
+        kind = "verified" if self.commitment else "two-servers"
+        return self.binding.offer(
+            kind, self.places, self.minimum, self.length, self.modulus, self.scale
         )
 
     @cached_property

@@ -10,7 +10,7 @@ body is in docs/wire-formats.md.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
@@ -229,3 +229,26 @@ def _whole(value: object) -> int:
             f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the "
             "value first"
         ) from None
+
+
+def packed(parts: Iterable[bytes]) -> bytes:
+    """Parts of a saved state, each with its length in front.
+
+    >>> unpacked(packed([b"ab", b""]))
+    [b'ab', b'']
+    """
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
+
+
+def unpacked(saved: bytes) -> list[bytes]:
+    """The parts of a saved state."""
+    parts, start = [], 0
+    while start < len(saved):
+        end = start + 4 + int.from_bytes(saved[start : start + 4], "big")
+        if end > len(saved) or start + 4 > len(saved):
+            raise Refusal("the saved state is cut off; restore another")
+        parts.append(saved[start + 4 : end])
+        start = end
+    if not parts:
+        raise Refusal("the saved state is empty; restore another")
+    return parts

@@ -99,16 +99,10 @@ class Definition:
     )
     metric: str = _entry("answer.metric", readers.text, "A short name for it.", "answer")
     low: Fraction = _entry(
-        "answer.low",
-        readers.fraction,
-        "The least that it can be; less counts as this.",
-        Fraction(0),
+        "answer.low", readers.fraction, "The least it can be; less counts as this.", Fraction(0)
     )
     high: Fraction = _entry(
-        "answer.high",
-        readers.fraction,
-        "The most that it can be; more counts as this.",
-        Fraction(1),
+        "answer.high", readers.fraction, "The most it can be; more counts as this.", Fraction(1)
     )
     levels: int = _entry(
         "answer.levels",

@@ -31,14 +31,23 @@ AT_ONCE = 200  # halves that are read at once when a round closes
 
 _metadata = sql.MetaData()
 
+
+def _key(name: str, kind: Any = sql.LargeBinary) -> sql.Column[Any]:
+    return sql.Column(name, kind, primary_key=True)
+
+
+def _column(name: str, kind: Any, *, index: bool = False) -> sql.Column[Any]:
+    return sql.Column(name, kind, nullable=False, index=index)
+
+
 terms = sql.Table(
     "terms",
     _metadata,
-    sql.Column("digest", sql.LargeBinary, primary_key=True),
-    sql.Column("lineage", sql.LargeBinary, nullable=False, index=True),
-    sql.Column("document", sql.LargeBinary, nullable=False),
-    sql.Column("signatures", sql.LargeBinary, nullable=False),
-    sql.Column("approvals", sql.LargeBinary, nullable=False),
+    _key("digest"),
+    _column("lineage", sql.LargeBinary, index=True),
+    _column("document", sql.LargeBinary),
+    _column("signatures", sql.LargeBinary),
+    _column("approvals", sql.LargeBinary),
 )
 """What people were promised: terms and their successors, which share a lineage (the digest of the
 first); the signatures of all parties once they are there, and the approvals of the predecessor's.
@@ -47,14 +56,14 @@ first); the signatures of all parties once they are there, and the approvals of 
 experiments = sql.Table(
     "experiments",
     _metadata,
-    sql.Column("lineage", sql.LargeBinary, primary_key=True),
-    sql.Column("digest", sql.LargeBinary, nullable=False),
-    sql.Column("state", sql.String(16), nullable=False),
-    sql.Column("learner", sql.Text, nullable=False),
-    sql.Column("timing", sql.Text, nullable=False),
-    sql.Column("definition", sql.Text, nullable=False),
-    sql.Column("leader", sql.Integer, nullable=False),
-    sql.Column("history", sql.Text, nullable=False),
+    _key("lineage"),
+    _column("digest", sql.LargeBinary),
+    _column("state", sql.String(16)),
+    _column("learner", sql.Text),
+    _column("timing", sql.Text),
+    _column("definition", sql.Text),
+    _column("leader", sql.Integer),
+    _column("history", sql.Text),
 )
 """The coordinator's: what is learned, under which terms at present, and how it stood after every
 round.
@@ -63,19 +72,19 @@ round.
 rounds = sql.Table(
     "rounds",
     _metadata,
-    sql.Column("identity", sql.LargeBinary, primary_key=True),
-    sql.Column("terms", sql.LargeBinary, nullable=False, index=True),
-    sql.Column("stage", sql.String(16), nullable=False, index=True),
-    sql.Column("number", sql.Integer, nullable=False),
-    sql.Column("arm", sql.Integer, nullable=False),
-    sql.Column("option", sql.Integer, nullable=False),
-    sql.Column("places", sql.Integer, nullable=False),
-    sql.Column("given", sql.Integer, nullable=False),
-    sql.Column("started", sql.BigInteger, nullable=False),
-    sql.Column("assigned_until", sql.BigInteger, nullable=False),
-    sql.Column("closes", sql.BigInteger, nullable=False),
-    sql.Column("expires", sql.BigInteger, nullable=False),
-    sql.Column("announcement", sql.LargeBinary, nullable=False),
+    _key("identity"),
+    _column("terms", sql.LargeBinary, index=True),
+    _column("stage", sql.String(16), index=True),
+    _column("number", sql.Integer),
+    _column("arm", sql.Integer),
+    _column("option", sql.Integer),
+    _column("places", sql.Integer),
+    _column("given", sql.Integer),
+    _column("started", sql.BigInteger),
+    _column("assigned_until", sql.BigInteger),
+    _column("closes", sql.BigInteger),
+    _column("expires", sql.BigInteger),
+    _column("announcement", sql.LargeBinary),
     sql.Column("reports", sql.Integer),
     sql.Column("total", sql.Text),
 )
@@ -84,30 +93,15 @@ abandoned before anybody was asked; `option` is the place among the terms' optio
 """
 
 halves = sql.Table(
-    "halves",
-    _metadata,
-    sql.Column("round", sql.LargeBinary, primary_key=True),
-    sql.Column("name", sql.LargeBinary, primary_key=True),
-    sql.Column("content", sql.LargeBinary, nullable=False),
+    "halves", _metadata, _key("round"), _key("name"), _column("content", sql.LargeBinary)
 )
 """What waits for a round's close; gone with it."""
 
-joins = sql.Table(
-    "joins",
-    _metadata,
-    sql.Column("round", sql.LargeBinary, primary_key=True),
-    sql.Column("name", sql.LargeBinary, primary_key=True),
-    sql.Column("place", sql.Integer, nullable=False),
-)
+joins = sql.Table("joins", _metadata, _key("round"), _key("name"), _column("place", sql.Integer))
 """Which place was given to which ticket, so that asking again gives the same; gone with the round.
 """
 
-spent = sql.Table(
-    "spent",
-    _metadata,
-    sql.Column("invitation", sql.LargeBinary, primary_key=True),
-    sql.Column("name", sql.LargeBinary, nullable=False),
-)
+spent = sql.Table("spent", _metadata, _key("invitation"), _column("name", sql.LargeBinary))
 """Digests of invitations that were used, and for whom in a round: a name that is noise when the
 round is over.
 """
@@ -115,10 +109,10 @@ round is over.
 served = sql.Table(
     "served",
     _metadata,
-    sql.Column("lineage", sql.LargeBinary, primary_key=True),
-    sql.Column("option", sql.Integer, primary_key=True),
-    sql.Column("waiting", sql.BigInteger, nullable=False),
-    sql.Column("total", sql.BigInteger, nullable=False),
+    _key("lineage"),
+    _key("option", sql.Integer),
+    _column("waiting", sql.BigInteger),
+    _column("total", sql.BigInteger),
 )
 """People who got an option without being asked: not yet told to the learner, and in all."""
 

@@ -17,7 +17,7 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.crowd import SMALLEST, Crowd, dropout_loss, guaranteed_reports
+from tacit.privacy.crowd import Crowd, dropout_loss, guaranteed_reports
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
@@ -43,7 +43,6 @@ __all__ = [
     "IDEAL",
     "IN_RANGE",
     "ORDERS",
-    "SMALLEST",
     "ApproximateDP",
     "Audit",
     "BudgetExceeded",

@@ -17,8 +17,6 @@ from tacit.checks import Number, TacitError, integer, probability
 from tacit.noise import NoiseLaw
 from tacit.privacy.loss import PrivacyLoss, privacy_loss
 
-SMALLEST = 64  # participants of a round of shares, unless somebody says otherwise
-
 
 @dataclass(frozen=True)
 class Crowd:

@@ -418,11 +418,8 @@ class RenyiDP(Guarantee):
 
     def epsilon_at(self, delta: float) -> float:
         """CZ23 Lemma 10: inf over orders of ε(α) + ln(1/(αδ))/(α-1) + ln(1-1/α)."""
-        level = float(
-            probability(
-                "delta", delta, "Rényi divergences promise nothing without exceptions", zero=True
-            )
-        )
+        remedy = "Rényi divergences promise nothing without exceptions"
+        level = float(probability("delta", delta, remedy, zero=True))
         if level == 0:
             return math.inf
         return max(0.0, min(renyi_epsilon(order, value, level) for order, value in self.curve))

@@ -110,11 +110,8 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """The least ε for which adding the noise is (ε, δ)-DP; at δ = 0 the largest loss."""
-        level = float(
-            probability(
-                "delta", delta, "for a guarantee without exceptions use delta = 0", zero=True
-            )
-        )
+        remedy = "for a guarantee without exceptions use delta = 0"
+        level = float(probability("delta", delta, remedy, zero=True))
         if level == 0:
             return self.pure
         return min(self.pure, max(direction.epsilon(level) for direction in self.directions))

@@ -55,7 +55,7 @@ def promised(
     >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
     '(1, 0)-DP'
     """
-    found = earned(law, sensitivity, target, view, *conditions, apart=apart, order=order)
+    found = earned(law, sensitivity, target, apart, order)
     pure = isinstance(target, PureDP) and not apart
     enough = (
         law.loses_at_most(target.epsilon, sensitivity, target.participations)
@@ -69,24 +69,18 @@ def promised(
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
-    asked: Asked = replace(found, epsilon=target.epsilon)
-    return asked
+    return about(target.epsilon, target, view, *conditions)
 
 
 def earned(
-    law: NoiseLaw,
-    sensitivity: int,
-    target: Asked,
-    view: View,
-    *conditions: str,
-    apart: float = 0,
-    order: float | None = None,
+    law: NoiseLaw, sensitivity: int, target: Asked, apart: float = 0, order: float | None = None
 ) -> Asked:
     """What the noise earns: the least ε at the target's δ, for as many participations.
 
     Rounds that one person may meet must be given the same `order`.
     """
-    return about(epsilon_of(law, sensitivity, target, apart, order), target, view, *conditions)
+    epsilon = epsilon_of(law, sensitivity, target, apart, order)
+    return about(epsilon, target, target.view, *target.conditions)
 
 
 def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
@@ -102,11 +96,7 @@ def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
 
 @lru_cache(maxsize=1 << 14)
 def epsilon_of(
-    law: NoiseLaw,
-    sensitivity: int,
-    target: Target,
-    apart: float = 0,
-    order: float | None = None,
+    law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0, order: float | None = None
 ) -> float:
     """The ε at the target's δ of a person who takes part as often as the target says."""
     times = target.participations

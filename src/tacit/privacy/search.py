@@ -77,13 +77,13 @@ def least_root(excess: Callable[[float], float], guess: float) -> float:
     return math.exp(high[0])
 
 
-def least_integer(holds: Callable[[int], bool], guess: int, floor: int = 1) -> int:
-    """The least integer of at least `floor` at which `holds` (which stays true once it is true).
+def least_integer(holds: Callable[[int], bool], guess: int) -> int:
+    """The least positive integer at which `holds` (which stays true once it is true).
 
     >>> least_integer(lambda n: n * n >= 200, guess=3)
     15
     """
-    low, high = floor - 1, max(floor, guess)
+    low, high = 0, max(1, guess)
     while not holds(high):
         low, high = high, 2 * high
         if high > 1 << 62:

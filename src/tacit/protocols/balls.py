@@ -14,7 +14,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,7 +81,8 @@ def movement(steps: int, coordinates: int) -> float:
 class BallSum(Protocol):
     """P = (R, S, A) for sums of vectors of length at most `radius`, `coordinates` numbers each.
 
-    A subclass sets `view`, and writes `randomize`, `combine`, `noise` and `view_law`.
+    A subclass sets `view`, and writes `noise` and `view_law`; where the server adds the noise, also
+    `randomize` and `combine`.
     """
 
     view: ClassVar[View]
@@ -101,8 +102,14 @@ class BallSum(Protocol):
         self.precision, self.unit = self.steps, 2 * self.radius / self.steps
         most = self.participants * (self.steps / 2 + 1) + ROOM * self.noise(participants).std
         self.modulus = 1 << math.ceil(math.log2(2 * most + 1))
-        self.bits_per_participant: float = self.coordinates * (self.modulus.bit_length() - 1)
+        number = self.modulus.bit_length() - 1
+        self.bits_per_participant: float = self.coordinates * number * self.shares
         self.guarantee = self._earned(target)
+
+    @cached_property
+    def shares(self) -> int:
+        """Into how many every number of a message is split."""
+        return 1
 
     def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
         return ball_noise(self.coordinates, each, self.noise_kind)
@@ -133,6 +140,16 @@ class BallSum(Protocol):
         """A participant's coordinates on the grid, rounded at random without floating point."""
         unit = Fraction(self.unit)
         return [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
+
+    def randomize(self, vector: npt.ArrayLike) -> Any:
+        """(level + the device's noise) mod m for each coordinate, drawn before the vector is
+        touched.
+        """
+        drawn = self.law.draw(self.coordinates)
+        return [
+            (level + int(extra)) % self.modulus
+            for level, extra in zip(self.encode(vector), drawn, strict=True)
+        ]
 
     def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
         """The same of many vectors, one row each, with the caller's generator."""
@@ -206,14 +223,6 @@ class LocalBall(BallSum):
         """Everyone's, as the Gaussian's integer law that it nearly is."""
         return self.law.sum_of_shares(reports)
 
-    def randomize(self, vector: npt.ArrayLike) -> list[int]:
-        """The vector on the grid with noise of its own, drawn before the vector is touched."""
-        drawn = self.law.draw(self.coordinates)
-        return [
-            (level + int(extra)) % self.modulus
-            for level, extra in zip(self.encode(vector), drawn, strict=True)
-        ]
-
     def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
         """One message's noise about 0."""
         return self.law
@@ -256,14 +265,6 @@ class SecureBall(BallSum):
         """All shares; for discrete Gaussian ones the close law that the accounting uses."""
         return self.law.sum_of_shares(reports)
 
-    def randomize(self, vector: npt.ArrayLike) -> Any:
-        """(level + share) mod m for each coordinate; shares are drawn first."""
-        drawn = self.law.draw(self.coordinates)
-        return [
-            (level + int(extra)) % self.modulus
-            for level, extra in zip(self.encode(vector), drawn, strict=True)
-        ]
-
     def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
         """The noise of all shares about 0."""
         return self.law.sum_of_shares(reports)
@@ -276,18 +277,10 @@ class ShuffledBall(SecureBall):
 
     view = View.SHUFFLED
 
-    def __init__(
-        self,
-        participants: int,
-        coordinates: int,
-        radius: float,
-        target: Target,
-        *,
-        noise_kind: str = "skellam",
-    ) -> None:
-        super().__init__(participants, coordinates, radius, target, noise_kind=noise_kind)
-        self.shares = shares_needed(self.honest, self.modulus, self.security)
-        self.bits_per_participant *= self.shares
+    @cached_property
+    def shares(self) -> int:
+        """As many as hide all but their sum."""
+        return shares_needed(self.honest, self.modulus, self.security)
 
     @property
     def security(self) -> int:

@@ -55,13 +55,6 @@ class PureShuffleParameters:
         """Bits that each user sends."""
         return 2 * self.tau + self.precision
 
-    @property
-    def spoil_probability(self) -> Fraction:
-        """Bound on the probability that some user's count is drawn from the uniform law, by a union
-        over the users.
-        """
-        return self.users * self.mixture
-
 
 @dataclass(frozen=True)
 class Certificate:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer
-from tacit.estimates import ErrorLaw, Floats, Integers, Opened
+from tacit.checks import TacitError
+from tacit.estimates import ErrorLaw, Floats, Opened
 from tacit.noise import Table
 from tacit.privacy import IDEAL, PureDP, View
 from tacit.privacy.promises import about
-from tacit.protocols.contract import SumProtocol
+from tacit.protocols.contract import SumProtocol, as_they_are
 
 FINE = 1024
 
@@ -68,28 +68,18 @@ class Exact(SumProtocol):
 
     minimum = 1
     guarantee = None
+    reach = (0.0, 1.0)  # the server sees every level, and takes no other
 
     def __init__(self, participants: int, precision: int = FINE) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
+        self._for(participants, precision)
         self.bits_per_participant = self.precision.bit_length()
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """The server sees every level, and takes no other."""
-        return 0.0, 1.0
 
     def error(self, reports: int) -> ErrorLaw:
         """No noise."""
         return ErrorLaw(reports, self.precision, None)
 
-    def randomize(self, x: float) -> int:
-        """The level itself."""
-        return self.encode(x)
-
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
-        """The levels themselves."""
-        return levels
+    randomize = SumProtocol.encode
+    randomize_batch = as_they_are
 
     def combine(self, messages: Any) -> Opened:
         """The sum."""
@@ -113,30 +103,20 @@ class CentralLaplace(SumProtocol):
     """
 
     minimum = 1
+    reach = (0.0, 1.0)  # the server sees every level, and takes no other
 
     def __init__(self, participants: int, target: PureDP, precision: int = FINE) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
+        self._for(participants, precision)
         self.bits_per_participant = self.precision.bit_length()
         self.noise = Laplace(self.precision * target.participations / target.epsilon)
         self.guarantee = about(target.epsilon, target, View.SERVER_OUTPUT, IDEAL)
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """The server sees every level, and takes no other."""
-        return 0.0, 1.0
 
     def error(self, reports: int) -> ErrorLaw:
         """The server's noise."""
         return ErrorLaw(reports, self.precision, self.noise)
 
-    def randomize(self, x: float) -> int:
-        """The level itself."""
-        return self.encode(x)
-
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
-        """The levels themselves."""
-        return levels
+    randomize = SumProtocol.encode
+    randomize_batch = as_they_are
 
     def combine(self, messages: Any) -> Opened:
         """The sum, with the server's noise from a fresh generator of the operating system's

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError, as_fraction
+from tacit.checks import TacitError, as_fraction, integer
 from tacit.estimates import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
 from tacit.noise import Chance, NoiseLaw
 from tacit.privacy import Guarantee
@@ -106,6 +106,10 @@ class SumProtocol(Protocol):
 
     precision: int
 
+    def _for(self, participants: int, precision: int) -> None:
+        self.participants = integer("participants", participants, at_least=1)
+        self.precision = integer("precision", precision, at_least=1)
+
     @abstractmethod
     def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Any:
         """The messages of many participants with these levels, for simulation: one row each, from
@@ -167,6 +171,11 @@ class SumProtocol(Protocol):
             )
         scaled = as_fraction("reward", x) * self.precision
         return random_level(scaled)
+
+
+def as_they_are(_: Any, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG001
+    """For `randomize_batch` where devices send their levels themselves, and servers add noise."""
+    return levels
 
 
 def random_level(scaled: Fraction) -> int:

@@ -134,7 +134,7 @@ class ShuffledVector(LevelProtocol):
         target: PureDP | ApproximateDP,
         *,
         precision: int = 16,
-        setting: str = "tight",
+        paper: bool = False,
     ) -> None:
         self._take(participants, coordinates, bound)
         self.minimum, self.honest = self.participants, Crowd().honest(self.participants)
@@ -144,7 +144,7 @@ class ShuffledVector(LevelProtocol):
                 "delta, or use secagg"
             )
         self._stated: float | None = None
-        if setting == "paper":
+        if paper:
             self._printed(target)
         else:
             self.precision = integer("precision", precision, at_least=1)

@@ -17,7 +17,7 @@ from typing import Any
 from tacit.checks import TacitError
 from tacit.names import named
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, View, best_order, calibrate, earned
+from tacit.privacy import ApproximateDP, Crowd, PureDP, Target, best_order, calibrate, earned
 from tacit.protocols import vectors
 from tacit.protocols.balls import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace, Exact
@@ -90,7 +90,7 @@ def _shared_by_all(
 ) -> SumProtocol:
     """Shares made for everyone present, as printed: what they earn when one participant looks."""
     left, apart = _left(users, law)
-    truth = earned(left, precision, target, View.OPENED_SUM, apart=apart, order=order)
+    truth = earned(left, precision, target, apart, order)
     share = law.nearby_share(users)
     return SecureSum(users, precision, law, truth, share=share, modulus=modulus, order=order)
 
@@ -250,7 +250,7 @@ def split_and_mix(
     modulus.
     """
     g, modulus = _codec(users, target.epsilon, binary, confidence)
-    return SplitAndMix(users, g, _laplace(g, target), target, modulus=modulus)
+    return SplitAndMix(SecureSum(users, g, _laplace(g, target), target, modulus=modulus))
 
 
 @lru_cache(maxsize=CACHE)
@@ -268,7 +268,7 @@ def shuffled_paper(users: int, target: ApproximateDP, fewest: int = FEWEST) -> S
     """TKMS21 Algorithm 3: one level, the printed number of bits, and what they truly earn."""
     bits, bias = tkms21_noise(users, target)
     order = None if target.participations == 1 else _shuffled_order(fewest, target)
-    truth = earned(_others_bits(users, target), 1, target, View.SHUFFLED, order=order)
+    truth = earned(_others_bits(users, target), 1, target, order=order)
     return ShuffledBits(users, 1, bits, bias, truth, order=order)
 
 
@@ -385,9 +385,9 @@ def _vector(
         case "none":
             return vectors.Plain(*size)
         case "central":
-            return vectors.Central(*size, target, setting=setting)
+            return vectors.Central(*size, target, paper=setting == "paper")
         case "local":
-            return vectors.Local(*size, target, setting=setting)
+            return vectors.Local(*size, target, paper=setting == "paper")
         case "shuffle":
-            return ShuffledVector(*size, target, precision=levels, setting=setting)
+            return ShuffledVector(*size, target, precision=levels, paper=setting == "paper")
     return SecureVector(*size, target, precision=4 * levels, noise_kind=noise)

@@ -48,8 +48,7 @@ class ShuffledBits(SumProtocol):
         order: float | None = None,
     ) -> None:
         who = Crowd(dropout, corrupt, curious)
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
+        self._for(participants, precision)
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)
         self.bias = Fraction(bias)

@@ -52,31 +52,21 @@ def mixed(opened: Target, security: int) -> ApproximateDP:
 
 
 class SplitAndMix(ModularSum):
-    """`SecureSum` whose intermediary is a shuffler of shares.
+    """A `SecureSum` whose intermediary is a shuffler of shares.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
-    >>> protocol = SplitAndMix(1000, 32, DiscreteLaplace(32), PureDP(1.0))
+    >>> protocol = SplitAndMix(SecureSum(1000, 32, DiscreteLaplace(32), PureDP(1.0)))
     >>> protocol.shares, protocol.guarantee.short
     (18, '(1, 3.226e-18)-DP')
     """
 
-    def __init__(
-        self,
-        participants: int,
-        precision: int,
-        law: NoiseLaw,
-        target: Target,
-        *,
-        security: int = SECURITY,
-        **how: Any,
-    ) -> None:
-        self.inner = SecureSum(participants, precision, law, target, **how)
-        self.participants, self.precision = self.inner.participants, self.inner.precision
-        self.minimum, self.modulus = self.inner.minimum, self.inner.modulus
-        self.honest = self.inner.honest
+    def __init__(self, inner: SecureSum, *, security: int = SECURITY) -> None:
+        self.inner = inner
+        self.participants, self.precision = inner.participants, inner.precision
+        self.minimum, self.modulus, self.honest = inner.minimum, inner.modulus, inner.honest
         self.shares = shares_needed(self.honest, self.modulus, security)
-        self.guarantee = mixed(self.inner.guarantee, security)
+        self.guarantee = mixed(inner.guarantee, security)
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:

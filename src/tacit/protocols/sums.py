@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from tacit.estimates import ErrorLaw, Integers, Opened
 from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
 from tacit.privacy import IN_RANGE, Crowd, PureDP, Target, View, promised
-from tacit.protocols.contract import SumProtocol
+from tacit.protocols.contract import SumProtocol, as_they_are
 
-MISREAD = 1e-9  # default probability that a round wraps around its modulus
+MISREAD = 1e-9  # probability that a round wraps around its modulus
 ONE_HONEST_SERVER = (
     "as long as one of the two servers is honest, for an honest device that has pinned both "
     "servers' keys from a source that is neither server and runs code (page included) served by "
@@ -39,10 +39,6 @@ class ModularSum(SumProtocol):
 
     modulus: int
     share: NoiseLaw  # what one participant adds, or the server where it is trusted
-
-    def _for(self, participants: int, precision: int) -> None:
-        self.participants = integer("participants", participants, at_least=1)
-        self.precision = integer("precision", precision, at_least=1)
 
     @abstractmethod
     def noise(self, reports: int) -> NoiseLaw:
@@ -143,7 +139,6 @@ class SecureSum(ModularSum):
         curious: int = 1,
         share: NoiseLaw | None = None,
         modulus: int | None = None,
-        misread: float = MISREAD,
         order: float | None = None,
     ) -> None:
         who = Crowd(dropout, corrupt, curious)
@@ -161,9 +156,9 @@ class SecureSum(ModularSum):
             order=order,
         )
         self._laws = {self.honest: self.law}
-        self.modulus = _modulus(self.top, self.noise(self.participants), modulus, misread)
+        self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         if modulus is None:
-            self.misread = misread  # which the room was made for
+            self.misread = MISREAD  # which the room was made for
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:
@@ -177,62 +172,60 @@ class SecureSum(ModularSum):
         return self._shifted(self.share, reports, total)
 
 
-class Central(ModularSum):
+class ServedSum(ModularSum):
+    """Devices send their levels as they are; each of `servers` adds the noise `law` to the sum."""
+
+    minimum = 1
+    servers: ClassVar[int]
+    law: NoiseLaw
+
+    randomize = SumProtocol.encode
+    randomize_batch = as_they_are
+
+    def combine(self, messages: Any) -> Opened:
+        """The sum, with the noise of every server: exact draws."""
+        self.check_reports(len(messages))
+        total = int(np.sum(messages)) + sum(self.law.draw() for _ in range(self.servers))
+        return Opened((total % self.modulus,), len(messages))
+
+    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
+        """The sum, with the servers' noise from the caller's generator."""
+        self.check_reports(len(messages))
+        return self._open(int(np.sum(messages)), len(messages), rng)
+
+    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """One server's noise: where there are two, the other knows its own and takes it off."""
+        return self._shifted(self.law, 1, total)
+
+    def opened_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        """All servers' noise."""
+        return self._shifted(self.law, self.servers, total)
+
+
+class Central(ServedSum):
     """The server is trusted: it sums levels and adds the noise itself.
 
     Its outputs are private, what it sees is not.
     """
 
-    minimum = 1
+    servers = 1
+    reach = (0.0, 1.0)  # the server sees every level, and takes no other
 
     def __init__(
-        self,
-        participants: int,
-        precision: int,
-        law: NoiseLaw,
-        target: Target,
-        modulus: int | None = None,
+        self, participants: int, precision: int, law: NoiseLaw, target: Target, modulus: int | None
     ) -> None:
         self._for(participants, precision)
         self.guarantee = promised(centred(law), self.precision, target, View.SERVER_OUTPUT)
         self.law = self.share = law
-        self.modulus = _modulus(self.top, law, modulus, MISREAD)
+        self.modulus = _modulus(self.top, law, modulus)
         self.bits_per_participant = self.precision.bit_length()
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """The server sees every level, and takes no other."""
-        return 0.0, 1.0
 
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
         """The server's, whoever reports."""
         return self.law
 
-    def randomize(self, x: float) -> int:
-        """The level itself."""
-        return self.encode(x)
 
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
-        """The levels themselves."""
-        return levels
-
-    def combine(self, messages: Any) -> Opened:
-        """The sum, with the server's noise: an exact draw."""
-        self.check_reports(len(messages))
-        total = int(np.sum(messages)) + self.law.draw()
-        return Opened((total % self.modulus,), len(messages))
-
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
-        """The sum, with the server's noise from the caller's generator."""
-        self.check_reports(len(messages))
-        return self._open(int(np.sum(messages)), len(messages), rng)
-
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """What the server publishes."""
-        return self._shifted(self.law, 1, total)
-
-
-class TwoServers(ModularSum):
+class TwoServers(ServedSum):
     """Answers are split between two servers, and each adds noise to its part that suffices alone.
 
     A server that lies knows its own noise, and may leave out, invent or isolate whom it likes: the
@@ -246,16 +239,10 @@ class TwoServers(ModularSum):
     """
 
     guarantee: Target
-    minimum = 1
+    servers = 2
+    law: DiscreteLaplace
 
-    def __init__(
-        self,
-        participants: int,
-        precision: int,
-        target: PureDP,
-        *,
-        misread: float = MISREAD,
-    ) -> None:
+    def __init__(self, participants: int, precision: int, target: PureDP) -> None:
         self._for(participants, precision)
         scale = self.precision * target.participations / Fraction(target.epsilon)
         self.law = self.share = DiscreteLaplace(scale)
@@ -263,39 +250,12 @@ class TwoServers(ModularSum):
             self.law, self.precision, target, View.OTHER_SERVER, ONE_HONEST_SERVER
         )
         self._both = self.law.power(2)
-        self.modulus = _modulus(self.top, self._both, None, misread)
+        self.modulus = _modulus(self.top, self._both, None)
         self.bits_per_participant = 2 * (self.modulus - 1).bit_length()
 
     def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
         """Both servers', whoever reports."""
         return self._both
-
-    def randomize(self, x: float) -> int:
-        """The level itself, before it is split."""
-        return self.encode(x)
-
-    def randomize_batch(self, levels: Integers, rng: np.random.Generator) -> Integers:  # noqa: ARG002
-        """The levels themselves."""
-        return levels
-
-    def combine(self, messages: Any) -> Opened:
-        """The sum, with the noise of both servers: two exact draws."""
-        self.check_reports(len(messages))
-        total = int(np.sum(messages)) + self.law.draw() + self.law.draw()
-        return Opened((total % self.modulus,), len(messages))
-
-    def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:
-        """The sum, with both servers' noise from the caller's generator."""
-        self.check_reports(len(messages))
-        return self._open(int(np.sum(messages)), len(messages), rng)
-
-    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """The honest server's noise alone: the other knows its own and takes it off."""
-        return self._shifted(self.law, 1, total)
-
-    def opened_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
-        """Both servers' noise."""
-        return self._shifted(self.law, 2, total)
 
 
 class Verified(TwoServers):
@@ -309,17 +269,12 @@ class Verified(TwoServers):
     (1536, 22)
     """
 
-    def __init__(
-        self,
-        participants: int,
-        precision: int,
-        target: PureDP,
-        *,
-        misread: float = MISREAD,
-    ) -> None:
+    reach = (0.0, 1.0)  # what is not a level is dropped
+
+    def __init__(self, participants: int, precision: int, target: PureDP) -> None:
         from tacit.vdaf import MODULUS, report_bits  # of no use to any other sum
 
-        super().__init__(participants, precision, target, misread=misread)
+        super().__init__(participants, precision, target)
         if self.modulus > MODULUS:
             raise TacitError(
                 f"a sum of {self.participants:,} reports of {self.precision:,} levels with its "
@@ -328,11 +283,6 @@ class Verified(TwoServers):
             )
         self.guarantee = self.guarantee.given(IN_RANGE)
         self.bits_per_participant = report_bits(self.precision)
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """What is not a level is dropped."""
-        return 0.0, 1.0
 
 
 class Local(ModularSum):
@@ -350,7 +300,7 @@ class Local(ModularSum):
         self.guarantee = promised(centred(law), self.precision, target, View.MESSAGE)
         self.law = self.share = law
         self._sums: dict[int, NoiseLaw] = {}
-        self.modulus = _modulus(self.top, self.noise(self.participants), modulus, MISREAD)
+        self.modulus = _modulus(self.top, self.noise(self.participants), modulus)
         self.bits_per_participant = (self.modulus - 1).bit_length()
 
     @cached_property
@@ -379,13 +329,13 @@ def centred(law: NoiseLaw) -> NoiseLaw:
     return law
 
 
-def _modulus(top: int, noise: NoiseLaw, modulus: int | None, misread: float) -> int:
+def _modulus(top: int, noise: NoiseLaw, modulus: int | None) -> int:
     if modulus is not None:
         given = integer("modulus", modulus, at_least=2)
         if given <= top:
             noise.wrap_chance(top, given)  # which refuses it, with one that will do
         return given
-    return top + 2 * noise.room(misread) + 1
+    return top + 2 * noise.room(MISREAD) + 1
 
 
 def paper_modulus(users: int, precision: int, tau: float) -> int:

@@ -29,7 +29,16 @@ from tacit.estimates import (
     VectorError,
 )
 from tacit.noise import DiscreteLaplace, NoiseLaw
-from tacit.privacy import IDEAL, ApproximateDP, Gaussian, GaussianLoss, Guarantee, PureDP, View
+from tacit.privacy import (
+    IDEAL,
+    ApproximateDP,
+    Gaussian,
+    GaussianLoss,
+    Guarantee,
+    PureDP,
+    Target,
+    View,
+)
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.vector_noise import each_time, gaussian_noise, gaussian_ratio
@@ -151,7 +160,7 @@ class Central(VectorProtocol):
     Paper: N(0, σ²), σ = 2B√(2 s ln(1.25/δ))/ε, whatever that guarantees; `guarantee` says what it
     is.
 
-    >>> Central(100, 30, 1.0, ApproximateDP(10.0, 0.25), setting="paper").guarantee.short
+    >>> Central(100, 30, 1.0, ApproximateDP(10.0, 0.25), paper=True).guarantee.short
     '(10, 0.7887)-DP'
     """
 
@@ -159,17 +168,11 @@ class Central(VectorProtocol):
     view = View.SERVER_OUTPUT
 
     def __init__(
-        self,
-        participants: int,
-        coordinates: int,
-        bound: float,
-        target: PureDP | ApproximateDP,
-        *,
-        setting: str = "tight",
+        self, participants: int, coordinates: int, bound: float, target: Target, paper: bool = False
     ) -> None:
         self._take(participants, coordinates, bound)
         self.law: NoiseLaw | Gaussian
-        if setting == "paper":
+        if paper:
             self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
             self.unit = 1.0
         else:
@@ -227,19 +230,13 @@ class Local(VectorProtocol):
     view = View.MESSAGE
 
     def __init__(
-        self,
-        participants: int,
-        coordinates: int,
-        bound: float,
-        target: PureDP | ApproximateDP,
-        *,
-        setting: str = "tight",
+        self, participants: int, coordinates: int, bound: float, target: Target, paper: bool = False
     ) -> None:
         self._take(participants, coordinates, bound)
         self.law: Gaussian | Laplace
         self.device: NoiseLaw | None = None
         self.unit = 2 * self.bound / FINE
-        if setting == "paper":
+        if paper:
             self.law, self.guarantee = paper_gaussian(coordinates, bound, target, self.view)
             return
         self.device, self.guarantee = grid_noise(self.coordinates, target, self.view)
@@ -364,7 +361,7 @@ def weakest(guarantees: Sequence[Guarantee | None]) -> Guarantee | None:
 
 
 def paper_gaussian(
-    coordinates: int, bound: float, target: PureDP | ApproximateDP, view: View
+    coordinates: int, bound: float, target: Target, view: View
 ) -> tuple[Gaussian, ApproximateDP]:
     """σ = 2B√(2 s ln(1.25/δ))/ε (LZJ22 Theorems 4.2, 4.4, C.1, C.3), and the (ε, δ) that it truly
     gives (CORRECTIONS 7).
@@ -381,7 +378,7 @@ def paper_gaussian(
     return law, ApproximateDP(target.epsilon, true, view=view, conditions=(IDEAL,))
 
 
-def refuse_returning(target: PureDP | ApproximateDP) -> None:
+def refuse_returning(target: Target) -> None:
     """The printed noise is for people who come once."""
     if target.participations > 1:
         raise TacitError(
@@ -390,9 +387,7 @@ def refuse_returning(target: PureDP | ApproximateDP) -> None:
         )
 
 
-def grid_noise(
-    coordinates: int, target: PureDP | ApproximateDP, view: View
-) -> tuple[NoiseLaw, PureDP | ApproximateDP]:
+def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, Target]:
     """The noise on a grid on which one participant moves every coordinate by up to `FINE` steps,
     and what it promises: discrete Gaussian; discrete Laplace of scale FINE·s/ε for a pure target.
     """

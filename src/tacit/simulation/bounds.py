@@ -158,14 +158,6 @@ class Silos:
         """κ = 1 + log₂(T/B)."""
         return np.asarray(1 + _log(np.asarray(horizon, dtype=float) / self.sync) / np.log(2))
 
-    def lemma_c_4(self, horizon: npt.ArrayLike, sigma: float) -> Floats:
-        """Noise of standard deviation σ in every number of a released sum: √(σMT ln(MT)) d^¾
-        ln^¼(T/(Bα)) beside the terms that know no privacy.
-        """
-        people = self.silos * np.asarray(horizon, dtype=float)
-        size = np.sqrt(sigma * people * _log(people)) * self.dimension**0.75
-        return np.asarray(self.free(horizon) + size * self._tail(horizon))
-
     def theorem_5_1(self, horizon: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
         """Silo-level LDP: √T (Md)^¾ ln^¼(1/δ)/√ε ln^¼(T/(Bα))."""
         size = (self.silos * self.dimension) ** 0.75 * float(_log(1 / delta)) ** 0.25

@@ -108,26 +108,28 @@ def _down(y: Axis, value: float) -> float:
     return HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * y.share(value)
 
 
+def _line(x: tuple[float, float], y: tuple[float, float], look: str) -> str:
+    (x1, x2), (y1, y2) = ((round(start, 1), round(end, 1)) for start, end in (x, y))
+    return f'<line x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}" {look}/>'
+
+
+def _label(x: float, y: float, anchor: str, words: str) -> str:
+    return f'<text x="{round(x, 1)}" y="{round(y, 1)}" text-anchor="{anchor}">{words}</text>'
+
+
 def _frame(x: Axis, y: Axis) -> str:
     """Lines at the ticks, their values, and what the sides are."""
     parts = []
     for value in y.ticks():
         at = _down(y, value)
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" '
-            f'stroke="var(--line)"/><text x="{LEFT - 7}" y="{at + 4:.1f}" '
-            f'text-anchor="end">{compact(value)}</text>'
-        )
+        parts.append(_line((LEFT, WIDE - RIGHT), (at, at), 'stroke="var(--line)"'))
+        parts.append(_label(LEFT - 7, at + 4, "end", compact(value)))
     for value in x.ticks():
         at = _across(x, value)
-        parts.append(
-            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{HIGH - BOTTOM}" y2="{HIGH - BOTTOM + 4}" '
-            f'stroke="var(--soft)"/><text x="{at:.1f}" y="{HIGH - BOTTOM + 18}" '
-            f'text-anchor="middle">{compact(value)}</text>'
-        )
-    middle = (LEFT + WIDE - RIGHT) / 2
+        parts.append(_line((at, at), (HIGH - BOTTOM, HIGH - BOTTOM + 4), 'stroke="var(--soft)"'))
+        parts.append(_label(at, HIGH - BOTTOM + 18, "middle", compact(value)))
+    parts.append(_label((LEFT + WIDE - RIGHT) / 2, HIGH - 8, "middle", escape(x.title)))
     parts.append(
-        f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x.title)}</text>'
         f'<text transform="translate(13 {(TOP + HIGH - BOTTOM) / 2}) rotate(-90)" '
         f'text-anchor="middle">{escape(y.title)}</text>'
     )
@@ -141,11 +143,7 @@ def _series(one: Series, x: Axis, y: Axis) -> str:
     told = f"<title>{escape(one.name)}</title>"
     levels = [p for p in one.points if p.x is None]
     placed = [(_across(x, p.x), p) for p in one.points if p.x is not None]
-    parts = [
-        f'<line x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{_down(y, p.y):.1f}" y2="{_down(y, p.y):.1f}" '
-        f"{look}/>"
-        for p in levels
-    ]
+    parts = [_line((LEFT, WIDE - RIGHT), (_down(y, p.y), _down(y, p.y)), look) for p in levels]
     if len(placed) > 1:
         line = " ".join(f"{at:.1f},{_down(y, p.y):.1f}" for at, p in placed)
         parts.append(f'<polyline points="{line}" {look} stroke-linejoin="round"/>')
@@ -162,8 +160,7 @@ def _series(one: Series, x: Axis, y: Axis) -> str:
 
 def _mark(at: float, p: Point, y: Axis, colour: str) -> str:
     low, high = _down(y, p.y - p.spread), _down(y, p.y + p.spread)
-    return (
-        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="{colour}" '
-        f'stroke-width="1.5"/><circle cx="{at:.1f}" cy="{_down(y, p.y):.1f}" r="4" '
+    return _line((at, at), (low, high), f'stroke="{colour}" stroke-width="1.5"') + (
+        f'<circle cx="{at:.1f}" cy="{_down(y, p.y):.1f}" r="4" '
         f'fill="{colour}" stroke="var(--ground)" stroke-width="1"/>'
     )

@@ -53,11 +53,11 @@ class Outcome:
     means: Floats | None = None
     opened: int = 0
     rounds: int = 0
+    wrapped: int = 0
+    weakest: Guarantee | None = None
     participants: int = 0
     reals: int = 0
     bits: float = 0.0
-    wrapped: int = 0
-    weakest: Any = None
     notes: Counter[str] = field(default_factory=Counter)
     _time: list[Floats] = field(default_factory=lambda: [np.zeros(1)])
     _regret: list[Floats] = field(default_factory=lambda: [np.zeros(1)])

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from tacit.bandits.always import Tally
-from tacit.bandits.contract import Learner, Plan
+from tacit.bandits.contract import Learner, Options, Plan
 from tacit.bandits.ratios import Ratios
 from tacit.bandits.standings import Setting, beats, failure_left, leading
 from tacit.checks import TacitError, integer, probability
@@ -59,7 +59,7 @@ class Managed(Learner):
         arms: int,
         horizon: int,
         learner: str,
-        options: Mapping[str, Any] | None = None,
+        options: Options = None,
         control: int | None = None,
         share: float = 0.0,
         least: int = 1,

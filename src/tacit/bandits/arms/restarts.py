@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.bandits.contract import Learner, Options, Plan, check_horizon
 from tacit.checks import integer
 from tacit.estimates import Estimate, Round
 from tacit.names import named
@@ -41,12 +41,7 @@ class Restarts(Learner):
     """
 
     def __init__(
-        self,
-        arms: int,
-        horizon: int,
-        learner: str,
-        options: Mapping[str, Any] | None = None,
-        start: int = 1024,
+        self, arms: int, horizon: int, learner: str, options: Options = None, start: int = 1024
     ) -> None:
         super().__init__(arms, horizon)
         check_horizon(self.arms, self.horizon)

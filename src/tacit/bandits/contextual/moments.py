@@ -97,19 +97,19 @@ def _entries(
 
 
 @lru_cache(maxsize=64)
-def spectral_quantile(dimension: int, level: float, *, scaled: bool = True) -> float:
+def spectral_quantile(dimension: int, level: float) -> float:
     """The `level` quantile of the largest eigenvalue of a noise matrix with unit variance in every
     number of the vector.
 
-    By simulation with a fixed seed: of the order of √(2d) (2√d without scaling) plus a little. It
-    sets a regularizer, not a guarantee.
+    By simulation with a fixed seed: of the order of √(2d) plus a little. It sets a regularizer, not
+    a guarantee.
 
     >>> 5.0 < spectral_quantile(10, 0.99) < 5.6
     True
     """
     rng = np.random.default_rng(0)
     draws = max(400, min(4000, 40_000 // dimension))
-    _, noise = unpack(rng.standard_normal((draws, size(dimension))), dimension, scaled=scaled)
+    _, noise = unpack(rng.standard_normal((draws, size(dimension))), dimension)
     return float(np.quantile(np.linalg.eigvalsh(noise)[:, -1], level))
 
 

@@ -51,8 +51,8 @@ class PrivateLinUCB(Learner):
         rewards less ½ where there is a constant feature, else that of the rewards.
 
     >>> learner = PrivateLinUCB(3, 2, 25, schedule=[10, 10], noise=[1.0, 1.0], constant=0.5)
-    >>> [(round_.participants, round_.time) for round_ in learner.propose()]
-    [(3, 10)]
+    >>> learner.propose()[0].time, learner.size, learner.length
+    (10, 2, 1.0)
     """
 
     def __init__(

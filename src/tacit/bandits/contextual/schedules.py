@@ -20,8 +20,8 @@ def even(horizon: int, every: int) -> tuple[int, ...]:
     return (every,) * (horizon // integer("sync", every, at_least=1))
 
 
-def geometric(horizon: int, first: int = FIRST, growth: float = GROWTH) -> tuple[int, ...]:
-    """Batches of (growth - 1) times what came before, at least `first`; the last takes the rest.
+def geometric(horizon: int) -> tuple[int, ...]:
+    """Batches of (GROWTH - 1) times what came before, at least `FIRST`; the last takes the rest.
 
     >>> geometric(100)
     (10, 10, 10, 10, 12, 16, 20, 12)
@@ -29,7 +29,7 @@ def geometric(horizon: int, first: int = FIRST, growth: float = GROWTH) -> tuple
     batches: list[int] = []
     done = 0
     while done < integer("horizon", horizon, at_least=1):
-        batch = min(max(first, round((growth - 1) * done)), horizon - done)
+        batch = min(max(FIRST, round((GROWTH - 1) * done)), horizon - done)
         if 2 * (horizon - done - batch) < batch:
             batch = horizon - done
         batches.append(batch)

@@ -29,12 +29,14 @@ from tacit.signatures import SIGNATURE_SIZE
 
 AT_ONCE = 400  # people who are there at the same time, at most
 ASKING = 24  # of them who wait for an answer
+COMING, COMING_UNASKED = 80.0, 30.0  # people a second, and while nobody is asked
+VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # the parts of them who do, and of reports unanswered
 OVER = ("finished", "stopped")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the crowd is told: whom it asks, how people like the options, how they behave."""
+    """What the crowd is told: whom it asks, how people like the options, how many come."""
 
     address: str
     helper_address: str
@@ -42,13 +44,8 @@ class Told:
     experiment: str
     liking: dict[str, float]
     counts: str
-    per_second: float = 80.0
-    per_second_unasked: float = 30.0
-    most: int = 20_000
-    vanish: float = 0.08
-    break_off: float = 0.03
-    lie: float = 0.02
-    seed: int = 1
+    most: int
+    seed: int
 
 
 @dataclass
@@ -71,9 +68,9 @@ class Counts:
 class Breaking(httpx.AsyncBaseTransport):
     """A network on which some reports arrive and the answer does not."""
 
-    def __init__(self, share: float, seed: int, counts: Counts) -> None:
+    def __init__(self, seed: int, counts: Counts) -> None:
         self._under = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=50))
-        self._share, self._random, self._counts = share, random.Random(seed), counts
+        self._random, self._counts = random.Random(seed), counts
         self._seen: set[str] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -86,7 +83,7 @@ class Breaking(httpx.AsyncBaseTransport):
         self._counts.sent_again += name in self._seen
         self._counts.sent_bytes += int(request.headers.get("content-length", "0"))
         self._seen.add(name)
-        if self._random.random() < self._share:
+        if self._random.random() < BREAK_OFF:
             await answer.aclose()
             raise httpx.ReadError("the connection broke", request=request)
         return answer
@@ -104,9 +101,7 @@ class Crowd:
         self._random = random.Random(told.seed)
         self.counts = Counts()
         self._refused: Counter[str] = Counter()
-        self._http = httpx.AsyncClient(
-            transport=Breaking(told.break_off, told.seed, self.counts), timeout=20.0
-        )
+        self._http = httpx.AsyncClient(transport=Breaking(told.seed, self.counts), timeout=20.0)
         self._pins = Pins(told.address, *told.keys)
         self._asking = asyncio.Semaphore(ASKING)
         self._over, self._wanted = False, True
@@ -117,8 +112,7 @@ class Crowd:
         people: set[asyncio.Task[None]] = set()
         try:
             while not self._over and self.counts.came < self._told.most:
-                told = self._told
-                rate = told.per_second if self._wanted else told.per_second_unasked
+                rate = COMING if self._wanted else COMING_UNASKED
                 await asyncio.sleep(self._random.expovariate(rate))
                 if len(people) < AT_ONCE:
                     people.add(asyncio.create_task(self._person(self._random.random())))
@@ -143,7 +137,7 @@ class Crowd:
 
     async def _person(self, kind: float) -> None:
         self.counts.came += 1
-        if kind < self._told.lie:
+        if kind < LIE:
             with suppress(httpx.HTTPError, ValueError, KeyError, TacitError):
                 await self._lie()
             return
@@ -159,7 +153,7 @@ class Crowd:
                 self.counts.unasked += 1
                 return
             self.counts.asked += 1
-            await self._take_part(device, given.option, vanishes=kind > 1 - self._told.vanish)
+            await self._take_part(device, given.option, vanishes=kind > 1 - VANISH)
         except TacitError as reason:
             self._refused[f"a device did not go on: {reason}"] += 1
         finally:

@@ -101,8 +101,8 @@ def playing(
             digest,
             LIKING,
             str(counts),
-            most=4 * people,
-            seed=seed,
+            4 * people,
+            seed,
         )
         page = f"{parties.cards[0].address}/e/{digest}"
         said(f"watch it at {page}", None)

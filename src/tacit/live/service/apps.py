@@ -417,32 +417,22 @@ def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -
         coordinator.succeed(terms)
         return models.Created(digest=terms.digest.hex(), terms=asked.terms)
 
-    changes = {
-        "pause": coordinator.pause,
-        "resume": coordinator.resume,
-        "stop": coordinator.stop,
-    }
-    for name, change in changes.items():
+    for change in (coordinator.pause, coordinator.resume, coordinator.stop):
         app.post(
-            f"/experiments/{{digest}}/{name}",
+            f"/experiments/{{digest}}/{change.__name__}",
             tags=["admin"],
             status_code=204,
             dependencies=admin,
             responses=_errors(401, 404, 409),
-            name=name,
+            name=change.__name__,
         )(_changing(change, service.driver.poke))
-    answers = {
-        "status": coordinator.status,
-        "estimates": coordinator.estimates,
-        "export": coordinator.export,
-    }
-    for name, answer in answers.items():
+    for answer in (coordinator.status, coordinator.estimates, coordinator.export):
         app.get(
-            f"/experiments/{{digest}}/{name}",
+            f"/experiments/{{digest}}/{answer.__name__}",
             tags=["admin"],
             dependencies=admin,
             responses=_errors(401, 404),
-            name=name,
+            name=answer.__name__,
         )(_answering(answer))
 
 
@@ -486,36 +476,27 @@ def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
 
 
 def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
-    def check(request: Request, body: bytes, signature: str, digest: bytes) -> None:
+    def check(call: Call, digest: bytes) -> None:
         """Only the coordinator of the experiment passes."""
-        key = helper.terms(digest).terms.keys[0]
-        check_call("POST", request.url.path, body, signature, key)
+        check_call("POST", *call, helper.terms(digest).terms.keys[0])
 
     calls: dict[str, Any] = {"tags": ["coordinator"], "responses": _errors(403, 404, 409, 410)}
 
     @app.post("/rounds/{identity}/keys", **calls)
-    def keys(
-        identity: Identity, asked: models.KeysRequest, request: Request, called: Called, body: Body
-    ) -> models.KeysAnswer:
+    def keys(identity: Identity, asked: models.KeysRequest, call: Call) -> models.KeysAnswer:
         """The helper's public keys for a new round; the same when asked again."""
         digest = bytes.fromhex(asked.experiment)
-        check(request, body, called, digest)
+        check(call, digest)
         made = helper.keys(digest, bytes.fromhex(identity), asked.sealing)
         return models.KeysAnswer(keys=made.hex())
 
     @app.post("/rounds/{identity}/description", **calls)
-    def describe(
-        identity: Identity,
-        asked: models.DescribeRequest,
-        request: Request,
-        called: Called,
-        body: Body,
-    ) -> models.Announced:
+    def describe(identity: Identity, asked: models.DescribeRequest, call: Call) -> models.Announced:
         """The helper's signature under a round's description; one per round, ever."""
         digest, description = (
             bytes.fromhex(said) for said in (asked.experiment, asked.description)
         )
-        check(request, body, called, digest)
+        check(call, digest)
         described = TwoServerRound.decode(description)
         if (described.identity.hex(), described.binding.terms) != (identity, digest):
             raise Refusal("this is the description of another round, or of another experiment's")
@@ -525,21 +506,18 @@ def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
 
     @app.post("/rounds/{identity}/exchange", **calls)
     def exchange(
-        identity: Identity,
-        asked: models.ExchangeRequest,
-        request: Request,
-        called: Called,
-        body: Body,
+        identity: Identity, asked: models.ExchangeRequest, call: Call
     ) -> models.ExchangeAnswer:
         """Takes the coordinator's list; gives the helper's, and its answer."""
         name = bytes.fromhex(identity)
-        check(request, body, called, helper.experiment_of(name))
+        check(call, helper.experiment_of(name))
         listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
         return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
 
 
-async def _whole(request: Request) -> bytes:
-    return await request.body()
+async def _received(request: Request, called: Called) -> tuple[str, bytes, str]:
+    """What a party's call is checked by: where to, the whole body, and the signature."""
+    return request.url.path, await request.body(), called
 
 
-Body = Annotated[bytes, Depends(_whole)]
+Call = Annotated[tuple[str, bytes, str], Depends(_received)]
