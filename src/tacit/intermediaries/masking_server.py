@@ -62,7 +62,6 @@ from tacit.intermediaries.masking_letters import (
 )
 from tacit.intermediaries.members import Crowd, Member
 from tacit.intermediaries.standing import (
-    CONTEXT_SIZE,
     Entry,
     Phase,
     Standing,
@@ -308,10 +307,11 @@ class MaskingServer:
             numbers, reports = crowd.total()
             blamed = b"".join([blame.encode() for blame in crowd.blamed()])
             packed_numbers = pack_numbers(numbers, self.round.modulus)
-            return Entry(Phase.ANSWERED, reports.to_bytes(4, "big") + packed_numbers + blamed)
+            answer = reports.to_bytes(4, "big") + packed_numbers + blamed
+            return Entry(Phase.ANSWERED, entry.context, answer)
         digests = sorted(self._taken[stage])
         listed = _DECIDED.pack(STAGES.index(stage), len(digests)) + b"".join(digests)
-        return Entry(Phase.OPEN, entry.content + listed)
+        return entry._replace(content=entry.content + listed)
 
     def _obey(self, entry: Entry) -> None:
         """Takes over what the record says."""
@@ -319,14 +319,13 @@ class MaskingServer:
             self._forget()
             self.stage = _ENDS[entry.phase]
             return
-        secret, rest = entry.content[CONTEXT_SIZE:][:KEY_SIZE], entry.content[CONTEXT_SIZE:]
+        secret, rest = entry.content[:KEY_SIZE], entry.content[KEY_SIZE:]
         if "_key" not in self.__dict__:  # it never changes while the round is open
             self._key = X25519PrivateKey.from_private_bytes(secret)
             if public_bytes(self._key) != self.round.server:
                 raise TacitError(
                     "the round names another server key than the one that was prepared"
                 )
-        rest = rest[KEY_SIZE:]
         while rest:
             place, count = _DECIDED.unpack_from(rest)
             end = _DECIDED.size + _DIGEST_SIZE * count

@@ -36,7 +36,6 @@ from tacit.intermediaries.interface import (
 )
 from tacit.intermediaries.sealing import DEFAULT, Recipient, Sealing, ServerKeys, recipients, suite
 from tacit.intermediaries.standing import (
-    CONTEXT_SIZE,
     Entry,
     Phase,
     Standing,
@@ -290,7 +289,9 @@ class Shuffler:
             entry = self._standing.read()
             while entry.phase is Phase.OPEN:
                 check_minimum(len(self._taken), self.round.minimum)
-                entry = self._standing.move(entry, Entry(Phase.ANSWERED, self._batch()))
+                entry = self._standing.move(
+                    entry, Entry(Phase.ANSWERED, entry.context, self._batch())
+                )
             self._obey(entry)
             if entry.phase is not Phase.ANSWERED:
                 raise ended(entry.phase)
@@ -306,7 +307,7 @@ class Shuffler:
         with self._lock:
             entry = self._standing.read()
             if entry.phase is Phase.ANSWERED:
-                self._standing.move(entry, Entry(Phase.FORGOTTEN))
+                self._standing.move(entry, Entry(Phase.FORGOTTEN, entry.context))
 
     def save(self) -> bytes:
         """The description and what was taken, not in the order in which it came, sealed under a
@@ -422,7 +423,9 @@ class Analyzer:
         with self._lock:
             entry = self._standing.read()
             while entry.phase is Phase.OPEN:
-                entry = self._standing.move(entry, Entry(Phase.ANSWERED, self._opened()))
+                entry = self._standing.move(
+                    entry, Entry(Phase.ANSWERED, entry.context, self._opened())
+                )
             self._obey(entry)
             if entry.phase is not Phase.ANSWERED:
                 raise ended(entry.phase)
@@ -509,7 +512,7 @@ def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
 
 
 def _keys_of(entry: Entry, announced: MixingRound, public: bytes, who: str) -> ServerKeys:
-    keys = _keys(entry.content[CONTEXT_SIZE:], announced.identity, announced.sealing)
+    keys = _keys(entry.content, announced.identity, announced.sealing)
     if keys.public() != public:
         raise TacitError(f"the round names other keys of the {who} than those that were prepared")
     return keys
