@@ -341,8 +341,7 @@ class MaskingServer:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
                 self._deal_graph()
             case Stage.SHARING:
-                sharing = sum(bool(client.parcels) for client in self._clients)
-                check_minimum(sharing, self.round.minimum, "clients shared their secrets")
+                self._crowd.gather()
             case Stage.CHECKING:
                 self._crowd.pair_up()
             case Stage.MASKING:
