@@ -60,6 +60,7 @@ class RecordDirectory:
         self.directory = Path(directory)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._sync()  # what a process that was killed had renamed, before it is acted on
         except OSError as problem:
             raise TacitError(
                 f"the directory for key files {self.directory} cannot be made ({problem.strerror}):"
@@ -118,6 +119,10 @@ class RecordDirectory:
             file.flush()
             os.fsync(file.fileno())
         aside.rename(path)
+        self._sync()
+
+    def _sync(self) -> None:
+        """Which files there are is on disk."""
         directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
