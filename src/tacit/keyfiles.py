@@ -7,6 +7,7 @@ content; the header is authenticated. Only its owner may read it.
 
 from __future__ import annotations
 
+import glob
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def load_signing_key(path: Location, lock: Lock) -> Ed25519PrivateKey:
 def load_signing_keys(path: Location, lock: Lock) -> tuple[Ed25519PrivateKey, ...]:
     """The signing key that was saved there, then those that it replaced, kept beside it."""
     present = Path(path)
-    kept = sorted(present.parent.glob(f"{present.name}.{'[0-9a-f]' * _MARK}"))
+    kept = sorted(present.parent.glob(f"{glob.escape(present.name)}.{'[0-9a-f]' * _MARK}"))
     return tuple(load_signing_key(one, lock) for one in (present, *kept))
 
 

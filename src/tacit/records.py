@@ -60,6 +60,7 @@ class RecordDirectory:
         self.directory = Path(directory)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync(self.directory)  # what a killed process had renamed
         except OSError as problem:
             raise TacitError(
                 f"the directory for key files {self.directory} cannot be made ({problem.strerror}):"
@@ -125,7 +126,12 @@ def put(path: Path, aside: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     aside.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Which files there are in a directory is on disk."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

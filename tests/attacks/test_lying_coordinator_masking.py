@@ -22,10 +22,14 @@ from tacit.intermediaries import (
     MaskingSession,
     MixingSession,
     Neighbourhood,
+    Outcome,
     Refusal,
+    Role,
     ServerKeys,
     SumView,
     announce,
+    masking_outcome,
+    mixing_outcome,
     neighbourhood,
     wrap,
 )
@@ -34,6 +38,7 @@ from tacit.intermediaries.announcements import endorse
 from tacit.intermediaries.interface import new_identity
 from tacit.intermediaries.masking_server import Stage
 from tacit.intermediaries.rehearsal import Rehearsal, rehearse
+from tacit.intermediaries.two_servers import read_outcome
 from tacit.records import MemoryRecords
 from tacit.terms import Middle, Noise
 
@@ -158,6 +163,27 @@ def test_a_party_signs_one_description_per_round() -> None:
     for party in (type(mixing.shuffler), type(mixing.analyzer)):
         with pytest.raises(Refusal, match="one description per round"):
             party(replace(mixing.round, size=2), mixing.store)
+
+
+def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> None:
+    """People would report to a round that nobody opens, and be told that it was opened."""
+    session, mixing = MaskingSession([1, 2, 3], MaskingPlan(3, 100)), MixingSession(4, 2)
+    for message in (b"a", b"b"):
+        mixing.shuffler.take(mixing.wrap([message]))
+    mixing.shuffler.close()
+    mixing.shuffler.forget()
+    for party in (session.server, mixing.analyzer):
+        party.refuse()
+    weaker, other = replace(session.server.round, modulus=101), replace(mixing.round, reports=9)
+    with pytest.raises(Refusal, match="one description per round"):
+        MaskingServer(weaker, session.store)
+    said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])
+    assert read_outcome(session.pinned, weaker, said) == (0, Outcome.UNKNOWN)
+    for number, role in enumerate(Role):
+        with pytest.raises(Refusal, match="one description per round"):
+            type((mixing.shuffler, mixing.analyzer)[number])(other, mixing.store)
+        said = mixing_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
+        assert read_outcome(mixing.pinned, other, said) == (number, Outcome.UNKNOWN)
 
 
 def carried_to(stage: Stage, session: MaskingSession, without: tuple[int, ...] = ()) -> None:

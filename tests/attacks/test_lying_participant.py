@@ -21,6 +21,16 @@ def test_lone_halves_never_crowd_out_honest_reports() -> None:
     assert session.finish() == SumView((20,), 10)
 
 
+def test_no_place_however_high_has_the_name_of_the_other_servers_list() -> None:
+    """A half under that name would keep the list out, or be read as one."""
+    place = int.from_bytes(b"list", "big")
+    session = TwoServerSession(place + 1, 1, 1 << 40)
+    for number in (0, place):
+        for role, half in enumerate(session.split(number, [2])):
+            session.server(role).take(half, session.now)
+    assert session.finish() == SumView((4,), 2)
+
+
 def test_without_a_token_nothing_is_taken() -> None:
     session = TwoServerSession(5, 1, 1009)
     half = session.split(0, [1])[1]

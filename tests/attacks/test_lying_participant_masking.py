@@ -19,8 +19,10 @@ from tests.intermediaries.liars import (
     play,
     reworded,
 )
+from tests.intermediaries.rings import ring_session
 
 from tacit.intermediaries import (
+    MaskingClient,
     MaskingPlan,
     MaskingServer,
     MaskingSession,
@@ -31,6 +33,7 @@ from tacit.intermediaries import (
 )
 from tacit.intermediaries.blame import Lie
 from tacit.intermediaries.masking_server import Stage
+from tacit.intermediaries.masks import total as masks_total
 from tacit.intermediaries.members import _most_disputed
 from tacit.intermediaries.wire import Kind, header
 
@@ -158,6 +161,51 @@ def test_two_liars_can_have_as_many_honest_ones_left_out_in_doubt() -> None:
     pairs = {blame.numbers for blame in view.blamed if len(blame.numbers) == 2}
     assert pairs == {(honest, liar) for honest in (0, 1) for liar in (10, 11)}
     assert view.numbers == (10,)
+
+
+class About(Liar):
+    """Complains of the parcel of this client."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def spoil(self, client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+        if kind is not Kind.CHECKED:
+            return content
+        client._spoilt[self.number] = b""
+        return self.number.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("lying", [True, False])
+def test_liars_who_know_the_graph_choose_whom_it_loses_and_may_cut_it(lying: bool) -> None:
+    """Not prevented: clients 2, 4, 10 and 12 have 3 and 11 left out, so that of all masks between 5
+    to 9 and the others they know every one; with a server that follows the protocol they see the
+    sum of these five. If they do not lie, masks with 3 and 11 hide it.
+    """
+    numbers = [100 + place for place in range(16)]
+    session = ring_session(numbers, 14, 10_000, Neighbourhood(4, 3))
+    for liar, about in ((2, 3), (4, 3), (10, 11), (12, 11)) if lying else ():
+        make_lie(session.clients[liar], About(about))
+    for step in (session.join, session.share, session.mask):
+        step()
+    crowd, cluster = session.server._crowd, range(5, 10)
+    for client in session.clients:
+        if client.address in session.outgoing:
+            session.server.take(client.reveal(session.outgoing[client.address]))
+    crowd.complete()
+    known = [
+        (number > liar, seed)
+        for liar in (4, 10)
+        for number, seed in session.clients[liar]._pairs.items()
+        if number in cluster
+    ]
+    taken = [crowd.own_seeds[number] for number in cluster] + [seed for up, seed in known if not up]
+    added = [seed for up, seed in known if up]
+    (masks,) = masks_total(added, taken, 10_000, 1)
+    seen = (sum(crowd.members[number].masked[0] for number in cluster) + masks) % 10_000
+    assert (seen == sum(numbers[5:10])) is lying
+    session.outgoing = session.server.close()
+    assert session.server.view().reports == (14 if lying else 16)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(10, 40), min_size=1), min_size=1))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import pytest
+from tests.intermediaries.liars import UnknownKey, make_lie
 from tests.intermediaries.test_masking_trust import request, session_until
 
 from tacit.intermediaries import (
@@ -14,6 +16,7 @@ from tacit.intermediaries import (
     MaskingPlan,
     MaskingSession,
     MixingSession,
+    Neighbourhood,
     Outcome,
     Refusal,
     Role,
@@ -66,6 +69,33 @@ def test_a_second_close_right_after_the_first_destroys_nothing() -> None:
     session.reveal()
     assert session.server.close() == {}
     assert session.server.view() == SumView((6,), 3)
+
+
+def test_a_close_while_too_few_have_shares_of_somebody_destroys_nothing() -> None:
+    """The minimum is there, but who stayed could not open the sum, and nobody else could come."""
+    session = MaskingSession([1] * 8, MaskingPlan(4, 100, Neighbourhood(7, 5)))
+    make_lie(session.clients[0], UnknownKey())
+    session.join()
+    for step, enough, early in (
+        (MaskingClient.share, 6, "0 clients have enough"),
+        (MaskingClient.check, 6, "0 clients can mask"),
+        (lambda client, asked: client.mask(asked, [1]), 6, "only 4 neighbours that stayed have"),
+        (MaskingClient.reveal, 5, "only 4 neighbours revealed"),
+        (MaskingClient.reveal, 6, "only 4 neighbours that stayed have"),
+    ):
+        asked, answers = session.outgoing, []
+        for client in session.clients[::-1]:
+            with suppress(Refusal, KeyError):
+                answers.append(step(client, asked[client.address]))
+        for message in answers[: enough - 1]:
+            session.server.take(message)
+        with pytest.raises(Refusal, match=early):
+            session.server.close()
+        for message in answers[enough - 1 :]:
+            session.server.take(message)
+        session.outgoing = session.server.close()
+    session.reveal()
+    assert session.server.view().numbers == (7,)
 
 
 def test_messages_of_one_round_are_worth_nothing_in_another() -> None:

@@ -18,6 +18,7 @@ from tacit.keyfiles import (
     Lock,
     Passphrase,
     load_signing_key,
+    load_signing_keys,
     rotate_signing_key,
     save_signing_key,
 )
@@ -60,6 +61,16 @@ def test_a_signing_key_comes_back_and_a_rotated_one_leaves_the_old_beside(tmp_pa
     assert public_key(load_signing_key(path, PHRASE)) == public_key(fresh) != public_key(key)
     (aside,) = (other for other in tmp_path.iterdir() if other != path)
     assert public_key(load_signing_key(aside, PHRASE)) == public_key(key)
+
+
+def test_a_key_finds_those_that_it_replaced_whatever_its_file_is_called(tmp_path: Path) -> None:
+    """And no other's: names may hold what would match several."""
+    for name in ("key", "k*y", "key[1]", "?ey"):
+        old = Ed25519PrivateKey.generate()
+        save_signing_key(tmp_path / name, old, PHRASE)
+        fresh = rotate_signing_key(tmp_path / name, PHRASE)
+        kept = load_signing_keys(tmp_path / name, PHRASE)
+        assert [public_key(key) for key in kept] == [public_key(fresh), public_key(old)]
 
 
 def test_rotated_keys_are_new_and_the_old_ones_still_open(tmp_path: Path) -> None:

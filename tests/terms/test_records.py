@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -84,6 +85,20 @@ def test_a_process_that_is_killed_leaves_a_whole_record_and_takes_nothing_back(
         assert held == number.to_bytes(8, "big") * 20_000
         assert number in (said[-1], said[-1] + 1)
         records.replace(b"r", held, held)
+
+
+def test_what_a_killed_process_had_renamed_is_on_disk_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been killed before it synced the directory: what is read then and handed on would
+    be taken back if the machine failed next.
+    """
+    held = RecordDirectory(tmp_path).replace(b"r", None, b"answer")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    started = RecordDirectory(tmp_path)
+    assert synced == [tmp_path.stat().st_ino]
+    assert started.read(b"r") == held
 
 
 def test_files_that_cannot_be_used_are_an_error_in_words(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 PARTIAL_HEAD = struct.Struct(">I32s")  # reports, digest of their tags
 _VERIFIED_HEAD = struct.Struct(">I32sI")  # and reports that were not in range
-_LISTED = b"list"  # the name of the other server's list in the table
+_LISTED = b"list of the other"  # in the table; longer than a place, whose name it must not be
 
 
 def partial_size(announced: TwoServerRound) -> int:

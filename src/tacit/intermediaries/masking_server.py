@@ -299,10 +299,11 @@ class MaskingServer:
             numbers, reports = crowd.total()
             blamed = b"".join([blame.encode() for blame in crowd.blamed()])
             packed_numbers = pack_numbers(numbers, self.round.modulus)
-            return Entry(Phase.ANSWERED, reports.to_bytes(4, "big") + packed_numbers + blamed)
+            answer = reports.to_bytes(4, "big") + packed_numbers + blamed
+            return Entry(Phase.ANSWERED, entry.context, answer)
         digests = sorted(self._taken[stage])
         listed = _DECIDED.pack(STAGES.index(stage), len(digests)) + b"".join(digests)
-        return Entry(Phase.OPEN, entry.content + listed)
+        return entry._replace(content=entry.content + listed)
 
     def _obey(self, entry: Entry) -> None:
         """Takes over what the record says."""
@@ -310,14 +311,13 @@ class MaskingServer:
             self._forget()
             self.stage = _ENDS[entry.phase]
             return
-        secret, rest = entry.secrets[:KEY_SIZE], entry.secrets
+        secret, rest = entry.content[:KEY_SIZE], entry.content[KEY_SIZE:]
         if "_key" not in self.__dict__:  # it never changes while the round is open
             self._key = X25519PrivateKey.from_private_bytes(secret)
             if public_bytes(self._key) != self.round.server:
                 raise TacitError(
                     "the round names another server key than the one that was prepared"
                 )
-        rest = rest[KEY_SIZE:]
         while rest:
             place, count = _DECIDED.unpack_from(rest)
             end = _DECIDED.size + _DIGEST_SIZE * count
@@ -333,8 +333,7 @@ class MaskingServer:
                 check_minimum(len(self._by_address), self.round.minimum, "clients joined")
                 self._deal_graph()
             case Stage.SHARING:
-                sharing = sum(bool(client.parcels) for client in self._clients)
-                check_minimum(sharing, self.round.minimum, "clients shared their secrets")
+                self._crowd.gather()
             case Stage.CHECKING:
                 self._crowd.pair_up()
             case Stage.MASKING:

@@ -132,6 +132,16 @@ class Crowd:
         self.appealed: dict[int, Proof] = {}
         self._wrong: dict[Kind, set[int]] = {}  # who revealed wrong shares, by their message
 
+    def gather(self) -> None:
+        """Refuses to go on before so many have shared their secrets, each with so many neighbours
+        that did too, that a sum can be opened at all.
+        """
+        there = {one.number for one in self.members if one.parcels}
+        check_minimum(len(there), self.round.minimum, "clients shared their secrets")
+        near = {number: there.intersection(self.members[number].neighbours) for number in there}
+        kept = _with_enough(near, self.threshold)
+        check_minimum(len(kept), self.round.minimum, "clients have enough neighbours that shared")
+
     def pair_up(self) -> None:
         """Who masks with whom: neighbours that both checked and do not complain of each other, as
         far as each has as many of them as the threshold; whoever is in too many complaints is left
@@ -153,13 +163,7 @@ class Crowd:
             number: (there & set(self.members[number].neighbours)) - disputes[number]
             for number in there
         }
-        lonely = [number for number, others in pairs.items() if len(others) < self.threshold]
-        while lonely:
-            number = lonely.pop()
-            for other in pairs.pop(number, ()):
-                pairs[other].discard(number)
-                if len(pairs[other]) < self.threshold:
-                    lonely.append(other)
+        pairs = _with_enough(pairs, self.threshold)
         for one in self.members:
             one.pairs = sorted(pairs.get(one.number, ()))
         paired = sum(bool(one.pairs) for one in self.members)
@@ -171,6 +175,7 @@ class Crowd:
         self.staying = self.stayed
         self.left = self._beside(one.number for one in self.members if one.pairs and not one.masked)
         self._check_opens(self.stayed)
+        self._check_shared(self.stayed | self.left)
 
     def rebuild(self) -> None:
         """The masking keys of those who left, or the proof that they shared something else."""
@@ -186,6 +191,7 @@ class Crowd:
         )
         self.staying = self.stayed - self.vanished
         self._check_opens(self.staying)
+        self._check_shared(self.staying | self._beside(self.vanished))
 
     def complete(self) -> None:
         """The seeds of the own masks, or the proof that somebody shared something else, and the
@@ -363,6 +369,18 @@ class Crowd:
         """Those of them who have a mask in common with somebody who is there to the end."""
         return frozenset(number for number in numbers if self._near(number, self.staying))
 
+    def _check_shared(self, owners: AbstractSet[int]) -> None:
+        """Refuses to ask for shares of somebody of whom too few that stay have any: nobody could
+        come any more when the stage is over.
+        """
+        for owner in sorted(owners):
+            count = len(self._near(owner, self.staying))
+            if count < self.threshold:
+                raise _refusal(
+                    f"only {count} neighbours that stayed have shares of client {owner}; "
+                    f"{self.threshold} are needed"
+                )
+
     def _check_opens(self, staying: AbstractSet[int]) -> None:
         check_minimum(len(staying), self.round.minimum)
         if not connected([one.pairs for one in self.members], staying):
@@ -375,6 +393,19 @@ class Crowd:
 
 def _refusal(why: str) -> Refusal:
     return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.")
+
+
+def _with_enough(near: Mapping[int, set[int]], threshold: int) -> dict[int, set[int]]:
+    """Those who keep as many near them as the threshold, when those who do not are gone."""
+    kept = dict(near)
+    lonely = [number for number, others in kept.items() if len(others) < threshold]
+    while lonely:
+        number = lonely.pop()
+        for other in kept.pop(number, ()):
+            kept[other].discard(number)
+            if len(kept[other]) < threshold:
+                lonely.append(other)
+    return kept
 
 
 def _most_disputed(disputes: Mapping[int, set[int]]) -> frozenset[int]:

@@ -264,7 +264,9 @@ class Shuffler:
             entry = self._standing.read()
             while entry.phase is Phase.OPEN:
                 check_minimum(len(self._taken), self.round.minimum)
-                entry = self._standing.move(entry, Entry(Phase.ANSWERED, self._batch()))
+                entry = self._standing.move(
+                    entry, Entry(Phase.ANSWERED, entry.context, self._batch())
+                )
             self._obey(entry)
             if entry.phase is not Phase.ANSWERED:
                 raise ended(entry.phase)
@@ -280,7 +282,7 @@ class Shuffler:
         with self._lock:
             entry = self._standing.read()
             if entry.phase is Phase.ANSWERED:
-                self._standing.move(entry, Entry(Phase.FORGOTTEN))
+                self._standing.move(entry, Entry(Phase.FORGOTTEN, entry.context))
 
     def save(self) -> bytes:
         """The description and what was taken, not in the order in which it came, sealed under a
@@ -389,7 +391,9 @@ class Analyzer:
         with self._lock:
             entry = self._standing.read()
             while entry.phase is Phase.OPEN:
-                entry = self._standing.move(entry, Entry(Phase.ANSWERED, self._opened()))
+                entry = self._standing.move(
+                    entry, Entry(Phase.ANSWERED, entry.context, self._opened())
+                )
             self._obey(entry)
             if entry.phase is not Phase.ANSWERED:
                 raise ended(entry.phase)
@@ -476,7 +480,7 @@ def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
 
 
 def _keys_of(entry: Entry, announced: MixingRound, public: bytes, who: str) -> ServerKeys:
-    keys = _keys(entry.secrets, announced.identity, announced.sealing)
+    keys = _keys(entry.content, announced.identity, announced.sealing)
     if keys.public() != public:
         raise TacitError(f"the round names other keys of the {who} than those that were prepared")
     return keys

@@ -34,21 +34,22 @@ class Phase(IntEnum):
 
 
 class Entry(NamedTuple):
-    """What a record says: while the round is open its context, secrets and decisions, then the
-    answer.
+    """What a record says: the context of the one description that it is tied to, and while the
+    round is open its secrets and decisions, then the answer.
     """
 
     phase: Phase
+    context: bytes
     content: bytes = b""
 
     def encode(self) -> bytes:
         """The bytes of the record."""
-        return bytes((self.phase,)) + self.content
+        return bytes((self.phase,)) + self.context + self.content
 
-    @property
-    def secrets(self) -> bytes:
-        """What stands behind the context while the round is open."""
-        return self.content[CONTEXT_SIZE:]
+    @classmethod
+    def decode(cls, data: bytes) -> Entry:
+        """What `encode` wrote."""
+        return cls(Phase(data[0]), data[1 : 1 + CONTEXT_SIZE], data[1 + CONTEXT_SIZE :])
 
 
 class Standing:
@@ -60,25 +61,27 @@ class Standing:
 
     def prepare(self, secret: bytes) -> bytes:
         """The round's secret: the one given, or the one that was prepared before."""
-        first = Entry(Phase.OPEN, _UNBOUND + secret).encode()
+        first = Entry(Phase.OPEN, _UNBOUND, secret).encode()
         self._records.replace(self._name, None, first)
         found = self.read()
         if found.phase is not Phase.OPEN:
             raise ended(found.phase)
-        return found.secrets
+        return found.content
 
     @classmethod
     def bound(cls, records: Records, party: bytes, announced: Announced) -> Self:
-        """A party's record of a round, whose secrets are tied to this description, ever."""
+        """A party's record of a round, which is tied to this description, ever: also when it is
+        over.
+        """
         standing = cls(records, party, announced.identity)
         standing._bind(announced.context)
         return standing
 
     def _bind(self, context: bytes) -> None:
         entry = self.read()
-        if entry.phase is Phase.OPEN and entry.content[:CONTEXT_SIZE] == _UNBOUND:
-            entry = self.move(entry, Entry(Phase.OPEN, context + entry.secrets))
-        if entry.phase is Phase.OPEN and entry.content[:CONTEXT_SIZE] != context:
+        if entry.phase is Phase.OPEN and entry.context == _UNBOUND:
+            entry = self.move(entry, entry._replace(context=context))
+        if entry.context != context:
             raise Refusal(
                 "the secrets of this round were made for another description of it; there is one "
                 "description per round"
@@ -94,7 +97,7 @@ class Standing:
     def find(self) -> Entry | None:
         """What stands; None if this party knows nothing of the round."""
         found = self._records.read(self._name)
-        return None if found is None else Entry(Phase(found[0]), found[1:])
+        return None if found is None else Entry.decode(found)
 
     def move(self, old: Entry, new: Entry) -> Entry:
         """Puts the new entry in the place of the old one if that still stands; returns what stands
@@ -103,23 +106,23 @@ class Standing:
         stands = self._records.replace(self._name, old.encode(), new.encode())
         if stands is None:
             raise Refusal("this round is unknown here: its record is gone")
-        return Entry(Phase(stands[0]), stands[1:])
+        return Entry.decode(stands)
 
     def refuse(self) -> Entry:
         """Ends an open round without an answer; one that has ended stays as it is."""
         entry = self.read()
         while entry.phase is Phase.OPEN:
-            entry = self.move(entry, Entry(Phase.REFUSED))
+            entry = self.move(entry, Entry(Phase.REFUSED, entry.context))
         return entry
 
     def outcome(self, announced: Announced, role: int, key: Ed25519PrivateKey) -> bytes:
         """What became of a round, for whoever asks: one signed message once it is over. A party
-        that has no record of it says so and signs nothing. `role` is its place among the terms'
-        parties.
+        that has no record of this description of it says so and signs nothing. `role` is its place
+        among the terms' parties.
         """
         front = header(Kind.OUTCOME, announced.identity) + bytes((role,))
         entry = self.find()
-        if entry is None:
+        if entry is None or entry.context != announced.context:
             return front + bytes((Outcome.UNKNOWN,))
         if entry.phase is Phase.OPEN:
             raise Refusal("this round is not over yet; ask again after its deadline")
