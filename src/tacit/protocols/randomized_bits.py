@@ -46,7 +46,8 @@ class Lies:
     @cached_property
     def lie(self) -> float:
         """The probability of a lie."""
-        return 1 / (1 + math.exp(float(self.epsilon)))
+        rare = math.exp(-float(self.epsilon))
+        return rare / (1 + rare)
 
     @cached_property
     def stretch(self) -> float:
@@ -55,13 +56,15 @@ class Lies:
 
     @cached_property
     def variance(self) -> float:
-        """1 / (4 sinh²(ε/2)) each, exactly, whatever the bits."""
-        return self.reports / (4 * math.sinh(float(self.epsilon) / 2) ** 2)
+        """1 / (4 sinh²(ε/2)) = e^-ε / (1 - e^-ε)² each, exactly, whatever the bits."""
+        epsilon = float(self.epsilon)
+        return self.reports * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The larger of the two coins' centred log moment generating functions, for everybody."""
         scaled = np.asarray(s, dtype=float) * self.stretch
-        both = [np.logaddexp(math.log1p(-self.lie), math.log(self.lie) + u) - self.lie * u
+        rare = math.log1p(-self.lie) - float(self.epsilon)
+        both = [np.logaddexp(math.log1p(-self.lie), rare + u) - self.lie * u
                 for u in (scaled, -scaled)]  # fmt: skip
         return np.asarray(self.reports * np.maximum(*both))
 
