@@ -402,7 +402,9 @@ def test_a_crowd_that_does_not_look_is_a_condition() -> None:
 
 
 def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
-    """Also where e^ε is more than a float holds."""
-    for epsilon in (30.0, 800.0):
-        error = RandomizedBits(10, PureDP(epsilon)).error(10)
-        assert 0 <= error.variance < 1e-10
+    """Also where (e^ε)² is more than a float holds; past that nothing is hidden."""
+    for epsilon in (30.0, 500.0):
+        assert 0 < RandomizedBits(10, PureDP(epsilon)).error(10).variance < 1e-10
+    with pytest.raises(TacitError, match="told truly and hides nothing"):
+        RandomizedBits(10, PureDP(501.0))
+    assert RandomizedBits(10, PureDP(900.0, participations=2)).guarantee.participations == 2

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import integer
+from tacit.checks import TacitError, integer
 from tacit.estimates import ErrorLaw, Floats, Integers, Opened
 from tacit.noise import Binomial, Chance, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
 from tacit.noise.table import product
 from tacit.privacy import PureDP, View
+from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.privacy.promises import about
 from tacit.protocols.contract import SumProtocol
 
@@ -86,6 +87,11 @@ class RandomizedBits(SumProtocol):
         self.participants = integer("participants", participants, at_least=1)
         self.modulus = self.participants + 1
         self.epsilon = Fraction(target.epsilon) / target.participations
+        if self.epsilon > LARGEST_EPSILON:
+            raise TacitError(
+                f"epsilon is {float(self.epsilon):g} for a bit; above {LARGEST_EPSILON} it is told "
+                "truly and hides nothing: use a smaller epsilon"
+            )
         self.guarantee = about(target.epsilon, target, View.MESSAGE)
         self._lies = Lies(self.participants, self.epsilon)
 
