@@ -407,4 +407,4 @@ def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
         assert 0 < RandomizedBits(10, PureDP(epsilon)).error(10).variance < 1e-10
     with pytest.raises(TacitError, match="told truly and hides nothing"):
         RandomizedBits(10, PureDP(501.0))
-    assert RandomizedBits(10, PureDP(900.0, participations=2)).guarantee.participations == 2
+    assert RandomizedBits(10, PureDP(900.0, participations=2)).epsilon == 450
