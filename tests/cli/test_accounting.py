@@ -356,3 +356,37 @@ def test_odd_values_never_fall_through(command: Command, data: st.DataObject) ->
     else:
         found = result(ended)
         assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("privacy", "--noise", "skellam", "--variance", 1388, "--sensitivity", 10,
+          "--delta", 1e-5), {"epsilon": "1.001"}),
+        (("privacy", "--noise", "gaussian", "--sigma", 2, "--epsilon", 1.5),
+         {"delta": "0.0003938"}),
+        (("calibrate", "--noise", "gaussian", "--method", "paper", "--epsilon", 1.00004,
+          "--delta", 1e-5), {"target epsilon": "1.001"}),
+        (("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5),
+         {"renyi": "4.616", "advanced": "5.851"}),
+        (("amplify", "--epsilon0", 1, "--users", 1000, "--delta", 1e-6),
+         {"epsilon": None, "randomized response epsilon": None}),
+    ],
+)  # fmt: skip
+def test_what_is_promised_is_rounded_up_where_people_read_it(
+    command: Command, words: tuple[object, ...], names: dict[str, str | None]
+) -> None:
+    exact = result(command(*words, "--json"))
+    _, out, _ = command(*words)
+    for name, expected in names.items():
+        shown = next(line for line in out.splitlines() if line.startswith(name + "  "))
+        number = shown.removeprefix(name).strip()
+        assert expected is None or number == expected
+        assert exact[name.replace(" ", "_")] <= float(number) * (1 + 1e-12)
+
+
+def test_continuous_noise_is_said_to_be_for_simulation(command: Command) -> None:
+    found = result(
+        command("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1, "--json")
+    )
+    assert "simulation only" in found["arithmetic"]

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.commands import Command, refused, result
 
 from tacit.algorithms.registry import algorithms
+from tacit.cli.simulating import shown
 
 SMALL = {
     "arms": ("--arms", 3, "--horizon", 200),
@@ -306,3 +307,16 @@ def test_an_exhibit_that_cannot_be_written_is_refused_first(
     (tmp_path / "taken").write_text("a file")
     words = ("exhibit", "--games", 10**9, "--out", tmp_path / "taken")
     assert "cannot write to" in refused(command(*words))
+
+
+def test_an_epsilon_that_was_asked_for_is_not_rounded_down(command: Command) -> None:
+    words = ("simulate", "--algorithm", "cdp-se", *SMALL["arms"], "--epsilon", 8.00004)
+    _, out, _ = command(*words)
+    said = " ".join(out.split())
+    assert "(8.001, 0)-DP" in said
+    assert "epsilon 8.001," in said
+    assert "epsilon 8.001 hides little: an answer can become e^8.001 likelier" in said
+
+
+def test_budgets_of_silos_are_not_rounded_down() -> None:
+    assert shown(((0.5, 1e-6), (0.5, 1e-6), (1.00004, 1e-5))) == "2*0.5:1e-6,1.001:1e-5"

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
+    IDEAL,
     ApproximateDP,
     ComposedLoss,
     ConcentratedDP,
@@ -358,3 +359,27 @@ def test_searches_return_the_safe_end() -> None:
         least(lambda _: False, 1.0)
     with pytest.raises(TacitError, match="no number"):
         least_integer(lambda _: False, 1)
+
+
+def test_printed_shares_that_are_no_draw_together_are_not_accounted_for_as_one() -> None:
+    """A sum of narrow discrete Gaussian shares is narrower than one draw; from some number on it
+    is nothing like it.
+    """
+    target = ApproximateDP(1.0, 1e-5)
+    alone = calibrate("discrete-gaussian", 1, target, method="paper")
+    shared = calibrate("discrete-gaussian", 1, target, method="paper", users=60)
+    assert isinstance(shared.share, DiscreteGaussian)
+    truth = privacy_loss(shared.share.power(60), 1).epsilon(1e-5)
+    assert alone.epsilon < truth <= shared.epsilon
+    with pytest.raises(TacitError, match="100 shares of discrete-gaussian noise do not add up"):
+        calibrate("discrete-gaussian", 1, target, method="paper", users=100)
+
+
+def test_a_calibrated_promise_says_what_it_rests_on() -> None:
+    target = ApproximateDP(1.0, 1e-5)
+    assert IDEAL in calibrate("gaussian", 1, target).guarantee.rests_on
+    assert calibrate("skellam", 1, target).guarantee.conditions == ()
+    shared = calibrate("skellam", 1, target, users=2).guarantee
+    assert "all 2 people add their share of the noise, and none of them looks" in str(shared)
+    half = privacy_loss(calibrate("skellam", 1, target).integer_law.share(2), 1)
+    assert half.epsilon(1e-5) > 1.3  # which is what one of the two sees

@@ -317,3 +317,18 @@ def test_the_odometer_refuses_what_it_cannot_account_for() -> None:
         assert meter.spent().epsilon == 0.0
     with pytest.raises(TacitError, match="epsilon is 0"):
         Odometer(ApproximateDP(0.0, 1e-5))
+
+
+def test_what_is_composed_says_how_often_and_on_what() -> None:
+    """Somebody who was in all releases took part as often, on every one's conditions."""
+    one = PureDP(0.01, participations=2, conditions=("half are honest",))
+    found = advanced_composition(one, 3, 1e-6)
+    assert (found.participations, found.conditions) == (6, ("half are honest",))
+    for adaptive in (True, False):
+        meter = Odometer(ApproximateDP(1.0, 1e-5, conditions=("asked",)), adaptive=adaptive)
+        assert (meter.spent().participations, meter.spent().conditions) == (1, ("asked",))
+        meter.spend(one, times=3)
+        meter.spend(privacy_loss(DiscreteLaplace(100), 1))
+        spent = meter.spent()
+        assert spent.participations == 7
+        assert spent.conditions == ("asked", "half are honest")

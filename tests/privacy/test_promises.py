@@ -27,7 +27,9 @@ from tacit.privacy import (
     ApproximateDP,
     ConcentratedDP,
     Crowd,
+    Neighbours,
     PureDP,
+    RenyiDP,
     View,
     best_order,
     calibrate,
@@ -40,12 +42,14 @@ from tacit.privacy import (
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.promises import epsilon_of
 from tacit.protocols import recipes
+from tacit.protocols.balls import SecureBall
 from tacit.protocols.contract import random_level
 from tacit.protocols.integer_vectors import SecureVector
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
+from tacit.protocols.vectors import Central
 
 TARGET = ApproximateDP(1.0, 1e-5)
 
@@ -359,3 +363,48 @@ def test_pure_promises_are_compared_in_exact_fractions(participations: int) -> N
         less = DiscreteLaplace(law.scale * (1 - Fraction(1, 10**30)))
         with pytest.raises(TacitError, match="calibrate the noise"):
             promised(less, 1, target, View.OTHER_SERVER)
+
+
+@pytest.mark.parametrize("often", [0, -1, 0.5])
+def test_nobody_takes_part_less_than_once(often: float) -> None:
+    """Half a participation would need half the noise."""
+    for make in (
+        lambda: PureDP(1.0, participations=often),  # type: ignore[arg-type]
+        lambda: ApproximateDP(1.0, 1e-5, participations=often),  # type: ignore[arg-type]
+        lambda: ConcentratedDP(1.0, participations=often),  # type: ignore[arg-type]
+        lambda: RenyiDP(((2.0, 1.0),), participations=often),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TacitError, match="participations is"):
+            make()
+
+
+def test_nobody_is_added_or_removed_unseen() -> None:
+    """How many take part is public, and shares are made for as many."""
+    pure = PureDP(1.0, neighbours=Neighbours.ADD_OR_REMOVE_ONE)
+    target = ApproximateDP(1.0, 1e-5, neighbours=Neighbours.ADD_OR_REMOVE_ONE)
+    for make in (
+        lambda: SecureSum(100, 10, DiscreteLaplace(10), pure),
+        lambda: RandomizedBits(100, pure),
+        lambda: ShuffledBits(100, 1, 2, Fraction(1, 2), target),
+        lambda: SecureVector(100, 3, 1.0, target),
+        lambda: SecureBall(100, 3, 1.0, target),
+        lambda: Central(100, 3, 1.0, target, paper=True),
+    ):
+        with pytest.raises(TacitError, match="everybody sees how many take part"):
+            make()
+
+
+def test_a_crowd_that_does_not_look_is_a_condition() -> None:
+    protocol = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0), curious=0)
+    assert "nobody who takes part looks at what is opened" in str(protocol.guarantee)
+    one_looks = protocol.share.power(3)
+    assert pure_by_hand(one_looks, 1, 40) > 1.05
+
+
+def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
+    """Also where (e^ε)² is more than a float holds; past that nothing is hidden."""
+    for epsilon in (30.0, 500.0):
+        assert 0 < RandomizedBits(10, PureDP(epsilon)).error(10).variance < 1e-10
+    with pytest.raises(TacitError, match="told truly and hides nothing"):
+        RandomizedBits(10, PureDP(501.0))
+    assert RandomizedBits(10, PureDP(900.0, participations=2)).epsilon == 450

@@ -21,8 +21,10 @@ from tacit.noise import (
     Table,
 )
 from tacit.privacy import (
+    ApproximateDP,
     Gaussian,
     GaussianLoss,
+    calibrate,
     l2_guarantee,
     linf_loss,
     privacy_loss,
@@ -177,3 +179,40 @@ def test_gaussian_vectors_are_exact_and_hopeless_bounds_are_refused() -> None:
         l2_guarantee(Binomial(10**9), 1000.0, 50, 1e-5)
     with pytest.raises(TacitError, match="bound is 0"):
         l2_guarantee(Gaussian(3.0), 0.0, 50, 1e-5)
+
+
+def two_releases(law: NoiseLaw, epsilon: float) -> float:
+    """δ of two releases of four integers, in each of which a person moves one number by 2 or all
+    four by 1; which of it they do in the second depends on what was opened in the first.
+    """
+    single, spread = privacy_loss(law, 2).directions[0], privacy_loss(law, 1).directions[0]
+    four = (spread.losses, spread.masses)
+    for _ in range(3):
+        sums = np.add.outer(four[0], spread.losses).round(9).ravel()
+        found, places = np.unique(sums, return_inverse=True)
+        products = np.multiply.outer(four[1], spread.masses).ravel()
+        four = (found, np.bincount(places, weights=products).astype(float))
+    ways = [(single.losses, single.masses), four]
+
+    def second(left: float) -> float:
+        """δ of the better way in the second release, where so much of ε is left."""
+        return max(
+            float(mass @ np.maximum(0.0, -np.expm1(np.minimum(0.0, left - loss))))
+            for loss, mass in ways
+        )
+
+    return max(
+        sum(float(p) * second(epsilon - float(one)) for one, p in zip(loss, mass, strict=True))
+        for loss, mass in ways
+    )
+
+
+def test_a_second_movement_may_depend_on_what_the_first_one_opened() -> None:
+    law, delta = DiscreteGaussian(1.0), 0.01
+    fixed = l2_guarantee(law, math.sqrt(8), 8, delta)
+    assert two_releases(law, fixed.epsilon) > 1.04 * delta
+    free = l2_guarantee(law, math.sqrt(8), 8, delta, at_once=False)
+    assert two_releases(law, free.epsilon) <= delta
+    target = ApproximateDP(8.0, delta, participations=2)
+    found = calibrate("discrete-gaussian", 2, target, dimension=4, norm="l2")
+    assert two_releases(found.integer_law, 8.0) <= delta

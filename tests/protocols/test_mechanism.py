@@ -245,3 +245,16 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
     with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
         mechanism.open(Round(1, silos, Arm(0)))
     assert mechanism.open(Round(0, silos, Arm(0))).step == 0
+
+
+def test_prefix_sums_promise_no_more_than_they_earn_however_they_are_made() -> None:
+    sums = calibrated(factorize("tree", 4), 3, 5, 2.0, "silo", "discrete-gaussian", TARGET)
+    assert Releases(sums, sums.guarantee(1e-5)).guarantee is not None
+    with pytest.raises(TacitError, match="do not earn"):
+        Releases(sums, ApproximateDP(0.5, 1e-5, view=View.SILO))
+    loud = replace(sums, sigma=sums.sigma / 40)  # far out, where concentration accounts for more
+    found = loud.guarantee(1e-5)
+    assert loud.loss().delta(found.epsilon) > 1e-5
+    assert Releases(loud, found).guarantee == found
+    with pytest.raises(TacitError, match="do not earn"):
+        Releases(loud, replace(found, epsilon=0.9 * found.epsilon))

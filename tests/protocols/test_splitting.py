@@ -75,3 +75,9 @@ def test_shares_that_would_overflow_are_refused() -> None:
     protocol = SplitAndMix(SecureSum(20, 1, DiscreteLaplace(1), PureDP(1.0), modulus=1 << 58))
     with pytest.raises(TacitError, match=r"too large to simulate user by user: use simulate"):
         protocol.randomize_batch(np.zeros(20, dtype=np.int64), np.random.default_rng(0))
+
+
+def test_an_epsilon_at_which_splitting_hides_nothing_is_refused() -> None:
+    for epsilon in (50.0, 800.0):
+        with pytest.raises(TacitError, match="it must be a probability"):
+            SplitAndMix(SecureSum(100, 1, DiscreteLaplace(1 / epsilon), PureDP(epsilon)))

@@ -450,3 +450,9 @@ def test_separate_sums_are_opened_all_or_none() -> None:
             protocol.by_option([*messages, (place, [3])])
     with pytest.raises(TacitError, match="nothing was opened"):
         protocol.by_option(messages[:-1])
+
+
+@pytest.mark.parametrize("counts", [(100, 12), (12, 100)])
+def test_separate_sums_say_how_many_others_the_smallest_has(counts: tuple[int, int]) -> None:
+    protocol = SeparateSums([SecureVector(count, 1, 1.0, TEN, precision=4) for count in counts])
+    assert "at least 10 honest others" in str(protocol.guarantee)

@@ -144,3 +144,21 @@ def test_groups_of_the_pure_shuffle_reach_from_all_zeros_to_all_ones() -> None:
 def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
     low, high = EXAMPLES[name].build(1.0).reach
     assert low <= 0 < 1 <= high
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"trust": "secagg"}, True),
+        ({"trust": "secagg", "corrupt": 0.1}, False),
+        ({"trust": "secagg", "corrupt": 0.05}, True),
+        ({"trust": "shuffle", "delta": 1e-6}, True),
+        ({"trust": "two-servers"}, False),
+    ],
+)
+def test_liars_are_none_of_the_honest_others_that_a_promise_rests_on(
+    more: dict[str, Any], said: bool
+) -> None:
+    how: dict[str, Any] = {"means": (0.2, 0.6), "horizon": 800, "runs": 1, "liars": 0.1}
+    promise = simulate("private-med", **how, **more).promise
+    assert ("0.1 of all lie here, and are none of the honest others" in promise) is said

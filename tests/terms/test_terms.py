@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +38,7 @@ from tacit.terms import (
     in_words,
     parsed,
 )
+from tacit.terms.words import factor
 
 TEXTS = st.text(
     st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp", "Cf")), min_size=1, max_size=20
@@ -456,3 +459,11 @@ def test_the_vectors_hold_by_the_standard_library_alone() -> None:
         enough = scale * epsilon >= levels * metrics * document["guarantee"]["participations"]
         assert enough == (entry["cost"] != "refused")
         assert not enough or Fraction(entry["cost"]) == Fraction(levels * metrics) / scale
+
+
+@pytest.mark.parametrize("epsilon", ["1/1000", "1", "7", "461/50", "37/4", "10", "13", "15", "20"])
+def test_the_factor_that_people_read_is_never_below_the_promise(epsilon: str) -> None:
+    promise = Fraction(epsilon)
+    shown = float(factor(promise).replace(",", ""))
+    assert mpmath.exp(mpmath.mpf(promise.numerator) / promise.denominator) <= shown
+    assert shown <= math.exp(promise) * 1.0001 + 0.011

@@ -38,6 +38,11 @@ class NormChoice(StrEnum):
     l2 = "l2"
 
 
+# numbers of records that are promises, by each way of accounting
+PROMISED = (
+    *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
+    *("exact", "renyi", "advanced", "best"),
+)
 NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
 SensitivityOption = Annotated[
     float,
@@ -114,7 +119,7 @@ def calibrate(
         }
     if result.bits_per_user is not None:
         record["bits_per_user"] = result.bits_per_user
-    show(record, f"least {result.kind} noise ({result.method})", as_json)
+    show(record, f"least {result.kind} noise ({result.method})", as_json, PROMISED)
 
 
 def privacy(
@@ -143,6 +148,7 @@ def privacy(
     Example: tacit privacy --noise skellam --variance 1388 --sensitivity 10 --delta 1e-5
     """
     from tacit.privacy import ComposedLoss, GaussianLoss, PrivacyLoss, dropout_loss, privacy_loss
+    from tacit.privacy.guarantees import EXACT, IDEAL
 
     if (epsilon is None) == (delta is None):
         raise TacitError(
@@ -182,8 +188,9 @@ def privacy(
         "batches": batches,
         "neighbours": "replacing one person's data",
         "view": "whoever sees the noisy sum",
+        "arithmetic": IDEAL if noise is Noise.gaussian else EXACT,
     }
-    show(record, f"privacy of {noise.value} noise", as_json)
+    show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
 
 
 def returning(
@@ -206,8 +213,9 @@ def returning(
     result = returning_user(_target(epsilon, batch_delta), batches, delta)
     show(
         {**asdict(result), "best": result.best},
-        f"{batches} batches of epsilon {epsilon:g}",
+        f"{batches} batches of epsilon {epsilon}",
         as_json,
+        PROMISED,
     )
 
 
@@ -244,7 +252,7 @@ def amplify(
         if people <= 100_000
         else None
     )
-    show(record, "amplification by shuffling (clones bound)", as_json)
+    show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
 
 
 class Through(StrEnum):

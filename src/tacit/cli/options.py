@@ -20,6 +20,7 @@ import typer
 
 from tacit.algorithms.registry import algorithms
 from tacit.checks import TacitError
+from tacit.cli.printing import no_less
 
 
 class SettingChoice(StrEnum):
@@ -195,9 +196,8 @@ def warnings(epsilon: float | None, delta: float | None, clipped: float = 0.0) -
     if delta is not None and delta >= 1e-3:
         found.append(f"delta {delta:g} lets one person in {1 / delta:,.0f} be given away: use 1e-6")
     if epsilon is not None and epsilon > 5:
-        found.append(
-            f"epsilon {epsilon:.4g} hides little: an answer can become e^{epsilon:.4g} likelier"
-        )
+        most = no_less(epsilon)
+        found.append(f"epsilon {most} hides little: an answer can become e^{most} likelier")
     if clipped > 0.01:
         found.append(
             f"{clipped:.0%} of rewards lay outside [0, 1] and were cut: what is left is not linear "

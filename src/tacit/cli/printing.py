@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Collection
 from typing import Any
 
 WIDEST = 100  # columns, where nobody's terminal says how many there are
@@ -18,12 +19,16 @@ LONGEST_CELL = 40  # characters of a two-column table's value; longer ones are s
 GAP = 3  # between columns
 
 
-def show(record: dict[str, Any], title: str, as_json: bool) -> None:
-    """A record, as JSON or as a two-column table."""
+def show(record: dict[str, Any], title: str, as_json: bool, promised: Collection[str] = ()) -> None:
+    """A record, as JSON or as a two-column table, in which what is promised is rounded up."""
     if as_json:
         print_json(record)
         return
-    known = {key.replace("_", " "): value for key, value in record.items() if value is not None}
+    known = {
+        key.replace("_", " "): no_less(value) if key in promised else value
+        for key, value in record.items()
+        if value is not None
+    }
     long = {key: value for key, value in known.items() if is_long(value)}
     table(title, None, [[key, value] for key, value in known.items() if key not in long])
     for key, value in long.items():
@@ -135,6 +140,18 @@ def cell(value: Any) -> str:
         large = 10_000 <= abs(value) < 1e15
         return f"{value:,.0f}" if large else re.sub(r"e([+-])0*", _power, f"{value:.4g}")
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def no_less(value: float) -> str:
+    """A number of a promise as people read it: rounded up.
+
+    >>> no_less(1.00014), no_less(1e-5), no_less(math.inf)
+    ('1.001', '1e-5', '∞')
+    """
+    from tacit.privacy.guarantees import up  # with it comes NumPy
+
+    shown = re.sub(r"e([+-])0*", _power, up(value))
+    return shown if math.isfinite(value) else cell(value)
 
 
 def _power(found: re.Match[str]) -> str:

@@ -27,12 +27,13 @@ from tacit.cli.options import (
     said,
     warnings,
 )
-from tacit.cli.printing import cell, count_of, print_json, sentence, table
+from tacit.cli.printing import cell, count_of, no_less, print_json, sentence, table
 
 if TYPE_CHECKING:
     from tacit.simulation import Result
 
 INTERRUPTED = 130
+PROMISED = ("epsilon", "delta")  # which are rounded up
 
 
 @asks
@@ -167,7 +168,7 @@ def report(result: Result, environment: Any, as_json: bool, out: Path | None) ->
             guardrail(summary.get("estimates", []), result.configuration)
         sentence("guarantee", result.promise)
         settings = [
-            f"{key.replace('_', ' ')} {shown(value)}"
+            f"{key.replace('_', ' ')} {no_less(value) if key in PROMISED else shown(value)}"
             for key, value in result.configuration.items()
             if value is not None and key != "people"
         ]
@@ -211,8 +212,7 @@ def shown(value: Any) -> str:
     if value and isinstance(value[0], (tuple, list)):  # budgets of silos, as they are typed
         alike = ((pair, len(list(same))) for pair, same in groupby(value))
         return ",".join(
-            f"{count}*" * (count > 1) + ":".join(f"{number:g}" for number in pair)
-            for pair, count in alike
+            f"{count}*" * (count > 1) + ":".join(map(no_less, pair)) for pair, count in alike
         )
     return ",".join(map(cell, value))
 

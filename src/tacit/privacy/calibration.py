@@ -17,7 +17,7 @@ from tacit.checks import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseLaw
 from tacit.privacy import closed_forms
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
-from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP
+from tacit.privacy.guarantees import IDEAL, ApproximateDP, ConcentratedDP, PureDP
 from tacit.privacy.promises import (
     LARGEST_RATIO,
     SUMMED,
@@ -32,6 +32,7 @@ Kind = type[NoiseLaw] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
 LARGEST_EPSILON = 500
+WIDEST_APART = 100.0  # of two laws, past which one says nothing of the other
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,15 @@ class Calibration:
 
     @property
     def guarantee(self) -> Target:
-        """What the noise truly guarantees, for whoever sees the noisy sum."""
-        if isinstance(self.target, ConcentratedDP):
-            return replace(self.target, rho=self.epsilon)
-        return replace(self.target, epsilon=self.epsilon)
+        """What the noise truly guarantees, for whoever sees the noisy sum, and on what that
+        rests: the arithmetic, and everybody's share.
+        """
+        together = f"all {self.users} people add their share of the noise, and none of them looks"
+        shared = (together,) if (self.users or 1) > 1 else ()
+        target = self.target.given(*shared, *((IDEAL,) if self.law.continuous else ()))
+        if isinstance(target, ConcentratedDP):
+            return replace(target, rho=self.epsilon)
+        return replace(target, epsilon=self.epsilon)
 
 
 def calibrate(
@@ -263,7 +269,8 @@ class _Problem:
         if self.norm == "linf":
             epsilon = linf_loss(law, int(self.sensitivity), everything).epsilon(delta)
             return epsilon, "composition of the exact losses of the coordinates"
-        found = l2_guarantee(law, self.l2, everything, delta)
+        once = self.times == 1
+        found = l2_guarantee(law, self.l2, everything, delta, at_once=once)
         return found.epsilon, found.derivation
 
     @property
@@ -287,6 +294,37 @@ class _Problem:
                 "gaussian noise, or discrete-laplace noise with norm='linf'"
             )
         return self.times * self.dimension * PureDP(pure).rho_bound()
+
+    def apart(self, law: NoiseLaw, users: int) -> float:
+        """ψ: the log of the ratio between everything's sums of shares and single draws is within
+        ±ψ everywhere.
+        """
+        return self.dimension * self.times * law.nearby_share(users).closeness(users)
+
+    def tightened(self, psi: float) -> _Problem:
+        """What single draws must earn so that the sums of shares earn the target.
+
+        For every event P <= e^ψ P' and Q' <= e^ψ Q, so (ε', δ') of single draws gives
+        (ε' + 2ψ, e^ψ δ') of the sums.
+        """
+        assert isinstance(self.target, ApproximateDP)
+        epsilon, delta = self.target.epsilon - 2 * psi, self.target.delta * math.exp(-psi)
+        return replace(self, target=replace(self.target, epsilon=max(0.0, epsilon), delta=delta))
+
+    def account_of_shares(self, law: NoiseLaw, users: int) -> tuple[float, str]:
+        """The ε at the target's δ of noise that is the sum of so many shares, which is only close
+        to one draw.
+        """
+        psi = self.apart(law, users)
+        if not psi < WIDEST_APART:
+            raise TacitError(
+                f"{users} shares of {self.kind} noise do not add up to anything like one draw of "
+                f"standard deviation {law.std:.3g}: use fewer users, method='tight', or skellam "
+                "noise, which divides"
+            )
+        epsilon, how = self.tightened(psi).account(law)
+        how += f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
+        return epsilon + 2 * psi, how
 
     def answer(
         self,
@@ -324,11 +362,7 @@ def _pure(problem: _Problem, epsilon: float, family: Kind, users: int | None) ->
 
 
 def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Calibration:
-    """A sum of n draws, whose distance from one draw widens ε by 2ψ and δ by e^ψ.
-
-    If ln of the ratio of the sum's law to that of one draw is within ±ψ everywhere, then for every
-    event P <= e^ψ P', Q' <= e^ψ Q, so (ε', δ') of one draw gives (ε' + 2ψ, e^ψ δ') of the sum.
-    """
+    """The least noise as a sum of n draws, which is only close to one."""
     target = problem.target
     if not isinstance(target, ApproximateDP):
         raise TacitError(
@@ -337,25 +371,12 @@ def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Cali
         )
     make, start = family.family(problem.start)
 
-    def divergence(law: NoiseLaw) -> float:
-        everything = problem.dimension * problem.times
-        return everything * law.nearby_share(users).closeness(users)
-
-    def tightened(psi: float) -> _Problem:
-        inner = replace(
-            target, epsilon=target.epsilon - 2 * psi, delta=target.delta * math.exp(-psi)
-        )
-        return replace(problem, target=inner)
-
     def enough(amount: float) -> bool:
-        psi = divergence(make(amount))
-        return 2 * psi < target.epsilon and tightened(psi).met_by(make(amount))
+        psi = problem.apart(make(amount), users)
+        return 2 * psi < target.epsilon and problem.tightened(psi).met_by(make(amount))
 
     law = make(least(enough, start))
-    psi = divergence(law)
-    epsilon, how = tightened(psi).account(law)
-    how += f"; sum of shares within {psi:.2g} of one draw (Kairouz, Liu & Steinke 2021)"
-    return problem.answer(law, users, account=(epsilon + 2 * psi, how))
+    return problem.answer(law, users, account=problem.account_of_shares(law, users))
 
 
 def _binomial(
@@ -423,7 +444,6 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
             "delta"
         )
     law = form(problem.sensitivity, problem.target, users)
-    epsilon, how = problem.account(law)
-    if not law.continuous and not law.divisible:
-        how += " (of one draw)"
-    return problem.answer(law, users, method="paper", account=(epsilon, how))
+    summed = not law.continuous and not law.divisible and users is not None and users > 1
+    account = problem.account_of_shares(law, users) if summed else None  # type: ignore[arg-type]
+    return problem.answer(law, users, method="paper", account=account)

@@ -291,9 +291,8 @@ def advanced_composition(
             f"delta adds up to {failure:g} over {count} batches, which promises nothing: use a "
             "smaller delta"
         )
-    return ApproximateDP(
-        min(epsilon, count * e), failure, neighbours=guarantee.neighbours, view=guarantee.view
-    )
+    about = guarantee.about | {"participations": count * guarantee.participations}
+    return ApproximateDP(min(epsilon, count * e), failure, **about)
 
 
 @dataclass(frozen=True)
@@ -396,22 +395,27 @@ class Odometer:
         self.order = _filter_order(budget)
         self._divergence = 0.0
         self._times: dict[PrivacyLoss | Guarantee, int] = {}
+        self._rests_on = dict.fromkeys(budget.conditions)
 
     def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
         """Adds a release, or raises `BudgetExceeded` and changes nothing."""
         count = integer("times", times, at_least=1)
         self._same_promise(release)
+        spent = self._times | {release: self._times.get(release, 0) + count}
         if self.adaptive:
             after = self._divergence + count * self._cost(release)
             self._refuse_beyond(renyi_epsilon(self.order, after, self.budget.delta))
             self._divergence = after
         else:
-            spent = self._times | {release: self._times.get(release, 0) + count}
             self._refuse_beyond(self._composed(spent))
-            self._times = spent
+        self._times = spent
+        if isinstance(release, Guarantee):
+            self._rests_on |= dict.fromkeys(release.conditions)
 
     def spent(self) -> ApproximateDP:
-        """What the releases so far amount to, at the budget's δ."""
+        """What the releases so far amount to, at the budget's δ, to somebody who was in all of
+        them; on all their conditions.
+        """
         if self.adaptive:
             epsilon = (
                 renyi_epsilon(self.order, self._divergence, self.budget.delta)
@@ -420,12 +424,14 @@ class Odometer:
             )
         else:
             epsilon = self._composed(self._times) if self._times else 0.0
-        return ApproximateDP(
-            max(0.0, epsilon),
-            self.budget.delta,
-            neighbours=self.budget.neighbours,
-            view=self.budget.view,
+        often = sum(
+            count * getattr(release, "participations", 1) for release, count in self._times.items()
         )
+        about = self.budget.about | {
+            "participations": max(1, often),
+            "conditions": tuple(self._rests_on),
+        }
+        return ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
 
     def _refuse_beyond(self, epsilon: float) -> None:
         if not epsilon <= self.budget.epsilon:

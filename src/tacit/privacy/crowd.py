@@ -59,6 +59,8 @@ class Crowd:
         others = f"each round has at least {honest:,} honest other{'s' * (honest != 1)}"
         if self.curious:
             others += f", not counting {self.curious} who may look at what is opened"
+        else:
+            others += ", and nobody who takes part looks at what is opened"
         lost, wrong = (_decimal(value) for value in (self.dropout, self.corrupt))
         if lost:
             arrived = f"{float((1 - lost) * 100):.4g}% of its reports"

@@ -99,6 +99,11 @@ class Guarantee(ABC):
     participations: int = field(default=1, kw_only=True)
     conditions: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
 
+    def __post_init__(self) -> None:
+        remedy = "how often one person takes part"
+        often = integer("participations", self.participations, at_least=1, remedy=remedy)
+        object.__setattr__(self, "participations", often)
+
     @abstractmethod
     def delta_at(self, epsilon: float) -> float:
         """The least δ that this guarantee implies at ε."""
@@ -233,6 +238,7 @@ class PureDP(Guarantee):
     epsilon: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive(
             "epsilon",
             self.epsilon,
@@ -314,6 +320,7 @@ class ApproximateDP(Guarantee):
     delta: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (
             isinstance(self.epsilon, bool)
             or not isinstance(self.epsilon, (int, float))
@@ -378,6 +385,7 @@ class RenyiDP(Guarantee):
     curve: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.curve or any(
             not 1 < order < math.inf or math.isnan(value) or value < 0
             for order, value in self.curve
@@ -449,6 +457,7 @@ class ConcentratedDP(Guarantee):
     rho: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("rho", self.rho, "a concentrated guarantee needs rho > 0")
 
     @property

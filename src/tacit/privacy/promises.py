@@ -23,6 +23,7 @@ from tacit.noise.law import LOG_TINY
 from tacit.privacy.guarantees import (
     ORDERS,
     ApproximateDP,
+    Neighbours,
     PureDP,
     View,
     renyi_epsilon,
@@ -85,6 +86,7 @@ def earned(
 
 def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
     """The target's kind of guarantee with an ε that was computed, about a view, on conditions."""
+    check_replaced(target)
     if not math.isfinite(epsilon):
         raise TacitError(
             f"this noise earns no {'pure' if isinstance(target, PureDP) else 'such'} guarantee at "
@@ -92,6 +94,17 @@ def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
         )
     found: Asked = replace(target, epsilon=epsilon, view=view, conditions=conditions)
     return found
+
+
+def check_replaced(target: Target) -> None:
+    """Refuses a target about people who are added or removed: how many take part is seen, and
+    whoever is removed takes their share of the noise along.
+    """
+    if target.neighbours is not Neighbours.REPLACE_ONE:
+        raise TacitError(
+            f"{target.short} is about {target.neighbours.value}, but everybody sees how many take "
+            "part: ask for neighbours that replace one person's data"
+        )
 
 
 @lru_cache(maxsize=1 << 14)

@@ -64,13 +64,14 @@ def linf_loss(law: NoiseLaw, bound: int, dimension: int) -> ComposedLoss:
 
 
 def l2_guarantee(
-    law: NoiseLaw | Gaussian, bound: float, dimension: int, delta: float
+    law: NoiseLaw | Gaussian, bound: float, dimension: int, delta: float, *, at_once: bool = True
 ) -> VectorGuarantee:
     """(ε, δ) of adding independent noise to `dimension` integer coordinates that one person moves
     by at most `bound` in l2 norm.
 
     Integer movements: no coordinate moves by more than ⌊bound⌋ and at most bound² coordinates move
-    at all.
+    at all. Not `at_once`: they are opened one after another, and how later ones move may depend on
+    what was opened; the worst of all ways to move in advance is then not the worst.
     """
     norm = float(
         positive("bound", bound, "the most that one person can move the vector, in l2 norm")
@@ -86,7 +87,7 @@ def l2_guarantee(
     if square < 1:
         return VectorGuarantee(0.0, level, "an integer vector cannot move by less than 1")
     ways = list(itertools.islice(_ways(square, size), MOST_WAYS + 1))
-    if len(ways) <= MOST_WAYS and law.largest_shift_is_worst:
+    if at_once and len(ways) <= MOST_WAYS and law.largest_shift_is_worst:
         return _exact(law, ways, level)
     proven = _proven(law, norm, size, level)
     if proven is None:

@@ -152,6 +152,12 @@ class Releases(Mechanism):
     released: dict[int, Floats] = field(default_factory=dict)
     held: dict[int, Floats] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.guarantee is not None and not earned_by(self.sums, self.guarantee):
+            raise TacitError(
+                f"these prefix sums do not earn {self.guarantee.short}: their noise was changed"
+            )
+
     def open(self, round_: Round) -> PrefixRound:
         """The step of this round."""
         if round_.participants != self.sums.silos:
@@ -203,12 +209,7 @@ class Releases(Mechanism):
             {int(step): np.array(row) for step, row in data[name].items()}
             for name in ("released", "held")
         )
-        guarantee = rich(data["guarantee"])
-        if guarantee is not None and not earned_by(sums, guarantee):
-            raise TacitError(
-                f"the stored prefix sums do not earn {guarantee.short}: their noise was changed"
-            )
-        return cls(sums, guarantee, data["note"], *lists)
+        return cls(sums, rich(data["guarantee"]), data["note"], *lists)
 
 
 def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
@@ -219,11 +220,16 @@ def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
         return False
     if sums.trust == "shuffle" and sums.noise == "gaussian":
         return True
-    for silo, (epsilon, delta) in enumerate(_pairs(guarantee)):
-        spent = sums.of(silo).loss().delta(epsilon) + sums.slack(epsilon)
-        if not spent <= delta * (1 + 1e-6):
-            return False
-    return True
+    return all(
+        _earns(sums.of(silo), epsilon, delta * (1 + 1e-6))
+        for silo, (epsilon, delta) in enumerate(_pairs(guarantee))
+    )
+
+
+def _earns(sums: PrefixSums, epsilon: float, delta: float) -> bool:
+    """By δ at ε, or by ε at δ where that is accounted for otherwise."""
+    loss, left = sums.loss(), delta - sums.slack(epsilon)
+    return left > 0 and (loss.delta(epsilon) <= left or loss.epsilon(left) <= epsilon)
 
 
 def _pairs(guarantee: Any) -> tuple[tuple[float, float], ...]:

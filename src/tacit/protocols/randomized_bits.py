@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import integer
+from tacit.checks import TacitError, integer
 from tacit.estimates import ErrorLaw, Floats, Integers, Opened
 from tacit.noise import Binomial, Chance, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
 from tacit.noise.table import product
 from tacit.privacy import PureDP, View
+from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.privacy.promises import about
 from tacit.protocols.contract import SumProtocol
 
@@ -46,7 +47,8 @@ class Lies:
     @cached_property
     def lie(self) -> float:
         """The probability of a lie."""
-        return 1 / (1 + math.exp(float(self.epsilon)))
+        rare = math.exp(-float(self.epsilon))
+        return rare / (1 + rare)
 
     @cached_property
     def stretch(self) -> float:
@@ -55,13 +57,15 @@ class Lies:
 
     @cached_property
     def variance(self) -> float:
-        """1 / (4 sinh²(ε/2)) each, exactly, whatever the bits."""
-        return self.reports / (4 * math.sinh(float(self.epsilon) / 2) ** 2)
+        """1 / (4 sinh²(ε/2)) = e^-ε / (1 - e^-ε)² each, exactly, whatever the bits."""
+        epsilon = float(self.epsilon)
+        return self.reports * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
     def log_mgf(self, s: npt.ArrayLike) -> Floats:
         """The larger of the two coins' centred log moment generating functions, for everybody."""
         scaled = np.asarray(s, dtype=float) * self.stretch
-        both = [np.logaddexp(math.log1p(-self.lie), math.log(self.lie) + u) - self.lie * u
+        rare = math.log1p(-self.lie) - float(self.epsilon)
+        both = [np.logaddexp(math.log1p(-self.lie), rare + u) - self.lie * u
                 for u in (scaled, -scaled)]  # fmt: skip
         return np.asarray(self.reports * np.maximum(*both))
 
@@ -83,6 +87,11 @@ class RandomizedBits(SumProtocol):
         self.participants = integer("participants", participants, at_least=1)
         self.modulus = self.participants + 1
         self.epsilon = Fraction(target.epsilon) / target.participations
+        if self.epsilon > LARGEST_EPSILON:
+            raise TacitError(
+                f"epsilon is {float(self.epsilon):g} for a bit; above {LARGEST_EPSILON} it is told "
+                "truly and hides nothing: use a smaller epsilon"
+            )
         self.guarantee = about(target.epsilon, target, View.MESSAGE)
         self._lies = Lies(self.participants, self.epsilon)
 

@@ -22,6 +22,7 @@ from tacit.protocols.sums import ModularSum, SecureSum
 
 FEWEST_USERS = 19
 SECURITY = 60
+LARGEST = 700.0  # of an exponential that floats hold; no δ below 1 is left long before
 
 
 def shares_needed(users: int, modulus: int, security: int = SECURITY) -> int:
@@ -46,7 +47,8 @@ def mixed(opened: Target, security: int) -> ApproximateDP:
     """What the shuffled shares earn where the opened sum earns this: (1 + e^ε) 2^-σ more in δ, once
     for each participation.
     """
-    slack = opened.participations * (1 + math.exp(opened.epsilon)) * 2.0**-security
+    factor = math.exp(min(float(opened.epsilon), LARGEST))
+    slack = opened.participations * (1 + factor) * 2.0**-security
     own = opened.delta if isinstance(opened, ApproximateDP) else 0.0
     return ApproximateDP(opened.epsilon, own + slack, **opened.about | {"view": View.SHUFFLED})
 

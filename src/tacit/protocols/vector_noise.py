@@ -19,6 +19,7 @@ from tacit.checks import Number, TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, Gaussian, PureDP, calibrate, privacy_loss
 from tacit.privacy.composition import ComposedLoss, dominating_loss
+from tacit.privacy.promises import check_replaced
 from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP
@@ -68,6 +69,7 @@ def each_time(target: Target) -> Target:
     depend on one another, keep it: ε/N for a pure target; else δ/2N and the largest ε whose N-fold
     composition is known to (Kairouz, Oh & Viswanath 2015, by composed loss distributions).
     """
+    check_replaced(target)
     times = target.participations
     if times == 1:
         return target

@@ -39,6 +39,7 @@ from tacit.privacy import (
     Target,
     View,
 )
+from tacit.privacy.promises import check_replaced
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.vector_noise import each_time, gaussian_noise, gaussian_ratio
@@ -302,7 +303,8 @@ class SeparateSums(Protocol):
         self.minimum = sum(part.minimum for part in self.parts)
         bits = sum(part.bits_per_participant * part.participants for part in self.parts)
         self.bits_per_participant = bits / self.participants
-        self.guarantee = weakest([part.guarantee for part in self.parts])
+        fewest_first = sorted(self.parts, key=lambda part: part.participants)  # of equals, fewest
+        self.guarantee = weakest([part.guarantee for part in fewest_first])
 
     def randomize(self, x: tuple[int, float]) -> tuple[int, Any]:
         """What somebody who played the option at this place sends."""
@@ -379,7 +381,8 @@ def paper_gaussian(
 
 
 def refuse_returning(target: Target) -> None:
-    """The printed noise is for people who come once."""
+    """The printed noise is for people who come once, and are replaced."""
+    check_replaced(target)
     if target.participations > 1:
         raise TacitError(
             f"participations is {target.participations}; the paper's noise is for people who come "

@@ -14,12 +14,14 @@ from tacit.algorithms.registry import Algorithm, lookup, spelled
 from tacit.checks import TacitError, integer, probability
 from tacit.environments.contract import Environment, World
 from tacit.experiment import Experiment
+from tacit.privacy import View
 from tacit.simulation.driver import Trial
 from tacit.simulation.liars import Liars
 from tacit.simulation.results import Result
 from tacit.simulation.seeds import over_seeds
 
 MOST_RUNS = 10_000_000
+SHARED = (View.OPENED_SUM, View.SHUFFLED)  # which shares of noise are for
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
 
 
@@ -127,28 +129,46 @@ def study(entry: Algorithm, problem: Problem, how: How, world: World | None = No
     )
     if done.interrupted and (how.whole or not done.records):
         raise KeyboardInterrupt(f"0 of {done.asked}")
-    promise = promise_of(experiment, world, done.records)
+    promise = promise_of(experiment, world, done.records, how.liars)
     horizon = int(getattr(problem, "horizon"))  # noqa: B009 - every problem that is played has one
     return Result(entry.name, horizon, configuration, promise, done, problem.extras)
 
 
 def promise_of(
-    experiment: Experiment, world: World | None, records: list[dict[str, Any]]
+    experiment: Experiment,
+    world: World | None,
+    records: list[dict[str, Any]],
+    liars: float = 0.0,
 ) -> dict[str, Any] | None:
     """What the people of this world were promised, as data; None where nothing was.
 
     Recorded people who are drawn again and again take part without end, so nothing is promised
-    about them.
+    about them. Liars are none of the honest others that shares of noise rest on.
     """
     if getattr(world, "participations", 1) is None:
         return None
     note = getattr(world, "promise_note", "")
     promised = experiment.guarantee
     if promised is not None:
-        notes = [text for text in (experiment.mechanism.note, note) if text]
+        others = _about_liars(experiment, liars)
+        notes = [text for text in (experiment.mechanism.note, note, others) if text]
         return promised.given(*notes).to_dict()
     found = [record["guarantee"] for record in records if record.get("guarantee")]
     return max(found, key=lambda entry: (entry["epsilon"], entry["delta"]), default=None)
+
+
+def _about_liars(experiment: Experiment, liars: float) -> str:
+    """What must be read with a promise that rests on honest others, where more lie than it allows
+    for.
+    """
+    shared = experiment.guarantee is not None and experiment.guarantee.view in SHARED
+    allowed = getattr(experiment.mechanism, "arguments", {}).get("corrupt", 0.0)
+    if not shared or liars <= allowed:
+        return ""
+    return (
+        f"{liars:.4g} of all lie here, and are none of the honest others: that many are allowed "
+        f"for with corrupt {liars:.4g}"
+    )
 
 
 def tried(
