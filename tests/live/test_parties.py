@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain, repeat
 
 import pytest
 import sqlalchemy as sql
@@ -21,8 +22,11 @@ from tacit.intermediaries.two_servers import (
     refused_by_both,
 )
 from tacit.live import driving, invitations, store
+from tacit.live.client.exchange import Reply, Request
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.live.openfeature import Flag
+from tacit.live.service.models import TicketRequest
 from tacit.signatures import public_key
 from tacit.terms import Answer, approve_successor, cosign
 
@@ -145,6 +149,30 @@ def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> N
     (said,) = pair.helper.keep([waiting])
     assert isinstance(said, Gone)
     assert rows(pair, 1, store.halves) == 0
+
+
+def test_what_is_kept_while_the_deadline_passes_is_counted(
+    quiet: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for its list in the last moment, the helper lists no round that it leaves open."""
+    digest = quiet.begin()
+    quiet.step(2)
+    *others, last = [one for one in quiet.crowd(digest, 500) if one.option == "plain"]
+    quiet.report(digest, others, lambda _option: 1)
+    halves, identity = quiet.halves(digest, last, 1), described(last).identity
+    assert last.place is not None
+    quiet.send(last, halves, to=(0,))
+    waiting = quiet.helper.report(identity, last.place.number, halves[1])
+    closes = described(last).binding.closes
+    with monkeypatch.context() as passing:
+        passing.setattr(quiet.helper, "_clock", chain([closes - 1], repeat(closes)).__next__)
+        quiet.helper.exchange(identity, b"")
+    (said,) = quiet.helper.keep([waiting])
+    assert said is None
+    quiet.clock.now = closes
+    quiet.step()
+    (opened,) = rounds_of(quiet, digest, "opened")
+    assert (opened["reports"], opened["sums"]) == (len(others) + 1, [len(others) + 1])
 
 
 def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
@@ -451,6 +479,26 @@ def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
     for one in rounds_of(quiet, digest, "opened"):
         assert one["sums"] == [one["reports"]]
     assert rounds_of(quiet, digest, "opened")
+
+
+def test_what_stands_for_one_person_is_not_printed() -> None:
+    nonce, token, invitation = b"n" * 16, b"t" * 16, "a-marked-invitation"
+    place = Place(7, token)
+    shown = repr(
+        [
+            Ticket(bytes(32), nonce, invitation),
+            Assigned("plain", b"", place),
+            Flag("ab" * 32, invitation=invitation),
+            Request("PUT", "https://x.example", nonce, (("Tacit-Invitation", invitation),)),
+            Reply(200, token),
+            TicketRequest(nonce=nonce.hex(), invitation=invitation),
+        ]
+    )
+    assert "number=7" in shown
+    for secret in (nonce, token):
+        assert secret.decode() not in shown
+        assert secret.hex() not in shown
+    assert invitation not in shown
 
 
 def test_tickets_of_unknown_experiments_do_not_disturb_others(pair: Pair) -> None:

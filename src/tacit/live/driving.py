@@ -76,8 +76,9 @@ def _tried(action: Any, party: Coordinator, link: HelperLink, row: Any) -> float
 def _advance(party: Coordinator, link: HelperLink, row: Any) -> float:
     if row.stage == "preparing":
         return _announce(party, link, row)
-    if row.stage == "open" and not party._close_when_due(row):
-        return min(max(float(row.closes - party.now), SOON), PAUSE)
+    now = party.now
+    if row.stage == "open" and not party._close_when_due(row, now):
+        return min(max(float(row.closes - now), SOON), PAUSE)
     return _close(party, link, row)
 
 
@@ -195,6 +196,8 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
         if not row.announcement:
             _describe(party, link, row)
             row = party._round(identity)
+        if row.stage != "preparing":  # another process was faster
+            return SOON
         description = bytes(row.announcement)
         if party.now > (row.assigned_until + row.started) // 2 + 1:
             raise Refusal("the helper did not sign the round in time")
@@ -258,13 +261,16 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
 
 
 def _abandon(party: Coordinator, row: Any) -> None:
-    """Gives up a round that nobody was asked in, for another one of the same kind."""
+    """Gives up a round that nobody was asked in, for another one of the same kind; not one that
+    another process has opened meanwhile.
+    """
     identity, rounds = bytes(row.identity), store.rounds
-    party.seat(bytes(row.terms), identity).abandon(identity)
+    seat = party.seat(bytes(row.terms), identity)
     again = {name: row._mapping[name] for name in rounds.c.keys()}  # noqa: SIM118
     again |= {"identity": new_identity(), "announcement": b""}
     with party.store.begin() as connection:
         if party._move(connection, identity, "preparing", "refused"):
+            seat.abandon(identity)
             mine = rounds.c.identity == identity
             connection.execute(sql.update(rounds).where(mine).values(number=-1, announcement=b""))
             connection.execute(sql.insert(rounds).values(**again))
