@@ -284,7 +284,7 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     assert not rounds_of(quiet, digest, "open")
     quiet.link.down = False
     quiet.step()
-    asked = quiet.crowd(digest, 60)
+    asked = quiet.crowd(digest, 90)
     quiet.report(digest, asked, lambda _option: 1)
     quiet.link.down = True
     quiet.clock.now += 200
@@ -294,7 +294,7 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     quiet.restart()
     quiet.step()
     opened = rounds_of(quiet, digest, "opened")
-    assert sum(int(str(one["reports"])) for one in opened) == 60
+    assert sum(int(str(one["reports"])) for one in opened) == len(asked) == 90
 
 
 def test_a_round_that_the_helper_signed_too_late_is_planned_anew(pair: Pair) -> None:
