@@ -419,6 +419,59 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert quiet.coordinator.shown(digest).successor is not None
 
 
+def succeeded(pair: Pair, digest: bytes, options: tuple[str, ...]) -> bytes:
+    """Successor terms with these options, which both have signed."""
+    old, terms = pair.coordinator.terms(digest).terms, terms_of(pair.keys, options)
+    terms = replace(terms, predecessor=digest)
+    after = pair.coordinator.succeed(terms)
+    signature = cosign(terms, pair.secrets[1])
+    parties = (pair.coordinator, pair.helper)
+    mine, other = (
+        approve_successor(old, terms, key, party.records)
+        for key, party in zip(pair.secrets, parties, strict=True)
+    )
+    pair.helper.admit(terms, (pair.coordinator.signature(after), signature), (mine, other))
+    pair.coordinator.cosign(after, signature, other)
+    return after
+
+
+def test_successors_are_succeeded_and_what_was_removed_does_not_come_back(quiet: Pair) -> None:
+    first = quiet.begin()
+    quiet.hold(first, lambda option: int(option == "short"))
+    second = succeeded(quiet, first, ("plain", "short"))
+    for back in (("plain", "short", "friendly"), ("friendly", "new")):
+        terms = replace(terms_of(quiet.keys, back), predecessor=second)
+        with pytest.raises(TacitError, match="'friendly' was removed by earlier terms"):
+            quiet.coordinator.succeed(terms)
+    third = succeeded(quiet, second, ("short", "new"))
+    quiet.clock.now += 200
+    quiet.step()
+    quiet.hold(third, lambda option: int(option == "new"))
+    status = quiet.coordinator.status(third)
+    assert (status["digest"], status["options"]) == (third.hex(), ["short", "new"])
+    assert {one["option"] for one in status["rounds"][-2:]} <= {"short", "new"}
+
+
+def test_terms_that_take_the_control_away_are_refused_before_anybody_signs(pair: Pair) -> None:
+    experiment = experiment_of()
+    experiment.keep_control("plain", 0.2)
+    digest = pair.begin(experiment)
+    terms = replace(terms_of(pair.keys, ("friendly", "short")), predecessor=digest)
+    with pytest.raises(TacitError, match="is the control"):
+        pair.coordinator.succeed(terms)
+    succeeded(pair, digest, ("plain", "short"))
+
+
+def test_who_is_not_asked_gets_the_best_option_also_right_after_a_succession(quiet: Pair) -> None:
+    """It stands in another place among the options of the new terms."""
+    digest = quiet.begin()
+    quiet.hold(digest, lambda option: int(option == "short"))
+    quiet.coordinator.pause(digest)
+    assert quiet.join(digest) == Assigned("short")
+    after = succeeded(quiet, digest, ("plain", "short"))
+    assert quiet.join(after) == Assigned("short")
+
+
 def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)

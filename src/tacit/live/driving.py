@@ -25,7 +25,7 @@ from tacit.intermediaries.sealing import DEFAULT
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.intermediaries.wire import Kind
 from tacit.live import answers, store
-from tacit.live.coordinator import Coordinator, opened_protocol
+from tacit.live.coordinator import Coordinator, learned, opened_protocol
 from tacit.live.party import LIVE, LOG
 from tacit.live.timing import Timing
 from tacit.rounds.carrying import minimum
@@ -108,11 +108,11 @@ def _plan(party: Coordinator, lineage: bytes) -> bool:
         _tell_served(connection, lineage, experiment)
         wanted = _next_rounds(experiment)
         if not wanted:
-            party._change(connection, lineage, {"state": "finished"} | _learned(experiment, terms))
+            party._change(connection, lineage, {"state": "finished"} | learned(experiment, terms))
             return False
         rows = [_planned(terms, experiment, round_) for round_ in wanted]
         connection.execute(sql.insert(store.rounds), rows)
-        party._change(connection, lineage, _learned(experiment, terms))
+        party._change(connection, lineage, learned(experiment, terms))
         return True
 
 
@@ -159,12 +159,6 @@ def _tell_served(connection: sql.Connection, lineage: bytes, experiment: Experim
     ).all():
         experiment.served(experiment.options[option], int(count))
     connection.execute(sql.update(served).where(mine).values(waiting=0))
-
-
-def _learned(experiment: Experiment, terms: Terms) -> dict[str, Any]:
-    best = experiment.best()
-    place = terms.options.index(best) if best in terms.options else 0
-    return {"learner": json.dumps(experiment.to_dict()), "leader": place}
 
 
 def _planned(terms: Terms, experiment: Experiment, round_: Round) -> dict[str, Any]:
@@ -355,6 +349,6 @@ def _learn(party: Coordinator, row: Any, view: SumView | None) -> float:
         history = json.loads(stored.history)
         history.append(answers.moment(party.now, known.terms, experiment, round_, view))
         current = party._terms(connection, bytes(stored.digest)).terms
-        learned = {"history": json.dumps(history), **_learned(experiment, current)}
-        party._change(connection, known.lineage, learned)
+        new = {"history": json.dumps(history), **learned(experiment, current)}
+        party._change(connection, known.lineage, new)
     return SOON
