@@ -419,6 +419,24 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert quiet.coordinator.shown(digest).successor is not None
 
 
+def test_an_invited_report_is_checked_without_the_database(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests would wait for it."""
+    digest = pair.begin(admission="invitation")
+    pair.step(2)
+    (invitation,) = invitations.make(digest, pair.secrets[0], 1)
+    assigned = pair.join(digest, invitation=invitation)
+    assert assigned.place is not None
+    identity, halves = described(assigned).identity, pair.halves(digest, assigned, 1)
+    pair.helper.server(identity)  # is at hand from now on
+    with monkeypatch.context() as away:
+        for way in ("read", "begin"):
+            away.setattr(pair.stores[1], way, None)
+        waiting = pair.helper.report(identity, assigned.place.number, halves[1], invitation)
+    assert pair.helper.keep([waiting]) == [None]
+
+
 def succeeded(pair: Pair, digest: bytes, options: tuple[str, ...]) -> bytes:
     """Successor terms with these options, which both have signed."""
     old, terms = pair.coordinator.terms(digest).terms, terms_of(pair.keys, options)

@@ -128,8 +128,7 @@ class Helper(Party):
             return b""
         if invitation is None:
             raise Forbidden("this experiment is by invitation: send the one you were given")
-        lineage = self.terms(terms).lineage
-        return invitations.check(invitation, lineage, [known.keys[0]])
+        return invitations.check(invitation, self._lineages[terms], [known.keys[0]])
 
 
 def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:

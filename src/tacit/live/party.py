@@ -124,6 +124,7 @@ class Party:
         self._clock = clock
         self._noise = noise
         self._pinned: dict[bytes, Pinned] = {}
+        self._lineages: dict[bytes, bytes] = {}
         self._servers: dict[bytes, HalfServer] = {}
         self._lock = threading.Lock()
 
@@ -229,6 +230,7 @@ class Party:
                 raise Conflict(
                     "the helper's operator has not signed these terms yet: tacit terms cosign"
                 )
+            self._lineages[digest] = known.lineage
             self._pinned[digest] = Pinned(known.terms, known.signatures, known.terms.keys)
         return self._pinned[digest]
 
