@@ -68,9 +68,14 @@ class RecordDirectory:
             ) from None
 
     def read(self, name: bytes) -> bytes | None:
-        """The record of this name; None if there is none."""
-        with self._usable(), suppress(FileNotFoundError):
-            return _content(f"{self.directory}/{name.hex()}.record")
+        """The record of this name; None if there is none. A directory that is away, as a volume may
+        be for a while, has lost nothing: nothing is known of its records.
+        """
+        with self._usable():
+            try:
+                return _content(f"{self.directory}/{name.hex()}.record")
+            except FileNotFoundError:
+                self.directory.stat()
         return None
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:

@@ -595,6 +595,31 @@ def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
     assert found[0][3] == Kind.PARTIAL
 
 
+def test_a_process_that_looked_too_soon_adds_up_what_another_has_listed() -> None:
+    session = TwoServerSession(5, 1, 100)
+    early, late = session.server(1), session.round.binding.closes
+    for place in (0, 1):
+        report(session, place, 1)
+    assert len(early._halves(early._record())) == 2
+    report(session, 2, 1)
+    listing = session.server(0).close(late)[session.server(0).peer]
+    session.server(1).close(late)
+    early.take(listing, late)
+    assert early.close(late)[session.round.collector][3] == Kind.PARTIAL
+    assert session.finish() == SumView((3,), 3)
+
+
+def test_a_half_that_comes_while_its_round_ends_finds_what_it_is_checked_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a server works with is taken away between two looks, by whoever closes the round."""
+    session = TwoServerSession(3, 1, 100)
+    half, server = session.split(0, [1])[0], session.server(0)
+    looks = iter([server._working(server._record()), None, None])
+    monkeypatch.setattr(HalfServer, "_secrets", property(lambda _: next(looks)), raising=False)
+    assert server.check(half, session.now).half
+
+
 def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
     session = TwoServerSession(30, 1, 100)
     session.split(0, [1])

@@ -1,13 +1,16 @@
 """A party's process with sources that a test chose: `python -m tests.live.party --config …`.
 
 Noise and assignments follow from a seed, the noise by round and role and the assignment by nonce,
-so that a run that is interrupted can be held against one that is not. No configuration can do this.
+so that a run that is interrupted can be held against one that is not. The clock is as far ahead as
+a file says. No configuration can do this.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import time
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,16 @@ def sources(role: str, seed: int) -> dict[str, Any]:
     return {"noise": noise} | ({"choose": choose} if role == "coordinator" else {})
 
 
+def clock(path: Path) -> Callable[[], float]:
+    """The machine's, so many seconds ahead as stand beside the configuration."""
+
+    def now() -> float:
+        ahead = path.with_name("ahead")
+        return time.time() + (float(ahead.read_text()) if ahead.exists() else 0.0)
+
+    return now
+
+
 def main() -> None:
     words = argparse.ArgumentParser()
     words.add_argument("--config", type=Path, required=True)
@@ -47,7 +60,8 @@ def main() -> None:
 def run(path: Path, seed: int | None) -> None:
     """Serves the party of this configuration."""
     config = load(path)
-    serve(config, **({} if seed is None else sources(config.role, seed)))
+    chosen = {} if seed is None else {"clock": clock(path)} | sources(config.role, seed)
+    serve(config, **chosen)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +50,8 @@ TOKEN = "an-admin-token-of-these-tests"
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
 TIMING = Timing(joining=3600, margin=60, grace=600)
 STARTING = 60.0  # seconds that a server may take to start
+AGAIN = 0.03  # seconds until a device sends again, at first
+SHARED = sys.platform == "linux"  # where a server may listen on a port that is reserved
 NONE: Mapping[str, str] = {}
 
 
@@ -70,9 +73,7 @@ class Member:
 def member(directory: Path, role: str, database: str | None = None, **limits: object) -> Member:
     """The files of a party, and a port of its own."""
     directory.mkdir(parents=True, exist_ok=True)
-    bound = socket.socket()
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind(("127.0.0.1", 0))
+    bound = reserved()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     for name, content in (("lock", secrets.token_hex(32)), ("token", TOKEN)):
         (directory / name).write_text(content)
@@ -96,10 +97,17 @@ def member(directory: Path, role: str, database: str | None = None, **limits: ob
     return Member(role, directory / "party.toml", key, url, bound)
 
 
+def reserved() -> socket.socket:
+    """A port that nobody else is given as long as this is not closed."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    return bound
+
+
 def beside(told: Member) -> Member:
     """Another process of a party: its key, database and key files, and a port of its own."""
-    bound = socket.socket()
-    bound.bind(("127.0.0.1", 0))
+    bound = reserved()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     path = told.path.with_name("second") / "party.toml"
     shutil.copytree(told.path.parent, path.parent)
@@ -132,6 +140,21 @@ def wait_for(found: Callable[[], Any], seconds: float = STARTING) -> Any:
             return something
         time.sleep(0.02)
     raise AssertionError("it did not happen in time")
+
+
+def again(request: Callable[[], httpx.Response]) -> httpx.Response:
+    """The answer, as soon as there is one that does not say to come back."""
+    end, wait = time.monotonic() + 2 * STARTING, AGAIN
+    while time.monotonic() < end:
+        try:
+            answer = request()
+        except httpx.HTTPError:
+            answer = httpx.Response(503)
+        if answer.status_code not in (429, 503):
+            return answer
+        time.sleep(wait)
+        wait = min(1.5 * wait, 10 * AGAIN)
+    raise AssertionError("nobody answers")
 
 
 def kept(party: Party) -> int:
@@ -221,7 +244,8 @@ class Served:
 
     def join(self, digest: bytes, nonce: bytes | None = None) -> Joined | None:
         """A place in a round; None for who is not asked."""
-        return Joined.read(self.ask(digest, nonce).raise_for_status().json())
+        asked = partial(self.ask, digest, nonce or os.urandom(16))
+        return Joined.read(again(asked).raise_for_status().json())
 
     def place(self, digest: bytes) -> Joined:
         """A place, as soon as there is one."""
@@ -233,7 +257,7 @@ class Served:
         """Both halves, to both parties."""
         halves = split(pinned, joined.announcement, joined.place, [value])
         for role, half in enumerate(halves):
-            self.put(role, joined.path, half).raise_for_status()
+            again(partial(self.put, role, joined.path, half)).raise_for_status()
 
     def hold(self, digest: bytes, value_of: Callable[[str], int]) -> list[Joined]:
         """Everybody who is wanted in the rounds that are open comes, several at once, and
@@ -361,10 +385,15 @@ class Process:
 
     def launch(self) -> None:
         """Starts it, and does not wait."""
+        if not SHARED:
+            self.free()
+        self._running = self._begun()
+
+    def free(self) -> None:
+        """Its port is anybody's."""
         if self.told.bound is not None:
             self.told.bound.close()
             self.told.bound = None
-        self._running = self._begun()
 
     def ready(self) -> None:
         """Waits until it answers."""
@@ -381,6 +410,11 @@ class Process:
             return httpx.get(self.told.url + "/readyz").status_code == 200
         except httpx.HTTPError:
             return False
+
+    def hurry(self, seconds: float) -> None:
+        """Its clock is so far ahead from now on, where a seed chose its sources."""
+        (new := self.told.path.with_name("ahead.new")).write_text(str(seconds))
+        new.rename(new.with_name("ahead"))
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Ends it, and says how it ended."""
@@ -428,5 +462,6 @@ def processes(
         both.client.close()
         for one in started:
             one.kill()
+            one.free()
         for party in parties:
             party.store.close()

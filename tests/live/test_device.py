@@ -732,6 +732,49 @@ def test_no_cookie_is_ever_sent_back(client: bool) -> None:
     assert not any("cookie" in dict(seen.headers) for seen in parties.trace)
 
 
+@pytest.mark.parametrize("problem", [httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError])
+def test_a_connection_that_was_just_being_closed_loses_no_request(
+    problem: type[httpx.TransportError],
+) -> None:
+    async def drive(device: AsyncDevice, experiment: bytes) -> None:
+        await device.join(experiment)
+        await device.wait_and_report(outcomes=True)
+
+    for awaited in (False, True):
+        parties, met = Parties(), set[str]()
+        parties.open()
+
+        def closing(request: httpx.Request, met: set[str] = met) -> None:
+            if str(request.url) not in met:
+                met.add(str(request.url))
+                raise problem("Server disconnected without sending a response.")
+
+        parties.fail = closing
+        device = parties.async_device() if awaited else parties.device()
+        if isinstance(device, AsyncDevice):
+            asyncio.run(drive(device, parties.experiment))
+        else:
+            device.join(parties.experiment)
+            device.wait_and_report(outcomes=True)
+        (receipt,) = device.status()
+        assert receipt.outcome == "opened"
+        assert [half.attempts for half in receipt.halves] == [1, 1]
+        assert len(parties.trace) == 2 * len(met) == 14
+
+
+def test_a_request_that_fails_twice_is_not_made_a_third_time() -> None:
+    parties, tried = Parties(), list[str]()
+
+    def gone(request: httpx.Request) -> None:
+        tried.append(request.method)
+        raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+
+    parties.fail = gone
+    with pytest.raises(Offline):
+        parties.device().join(parties.experiment)
+    assert tried == ["GET", "GET"]
+
+
 def test_a_reply_without_end_is_no_reply() -> None:
     parties = Parties()
     device = parties.device()

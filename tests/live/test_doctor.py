@@ -56,7 +56,7 @@ def proxied(target: str, **broken: Any) -> Iterator[str]:
         def log_message(self, *_words: object) -> None:
             """Nothing."""
 
-    client = httpx.Client()
+    client = httpx.Client(timeout=30)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

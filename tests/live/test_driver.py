@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 
@@ -38,24 +39,27 @@ class Steps:
         return self.wait
 
 
+def gaps(steps: Steps) -> list[float]:
+    """Seconds between steps."""
+    return [after - before for before, after in pairwise(steps.times)]
+
+
 def test_a_step_is_taken_at_once_and_again_when_it_is_worth() -> None:
     steps = Steps(0.05)
     with driving(steps):
-        assert all(steps.taken.acquire(timeout=5) for _ in range(3))
-    gaps = [after - before for before, after in zip(steps.times, steps.times[1:], strict=False)]
-    assert min(gaps) >= 0.05
+        assert all(steps.taken.acquire(timeout=60) for _ in range(3))
+    assert min(gaps(steps)) >= 0.05
 
 
 def test_what_comes_is_looked_at_soon_but_not_more_often_than_the_bound() -> None:
     steps = Steps(1000.0)
     with driving(steps) as driver:
-        assert steps.taken.acquire(timeout=5)
+        assert steps.taken.acquire(timeout=60)
         for _ in range(50):
             driver.poke()
             time.sleep(0.01)
-        assert steps.taken.acquire(timeout=5)
-    assert len(steps.times) <= 5
-    assert steps.times[1] - steps.times[0] >= SHORTEST
+        assert steps.taken.acquire(timeout=60)
+    assert min(gaps(steps)) >= SHORTEST
 
 
 def test_a_failing_step_is_taken_again_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -69,7 +73,7 @@ def test_a_failing_step_is_taken_again_and_counted(caplog: pytest.LogCaptureFixt
         return steps()
 
     with caplog.at_level(logging.WARNING), driving(step, lambda: told.append(1)):
-        assert steps.taken.acquire(timeout=10)
+        assert steps.taken.acquire(timeout=60)
     assert told == [1, 1]
     assert "secret" not in caplog.text
     assert "the helper is away" in caplog.text
@@ -84,6 +88,6 @@ def test_it_waits_longer_and_longer_but_not_forever() -> None:
 def test_it_ends_while_it_waits() -> None:
     steps = Steps(1000.0)
     with driving(steps):
-        assert steps.taken.acquire(timeout=5)
+        assert steps.taken.acquire(timeout=60)
         started = time.monotonic()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60

@@ -277,7 +277,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with sqlite_pair(tmp_path) as pair:
         digest = pair.begin()
         pair.step(2)
-        asked = pair.crowd(digest, 60)
+        asked = pair.crowd(digest, 90)
         pair.report(digest, asked, WORTH.__getitem__)
 
         def full(*_: object) -> None:
@@ -292,7 +292,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             )
         pair.step()
         opened = [r for r in pair.coordinator.status(digest)["rounds"] if r["stage"] == "opened"]
-        assert sum(r["reports"] for r in opened) == 60
+        assert sum(r["reports"] for r in opened) == len(asked) == 90
 
 
 def test_a_database_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
@@ -330,6 +330,22 @@ def test_lost_key_files_end_the_round_and_nothing_is_said(tmp_path: Path) -> Non
         assert pair.coordinator.outcome(described(asked[0]).identity)[-1] == 3
         driving.step(pair.coordinator, pair.link)
         assert pair.hold(digest, WORTH.__getitem__) > 0
+
+
+def test_key_files_that_are_away_for_a_while_delay_and_lose_nothing(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin()
+        pair.step(2)
+        asked = pair.crowd(digest, 90)
+        pair.report(digest, asked, WORTH.__getitem__)
+        pair.clock.now += 200
+        for role in (0, 1):
+            (tmp_path / f"keys{role}").rename(tmp_path / f"away{role}")
+            pair.step(2)
+            (tmp_path / f"away{role}").rename(tmp_path / f"keys{role}")
+        pair.step(3)
+        rounds = pair.coordinator.status(digest)["rounds"]
+        assert sum(one["reports"] or 0 for one in rounds) == len(asked) == 90
 
 
 def test_a_list_that_comes_late_leaves_nothing_behind(

@@ -26,7 +26,18 @@ import sqlalchemy as sql
 from tests.live.nursery import nursery
 from tests.live.pairs import OPTIONS, Link, Pair, described, sqlite_pair
 from tests.live.party import sources
-from tests.live.served import ROLES, STARTING, Joined, Process, Processes, kept, processes, wait_for
+from tests.live.served import (
+    AGAIN,
+    ROLES,
+    STARTING,
+    Joined,
+    Process,
+    Processes,
+    again,
+    kept,
+    processes,
+    wait_for,
+)
 
 from tacit.algorithms.registry import begin
 from tacit.checks import Unavailable
@@ -51,7 +62,6 @@ TERMS: dict[str, Any] = {
 TIMING = Timing(joining=3, margin=2, grace=600)
 LIFE = 2.0  # seconds that a party lives at most before it is killed
 REST = 0.2  # and that it is dead
-AGAIN = 0.03  # seconds until a device sends again, at first
 PACE = 0.2  # seconds at most before each half is sent, so that people are about when parties die
 OVER = (404, 410)  # a round takes no more
 END = 1 << 30  # after the last round
@@ -67,21 +77,6 @@ def noise_of(identity: bytes) -> int:
     """What both parties add to the sum of a round."""
     drawn = (sources(role, SEED)["noise"](identity)(Fraction(LEVELS)) for role in ROLES)
     return int(sum(drawn))
-
-
-def again(request: Callable[[], httpx.Response]) -> httpx.Response:
-    """The answer, as soon as there is one that does not say to come back."""
-    end, wait = time.monotonic() + STARTING, AGAIN
-    while time.monotonic() < end:
-        try:
-            answer = request()
-        except httpx.HTTPError:
-            answer = httpx.Response(503)
-        if answer.status_code not in (429, 503):
-            return answer
-        time.sleep(wait)
-        wait = min(1.5 * wait, 10 * AGAIN)
-    raise AssertionError("nobody answers")
 
 
 @dataclass
@@ -371,7 +366,7 @@ def test_a_hundred_kills_lose_nothing_and_count_nothing_twice(
 def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
     """Away while people report, and away when the deadline has passed; then the next rounds."""
     with nursery() as born, processes(tmp_path, seed=SEED, make=born.process) as both:
-        one, helper = crowd(both, timing=replace(TIMING, joining=6)), both.processes[1]
+        one, helper = crowd(both, timing=replace(TIMING, joining=600)), both.processes[1]
         wait_for(lambda: one.stages() == {"open"})
         people = one.wanted() - 3
         helper.kill()
@@ -383,8 +378,10 @@ def test_a_helper_that_is_away_delays_and_loses_nothing(tmp_path: Path) -> None:
                 person.result()
         helper.kill()
         assert sum(map(len, one.acknowledged.values())) == people
+        for process in both.processes:
+            process.hurry(620)
         wait_for(lambda: "open" not in one.stages())
-        time.sleep(1.5)
+        wait_for(lambda: "cannot be reached" in both.processes[0].log.read_text())
         assert "closing" in one.stages() <= {"closing", "opened"}
         helper.start()
         wait_for(one.wanted)

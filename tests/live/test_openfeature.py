@@ -93,7 +93,7 @@ def test_an_asynchronous_evaluation_does_not_hold_up_the_loop() -> None:
     """A server that answers only after the loop has done something else."""
     parties, other = Parties(), threading.Event()
     parties.open()
-    parties.fail = lambda _: None if other.wait(10) else httpx.Response(503)
+    parties.fail = lambda _: None if other.wait(60) else httpx.Response(503)
 
     async def both() -> str:
         waiting = asyncio.create_task(client().get_string_value_async("greeting", "default"))
@@ -250,7 +250,7 @@ def quick() -> Parties:
 def test_a_thread_of_its_own_reports_at_the_fixed_time(ledger: Ledger) -> None:
     parties = quick()
     now = int(time.time())
-    parties.open(assigned_until=now + 2, closes=now + 4)
+    parties.open(assigned_until=now + 60, closes=now + 62)
     device = real_time(parties, ledger)
     provider = provided(parties, device, reporter=True)
     assert client().get_provider_status() is ProviderStatus.READY
@@ -260,7 +260,7 @@ def test_a_thread_of_its_own_reports_at_the_fixed_time(ledger: Ledger) -> None:
     _until(lambda: len(parties.trace) >= 5)
     sent = [seen.at for seen in parties.trace if seen.method == "PUT"]
     assert len(sent) == 2
-    assert due <= sent[0] < due + 2
+    assert due <= sent[0] < due + 20
     assert provider._thread is not None
     api.shutdown()
     assert provider._thread is None
@@ -269,7 +269,7 @@ def test_a_thread_of_its_own_reports_at_the_fixed_time(ledger: Ledger) -> None:
 def test_the_reporter_starts_again_after_a_shutdown_and_sends_what_waited(ledger: Ledger) -> None:
     parties = quick()
     now = int(time.time())
-    parties.open(assigned_until=now + 2, closes=now + 6)
+    parties.open(assigned_until=now + 60, closes=now + 64)
     device = real_time(parties, ledger)
     provider = provided(parties, device, reporter=True)
     client().get_string_value("greeting", "default")
@@ -311,7 +311,7 @@ def test_without_a_reporter_nothing_is_sent_until_somebody_runs_it(ledger: Ledge
     assert rows(ledger, "SELECT charged FROM rounds") == [(1,)]
 
 
-def _until(happened: Any, seconds: float = 20.0) -> None:
+def _until(happened: Any, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < end

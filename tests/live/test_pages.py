@@ -25,6 +25,12 @@ HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'
 OPTIONS = (HOSTILE, "</title></style>", "plain")
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper that is held up by other tests is not shown as one that is away."""
+    monkeypatch.setattr(pages, "PATIENCE", 30.0)
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
     with served(tmp_path_factory.mktemp("pages")) as made:
@@ -262,7 +268,7 @@ def test_a_stream_says_what_changed_and_nothing_else(both: Threads) -> None:
     digest = both.begin(question="Changing?")
     wait_open(both, digest)
     path = f"{both.urls[0]}/e/{digest.hex()}/live?seen="
-    with httpx.stream("GET", path) as unseen:
+    with httpx.stream("GET", path, timeout=30) as unseen:
         (everything,) = events(unseen.iter_lines(), 1)
     assert set(everything["parts"]) == set(experimenter.parts(both.coordinator.view(digest), True))
     with httpx.stream("GET", path + version(both, digest), timeout=30) as stream:
@@ -318,15 +324,15 @@ def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
     with served(tmp_path, streams=1) as few:
         digest = few.begin().hex()
         path = f"{few.urls[0]}/e/{digest}/live"
-        with httpx.stream("GET", path) as first:
+        with httpx.stream("GET", path, timeout=30) as first:
             lines = first.iter_lines()
             assert events(lines, 1)
-            refused = httpx.get(path)
+            refused = httpx.get(path, timeout=30)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
         wait_for(lambda: few.get(0, f"/e/{digest}").status_code == 200)
 
         def free() -> bool:
-            with httpx.stream("GET", path) as next_:
+            with httpx.stream("GET", path, timeout=30) as next_:
                 return next_.status_code == 200
 
         wait_for(free)

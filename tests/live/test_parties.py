@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain, repeat
 
 import pytest
 import sqlalchemy as sql
@@ -21,8 +22,11 @@ from tacit.intermediaries.two_servers import (
     refused_by_both,
 )
 from tacit.live import driving, invitations, store
+from tacit.live.client.exchange import Reply, Request
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
+from tacit.live.openfeature import Flag
+from tacit.live.service.models import TicketRequest
 from tacit.signatures import public_key
 from tacit.terms import Answer, approve_successor, cosign
 
@@ -147,6 +151,30 @@ def test_a_report_checked_before_the_close_is_not_kept_after_it(pair: Pair) -> N
     assert rows(pair, 1, store.halves) == 0
 
 
+def test_what_is_kept_while_the_deadline_passes_is_counted(
+    quiet: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for its list in the last moment, the helper lists no round that it leaves open."""
+    digest = quiet.begin()
+    quiet.step(2)
+    *others, last = [one for one in quiet.crowd(digest, 500) if one.option == "plain"]
+    quiet.report(digest, others, lambda _option: 1)
+    halves, identity = quiet.halves(digest, last, 1), described(last).identity
+    assert last.place is not None
+    quiet.send(last, halves, to=(0,))
+    waiting = quiet.helper.report(identity, last.place.number, halves[1])
+    closes = described(last).binding.closes
+    with monkeypatch.context() as passing:
+        passing.setattr(quiet.helper, "_clock", chain([closes - 1], repeat(closes)).__next__)
+        quiet.helper.exchange(identity, b"")
+    (said,) = quiet.helper.keep([waiting])
+    assert said is None
+    quiet.clock.now = closes
+    quiet.step()
+    (opened,) = rounds_of(quiet, digest, "opened")
+    assert (opened["reports"], opened["sums"]) == (len(others) + 1, [len(others) + 1])
+
+
 def test_forged_places_and_foreign_halves_are_refused(pair: Pair) -> None:
     digest = pair.begin()
     pair.step(2)
@@ -256,7 +284,7 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     assert not rounds_of(quiet, digest, "open")
     quiet.link.down = False
     quiet.step()
-    asked = quiet.crowd(digest, 60)
+    asked = quiet.crowd(digest, 90)
     quiet.report(digest, asked, lambda _option: 1)
     quiet.link.down = True
     quiet.clock.now += 200
@@ -266,7 +294,7 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     quiet.restart()
     quiet.step()
     opened = rounds_of(quiet, digest, "opened")
-    assert sum(int(str(one["reports"])) for one in opened) == 60
+    assert sum(int(str(one["reports"])) for one in opened) == len(asked) == 90
 
 
 def test_a_round_that_the_helper_signed_too_late_is_planned_anew(pair: Pair) -> None:
@@ -391,6 +419,77 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert quiet.coordinator.shown(digest).successor is not None
 
 
+def test_an_invited_report_is_checked_without_the_database(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests would wait for it."""
+    digest = pair.begin(admission="invitation")
+    pair.step(2)
+    (invitation,) = invitations.make(digest, pair.secrets[0], 1)
+    assigned = pair.join(digest, invitation=invitation)
+    assert assigned.place is not None
+    identity, halves = described(assigned).identity, pair.halves(digest, assigned, 1)
+    pair.helper.server(identity)  # is at hand from now on
+    with monkeypatch.context() as away:
+        for way in ("read", "begin"):
+            away.setattr(pair.stores[1], way, None)
+        waiting = pair.helper.report(identity, assigned.place.number, halves[1], invitation)
+    assert pair.helper.keep([waiting]) == [None]
+
+
+def succeeded(pair: Pair, digest: bytes, options: tuple[str, ...]) -> bytes:
+    """Successor terms with these options, which both have signed."""
+    old, terms = pair.coordinator.terms(digest).terms, terms_of(pair.keys, options)
+    terms = replace(terms, predecessor=digest)
+    after = pair.coordinator.succeed(terms)
+    signature = cosign(terms, pair.secrets[1])
+    parties = (pair.coordinator, pair.helper)
+    mine, other = (
+        approve_successor(old, terms, key, party.records)
+        for key, party in zip(pair.secrets, parties, strict=True)
+    )
+    pair.helper.admit(terms, (pair.coordinator.signature(after), signature), (mine, other))
+    pair.coordinator.cosign(after, signature, other)
+    return after
+
+
+def test_successors_are_succeeded_and_what_was_removed_does_not_come_back(quiet: Pair) -> None:
+    first = quiet.begin()
+    quiet.hold(first, lambda option: int(option == "short"))
+    second = succeeded(quiet, first, ("plain", "short"))
+    for back in (("plain", "short", "friendly"), ("friendly", "new")):
+        terms = replace(terms_of(quiet.keys, back), predecessor=second)
+        with pytest.raises(TacitError, match="'friendly' was removed by earlier terms"):
+            quiet.coordinator.succeed(terms)
+    third = succeeded(quiet, second, ("short", "new"))
+    quiet.clock.now += 200
+    quiet.step()
+    quiet.hold(third, lambda option: int(option == "new"))
+    status = quiet.coordinator.status(third)
+    assert (status["digest"], status["options"]) == (third.hex(), ["short", "new"])
+    assert {one["option"] for one in status["rounds"][-2:]} <= {"short", "new"}
+
+
+def test_terms_that_take_the_control_away_are_refused_before_anybody_signs(pair: Pair) -> None:
+    experiment = experiment_of()
+    experiment.keep_control("plain", 0.2)
+    digest = pair.begin(experiment)
+    terms = replace(terms_of(pair.keys, ("friendly", "short")), predecessor=digest)
+    with pytest.raises(TacitError, match="is the control"):
+        pair.coordinator.succeed(terms)
+    succeeded(pair, digest, ("plain", "short"))
+
+
+def test_who_is_not_asked_gets_the_best_option_also_right_after_a_succession(quiet: Pair) -> None:
+    """It stands in another place among the options of the new terms."""
+    digest = quiet.begin()
+    quiet.hold(digest, lambda option: int(option == "short"))
+    quiet.coordinator.pause(digest)
+    assert quiet.join(digest) == Assigned("short")
+    after = succeeded(quiet, digest, ("plain", "short"))
+    assert quiet.join(after) == Assigned("short")
+
+
 def test_both_keys_change_while_an_experiment_runs(quiet: Pair) -> None:
     digest = quiet.begin()
     quiet.step(2)
@@ -451,6 +550,26 @@ def test_a_clock_that_jumps_breaks_nothing(quiet: Pair, jump: int) -> None:
     for one in rounds_of(quiet, digest, "opened"):
         assert one["sums"] == [one["reports"]]
     assert rounds_of(quiet, digest, "opened")
+
+
+def test_what_stands_for_one_person_is_not_printed() -> None:
+    nonce, token, invitation = b"n" * 16, b"t" * 16, "a-marked-invitation"
+    place = Place(7, token)
+    shown = repr(
+        [
+            Ticket(bytes(32), nonce, invitation),
+            Assigned("plain", b"", place),
+            Flag("ab" * 32, invitation=invitation),
+            Request("PUT", "https://x.example", nonce, (("Tacit-Invitation", invitation),)),
+            Reply(200, token),
+            TicketRequest(nonce=nonce.hex(), invitation=invitation),
+        ]
+    )
+    assert "number=7" in shown
+    for secret in (nonce, token):
+        assert secret.decode() not in shown
+        assert secret.hex() not in shown
+    assert invitation not in shown
 
 
 def test_tickets_of_unknown_experiments_do_not_disturb_others(pair: Pair) -> None:

@@ -120,7 +120,7 @@ def test_health_is_told_by_both(both: Threads) -> None:
 def test_a_quiet_connection_outlives_the_time_in_which_clients_use_it_again(both: Threads) -> None:
     kept_for = httpx.Limits(max_connections=1).keepalive_expiry
     assert kept_for == 5.0  # httpx's own
-    with httpx.Client(limits=httpx.Limits(keepalive_expiry=60.0)) as client:
+    with httpx.Client(limits=httpx.Limits(keepalive_expiry=60.0), timeout=30) as client:
         ports = set()
         for pause in (0.0, kept_for + 0.5):
             time.sleep(pause)

@@ -61,16 +61,21 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
 
 
 def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Path) -> None:
+    """In their place is something else, or nothing, as where a volume is away for a while."""
     with served(tmp_path) as both:
         ((joined, halves),) = both.people(both.begin(), 1)
         records = both.members[1].config.records
-        away = records.rename(records.with_name("away"))
-        records.write_text("not a directory")
-        refused = both.put(1, joined.path, halves[1])
-        records.unlink()
-        away.rename(records)
-        assert refused.status_code == 503
-        assert str(tmp_path) not in refused.text
+        for content in ("not a directory", None):
+            away = records.rename(records.with_name("away"))
+            if content is not None:
+                records.write_text(content)
+            outcome = f"/rounds/{joined.round.identity.hex()}/outcome"
+            refused = [both.put(1, joined.path, halves[1])]
+            refused += [both.get(1, path) for path in (outcome, "/readyz")]
+            records.unlink(missing_ok=True)
+            away.rename(records)
+            assert [one.status_code for one in refused] == [503] * 3
+            assert str(tmp_path) not in "".join(one.text for one in refused)
         assert both.put(1, joined.path, halves[1]).status_code == 204
 
 

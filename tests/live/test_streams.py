@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,16 @@ import httpx
 import pytest
 from tests.live.conftest import fresh
 from tests.live.pairs import experiment_of
-from tests.live.served import ADMIN, TOKEN, Process, Processes, beside, processes, wait_for
+from tests.live.served import (
+    ADMIN,
+    NONE,
+    TOKEN,
+    Process,
+    Processes,
+    beside,
+    processes,
+    wait_for,
+)
 from tests.live.test_pages import version_of
 
 KNOWN = {"TACIT_RESULTS": "token", "TACIT_LOG_LEVEL": "debug"}
@@ -44,6 +53,7 @@ def twins(directory: Path, postgresql: str) -> Iterator[tuple[Processes, str]]:
             yield both, second.told.url
         finally:
             second.kill()
+            second.free()
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +74,14 @@ def stream(address: str, digest: bytes, seen: str = "") -> Iterator[Iterator[dic
         yield (json.loads(line.removeprefix("data: ")) for line in marked)
 
 
+def get(url: str, headers: Mapping[str, str] = NONE) -> httpx.Response:
+    """An answer, also of a process that is held up."""
+    return httpx.get(url, headers=headers, timeout=30)
+
+
 def version(address: str, digest: bytes) -> str:
     """What a page that was loaded here has seen."""
-    said = httpx.get(f"{address}/e/{digest.hex()}", headers=PASSWORD)
+    said = get(f"{address}/e/{digest.hex()}", PASSWORD)
     return version_of(said.raise_for_status().text)
 
 
@@ -87,7 +102,7 @@ def test_a_change_through_one_process_reaches_pages_at_the_other(
         with stream(watching, digest, version(changing, digest)) as said:
             for action, words in (("pause", "Paused"), ("resume", "Running")):
                 path = f"{changing}/experiments/{digest.hex()}/{action}"
-                assert httpx.post(path, headers=ADMIN).status_code == 204
+                assert httpx.post(path, headers=ADMIN, timeout=30).status_code == 204
                 assert "terms" not in until(said, "state", words)["parts"]
     with stream(first, digest) as one, stream(second, digest) as other:
         both.hold(digest, lambda option: int(option == "b"))
@@ -109,15 +124,15 @@ def test_without_the_token_nothing_is_told_of_results(several: tuple[Processes, 
         for path, word in RESULTS.items():
             url = f"{address}{path.format(digest.hex())}"
             for headers in ({}, *wrong):
-                refused = httpx.get(url, headers=headers)
-                nowhere = httpx.get(f"{address}{path.format('0' * 64)}", headers=headers)
+                refused = get(url, headers)
+                nowhere = get(f"{address}{path.format('0' * 64)}", headers)
                 assert (refused.status_code, refused.content) == (401, nowhere.content)
             if not path.endswith("/live"):
-                told = httpx.get(url, headers=PASSWORD if path.startswith("/e/") else ADMIN)
+                told = get(url, PASSWORD if path.startswith("/e/") else ADMIN)
                 assert word in told.raise_for_status().text
         with stream(address, digest) as said:
             assert until(said, "intervals", RESULTS["/e/{}"])
-        assert httpx.get(f"{address}/e/{digest.hex()}/take-part").text == offered
+        assert get(f"{address}/e/{digest.hex()}/take-part").text == offered
     for process in both.processes:
         log = process.log.read_text()
         assert log

@@ -75,6 +75,25 @@ def test_a_round_that_another_process_ended_stays_at_hand_nowhere(
     assert not ended & (set(first.coordinator._servers) | set(second.coordinator._servers))
 
 
+def test_a_round_that_another_process_has_opened_is_not_given_up(
+    twins: tuple[Pair, Pair],
+) -> None:
+    """The second process has seen the rounds planned, and comes when they are open."""
+    first, second = twins
+    digest = first.begin(experiment_of(700))
+    driving.step(first.coordinator, first.link)
+    planned = second.coordinator._driven("preparing")
+    assert {row.announcement for row in planned} == {b""}
+    driving.step(first.coordinator, first.link)
+    for row in planned:
+        driving._advance(second.coordinator, second.link, row)
+        driving._abandon(second.coordinator, row)
+    assert {row.stage for row in second.coordinator._rounds("open", "refused")} == {"open"}
+    assert first.hold(digest, lambda _option: 1) == sum(row.places for row in planned)
+    opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
+    assert len(opened) == len(planned)
+
+
 def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
     twins: tuple[Pair, Pair],
 ) -> None:

@@ -34,11 +34,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Database:
-    """Something that commits; `gate` holds it up."""
+    """Something that commits; `gate` holds it up, `asked` is set when it was asked to."""
 
     def __init__(self) -> None:
         self.kept: list[list[int]] = []
-        self.gate = threading.Event()
+        self.gate, self.asked = threading.Event(), threading.Event()
         self.gate.set()
         self.broken: Exception | None = None
 
@@ -47,7 +47,8 @@ class Database:
         return [work for group in self.kept for work in group]
 
     def commit(self, works: Sequence[int]) -> list[int]:
-        self.gate.wait(10)
+        self.asked.set()
+        assert self.gate.wait(60)
         if self.broken is not None:
             raise self.broken
         self.kept.append(list(works))
@@ -91,7 +92,7 @@ def test_beyond_the_bound_requests_are_asked_to_come_back() -> None:
 
     async def crowd(writer: GroupWriter) -> list[int | BaseException]:
         first = asyncio.ensure_future(writer(database.commit, 0))
-        await asyncio.sleep(0.05)  # now it is being written
+        assert await asyncio.to_thread(database.asked.wait, 60)  # now it is being written
         others = [asyncio.ensure_future(writer(database.commit, n)) for n in range(1, 8)]
         await asyncio.sleep(0.05)
         database.gate.set()
@@ -167,7 +168,8 @@ def test_what_waits_at_the_end_is_written_and_later_work_is_turned_away() -> Non
         waiting = [asyncio.ensure_future(writer(database.commit, n)) for n in range(4)]
         await asyncio.sleep(0.02)
         stopping = asyncio.get_running_loop().run_in_executor(None, writer.stop)
-        await asyncio.sleep(0.02)
+        while not writer._stopping:
+            await asyncio.sleep(0.001)
         with pytest.raises(Unavailable):
             await writer(database.commit, 9)
         database.gate.set()

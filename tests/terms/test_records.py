@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.checks import TacitError
+from tacit.checks import TacitError, Unavailable
 from tacit.records import MemoryRecords, RecordDirectory, Records
 
 
@@ -52,6 +52,17 @@ def test_key_files_are_for_their_owner_and_leave_nothing_beside(tmp_path: Path) 
     assert files == {"61.record": 0o600, "lock": 0o600}
     assert not any(b"secret" in file.read_bytes() for file in directory.directory.iterdir())
     assert RecordDirectory(tmp_path / "keys").read(b"a") == b"answer"
+
+
+def test_a_directory_that_is_away_is_not_one_without_records(tmp_path: Path) -> None:
+    directory = RecordDirectory(tmp_path / "keys")
+    directory.replace(b"a", None, b"kept")
+    away = directory.directory.rename(tmp_path / "away")
+    for name in (b"a", b"b"):
+        with pytest.raises(Unavailable, match="cannot be used"):
+            directory.read(name)
+    away.rename(directory.directory)
+    assert (directory.read(b"a"), directory.read(b"b")) == (b"kept", None)
 
 
 WRITER = """

@@ -375,9 +375,10 @@ class HalfServer:
     def _working(self, record: RoundRecord) -> _Working:
         if not record.secret:
             raise ClosedRound("this round is closed; ask for its outcome")
-        if self._secrets is None:
-            self._secrets = _Working(self.round, self.role, record.secret)
-        return self._secrets
+        working = self._secrets  # which whoever closes the round meanwhile takes away
+        if working is None:
+            working = self._secrets = _Working(self.round, self.role, record.secret)
+        return working
 
     def _halves(self, record: RoundRecord, *, anew: bool = False) -> _Halves:
         """The usable halves on the table; opened once, unless they are wanted anew."""

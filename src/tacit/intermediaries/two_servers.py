@@ -299,7 +299,7 @@ class Place:
     """
 
     number: int
-    token: bytes
+    token: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < 1 << 32 or len(self.token) != TOKEN_SIZE:

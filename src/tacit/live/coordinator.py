@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
+from tacit.bandits.arms.managed import Managed
 from tacit.checks import Refusal, TacitError
 from tacit.estimates import Round
 from tacit.experiment import Experiment
@@ -76,8 +77,12 @@ class Coordinator(Party):
         then the present ones go on.
         """
         self._check_own(terms)
-        before = self.terms(terms.predecessor).terms
-        approve_successor(before, terms, self.key_for(before), self.records)
+        with self.store.read() as connection:
+            known = self._terms(connection, terms.predecessor)
+            row = self._experiment(connection, known.lineage, looking=True)
+        if bytes(row.digest) == terms.predecessor:
+            _with_options(_experiment_of(row), terms)  # said before anybody signs
+        approve_successor(known.terms, terms, self.key_for(known.terms), self.records)
         with self.store.begin() as connection:
             self._register(connection, terms)
         return terms.digest
@@ -106,7 +111,7 @@ class Coordinator(Party):
                 changed["state"] = "running"
             if bytes(row.digest) == terms.predecessor:
                 experiment = _with_options(_experiment_of(row), terms)
-                changed |= {"digest": digest, "learner": json.dumps(experiment.to_dict())}
+                changed |= {"digest": digest} | learned(experiment, terms)
             self._change(connection, known.lineage, changed)
 
     def pause(self, digest: bytes) -> None:
@@ -252,14 +257,28 @@ def _experiment_of(row: Any) -> Experiment:
 
 
 def _with_options(experiment: Experiment, terms: Terms) -> Experiment:
-    """The experiment under successor terms: their new options take part, the missing ones go."""
+    """The experiment under successor terms: their new options take part, the missing ones go for
+    good.
+    """
+    learner = experiment.learner
+    gone = learner.removed if isinstance(learner, Managed) else ()
+    removed = {experiment.options[place] for place in gone}
     for option in terms.options:
+        if option in removed:
+            raise TacitError(f"option {option!r} was removed by earlier terms: give a new name")
         if option not in experiment.options:
             experiment.add(option)
     for option in experiment.options:
-        if option not in terms.options:
+        if option not in terms.options and option not in removed:
             experiment.remove(option)
     return experiment
+
+
+def learned(experiment: Experiment, terms: Terms) -> dict[str, Any]:
+    """What is kept of an experiment that has learned something."""
+    best = experiment.best()
+    place = terms.options.index(best) if best in terms.options else 0
+    return {"learner": json.dumps(experiment.to_dict()), "leader": place}
 
 
 def opened_protocol(

@@ -62,8 +62,8 @@ class Ticket:
     """
 
     experiment: bytes
-    nonce: bytes
-    invitation: str | None = None
+    nonce: bytes = field(repr=False)
+    invitation: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_SIZE:

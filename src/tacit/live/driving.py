@@ -25,7 +25,7 @@ from tacit.intermediaries.sealing import DEFAULT
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.intermediaries.wire import Kind
 from tacit.live import answers, store
-from tacit.live.coordinator import Coordinator, opened_protocol
+from tacit.live.coordinator import Coordinator, learned, opened_protocol
 from tacit.live.party import LIVE, LOG
 from tacit.live.timing import Timing
 from tacit.rounds.carrying import minimum
@@ -76,8 +76,9 @@ def _tried(action: Any, party: Coordinator, link: HelperLink, row: Any) -> float
 def _advance(party: Coordinator, link: HelperLink, row: Any) -> float:
     if row.stage == "preparing":
         return _announce(party, link, row)
-    if row.stage == "open" and not party._close_when_due(row):
-        return min(max(float(row.closes - party.now), SOON), PAUSE)
+    now = party.now
+    if row.stage == "open" and not party._close_when_due(row, now):
+        return min(max(float(row.closes - now), SOON), PAUSE)
     return _close(party, link, row)
 
 
@@ -107,11 +108,11 @@ def _plan(party: Coordinator, lineage: bytes) -> bool:
         _tell_served(connection, lineage, experiment)
         wanted = _next_rounds(experiment)
         if not wanted:
-            party._change(connection, lineage, {"state": "finished"} | _learned(experiment, terms))
+            party._change(connection, lineage, {"state": "finished"} | learned(experiment, terms))
             return False
         rows = [_planned(terms, experiment, round_) for round_ in wanted]
         connection.execute(sql.insert(store.rounds), rows)
-        party._change(connection, lineage, _learned(experiment, terms))
+        party._change(connection, lineage, learned(experiment, terms))
         return True
 
 
@@ -160,12 +161,6 @@ def _tell_served(connection: sql.Connection, lineage: bytes, experiment: Experim
     connection.execute(sql.update(served).where(mine).values(waiting=0))
 
 
-def _learned(experiment: Experiment, terms: Terms) -> dict[str, Any]:
-    best = experiment.best()
-    place = terms.options.index(best) if best in terms.options else 0
-    return {"learner": json.dumps(experiment.to_dict()), "leader": place}
-
-
 def _planned(terms: Terms, experiment: Experiment, round_: Round) -> dict[str, Any]:
     return {
         "identity": new_identity(),
@@ -195,6 +190,8 @@ def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
         if not row.announcement:
             _describe(party, link, row)
             row = party._round(identity)
+        if row.stage != "preparing":  # another process was faster
+            return SOON
         description = bytes(row.announcement)
         if party.now > (row.assigned_until + row.started) // 2 + 1:
             raise Refusal("the helper did not sign the round in time")
@@ -258,13 +255,16 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
 
 
 def _abandon(party: Coordinator, row: Any) -> None:
-    """Gives up a round that nobody was asked in, for another one of the same kind."""
+    """Gives up a round that nobody was asked in, for another one of the same kind; not one that
+    another process has opened meanwhile.
+    """
     identity, rounds = bytes(row.identity), store.rounds
-    party.seat(bytes(row.terms), identity).abandon(identity)
+    seat = party.seat(bytes(row.terms), identity)
     again = {name: row._mapping[name] for name in rounds.c.keys()}  # noqa: SIM118
     again |= {"identity": new_identity(), "announcement": b""}
     with party.store.begin() as connection:
         if party._move(connection, identity, "preparing", "refused"):
+            seat.abandon(identity)
             mine = rounds.c.identity == identity
             connection.execute(sql.update(rounds).where(mine).values(number=-1, announcement=b""))
             connection.execute(sql.insert(rounds).values(**again))
@@ -349,6 +349,6 @@ def _learn(party: Coordinator, row: Any, view: SumView | None) -> float:
         history = json.loads(stored.history)
         history.append(answers.moment(party.now, known.terms, experiment, round_, view))
         current = party._terms(connection, bytes(stored.digest)).terms
-        learned = {"history": json.dumps(history), **_learned(experiment, current)}
-        party._change(connection, known.lineage, learned)
+        new = {"history": json.dumps(history), **learned(experiment, current)}
+        party._change(connection, known.lineage, new)
     return SOON

@@ -73,17 +73,18 @@ class Helper(Party):
         row = self._round(identity)
         if row is None:
             raise Unknown("this round is unknown here")
+        now = self.now  # one moment: a round is not listed that still takes reports
         if row.stage == "open":
-            self._close_when_due(row)
+            self._close_when_due(row, now)
         server = self.serving(row)
         if listing:
-            server.take(listing, self.now)
-        return self._go_on(server)
+            server.take(listing, now)
+        return self._go_on(server, now)
 
-    def _go_on(self, server: HalfServer) -> tuple[bytes, bytes]:
+    def _go_on(self, server: HalfServer, now: int) -> tuple[bytes, bytes]:
         """As far as it goes: this helper's list and answer."""
         try:
-            out = server.close(self.now)
+            out = server.close(now)
         except Refusal:  # too early, or this helper knows nothing of the round any more
             return b"", b""
         self._end(server)
@@ -111,10 +112,11 @@ class Helper(Party):
 
     def _advance(self, row: Any) -> float:
         """One round's step; in how many seconds the next is due."""
-        if row.stage == "open" and not self._close_when_due(row):
-            return max(float(row.closes - self.now), SOON)
-        self._go_on(self.serving(row))
-        return max(float(row.expires - self.now), SOON)
+        now = self.now
+        if row.stage == "open" and not self._close_when_due(row, now):
+            return max(float(row.closes - now), SOON)
+        self._go_on(self.serving(row), now)
+        return max(float(row.expires - now), SOON)
 
     def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
         """Every report needs an invitation where the terms say so: the coordinator is not believed
@@ -126,8 +128,7 @@ class Helper(Party):
             return b""
         if invitation is None:
             raise Forbidden("this experiment is by invitation: send the one you were given")
-        lineage = self.terms(terms).lineage
-        return invitations.check(invitation, lineage, [known.keys[0]])
+        return invitations.check(invitation, self._lineages[terms], [known.keys[0]])
 
 
 def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Flag:
     experiment: str
     values: Mapping[str, FlagValueType] = field(default_factory=dict)
     events: Mapping[str, str] = field(default_factory=dict)
-    invitation: str | None = None
+    invitation: str | None = field(default=None, repr=False)
 
 
 class TacitProvider(AbstractProvider):

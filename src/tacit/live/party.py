@@ -124,6 +124,7 @@ class Party:
         self._clock = clock
         self._noise = noise
         self._pinned: dict[bytes, Pinned] = {}
+        self._lineages: dict[bytes, bytes] = {}
         self._servers: dict[bytes, HalfServer] = {}
         self._lock = threading.Lock()
 
@@ -229,6 +230,7 @@ class Party:
                 raise Conflict(
                     "the helper's operator has not signed these terms yet: tacit terms cosign"
                 )
+            self._lineages[digest] = known.lineage
             self._pinned[digest] = Pinned(known.terms, known.signatures, known.terms.keys)
         return self._pinned[digest]
 
@@ -406,14 +408,14 @@ class Party:
         mine = sql.update(rounds).where(rounds.c.identity == identity, rounds.c.stage == old)
         return connection.execute(mine.values(stage=new)).rowcount == 1
 
-    def _close_when_due(self, row: Any) -> bool:
+    def _close_when_due(self, row: Any, now: int) -> bool:
         """Whether a round takes no more reports from now on: its deadline is over, or every place
         has reported.
         """
         identity = bytes(row.identity)
         with self.store.read() as connection:
             full = store.count_halves(connection, identity) >= int(row.places)
-        if self.now < row.closes and not full:
+        if now < row.closes and not full:
             return False
         with self.store.begin() as connection:
             return self._move(connection, identity, "open", "closing")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tacit.checks import Refusal, Unavailable
@@ -28,8 +28,8 @@ class Request:
 
     method: str
     url: str
-    content: bytes = b""
-    headers: tuple[tuple[str, str], ...] = ()
+    content: bytes = field(default=b"", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Reply:
     """What came back; status 0 where nothing did."""
 
     status: int
-    content: bytes = b""
+    content: bytes = field(default=b"", repr=False)
 
     @property
     def said(self) -> str:

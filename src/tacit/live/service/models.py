@@ -72,8 +72,8 @@ class TermsAnswer(BaseModel):
 class TicketRequest(Strict):
     """Somebody arrives. The same nonce gets the same place."""
 
-    nonce: Nonce
-    invitation: Annotated[str | None, Field(max_length=2048)] = None
+    nonce: Annotated[Nonce, Field(repr=False)]
+    invitation: Annotated[str | None, Field(max_length=2048, repr=False)] = None
 
 
 class Asked(BaseModel):
