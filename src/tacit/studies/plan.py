@@ -473,5 +473,5 @@ def draw(result: Plan, path: Path) -> Path:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlabel("participants until nine of ten experiments are decided")
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
     return pictures.save(figure, path)
