@@ -154,3 +154,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     assert not entry.ask({"delta": 0.0}).fits  # type: ignore[attr-defined]
     with pytest.raises(TacitError, match="paper's clients report actions"):
         DistributedElimination(np.eye(3), 100, setting="paper", parameters_from=1)
+
+
+def test_errors_too_large_for_any_bound_on_what_is_lost_have_none() -> None:
+    assert shrinking.cut_off(1.0, np.array([1e60]), 10, 0.01) == np.inf

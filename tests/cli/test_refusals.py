@@ -40,12 +40,15 @@ FILES: dict[str, str | bytes] = {
     "no-name.csv": "user,arm,reward\n1,a,1\n2,,0\n",
     "short.csv": "A,B,C\n1,0,1\n",
     "taken": "a file",
+    "list.yaml": "- a\n",
+    "card.toml": b"\x89PNG\r\n\x1a\n\0\0",
     "not-mslr.txt": "hello\n",
 }
 KLUCB = "simulate --algorithm private-klucb"
 LINEAR = "simulate --algorithm cdp-dpe"
 SILOS = "simulate --algorithm secagg-fedlinucb"
 REPLAY = f"{KLUCB} --replay"
+PLAN = "plan --baseline 0.02 --lift 0.2"
 BAD = {
     # names
     "conjure": "conjure",
@@ -146,6 +149,33 @@ BAD = {
     f"{REPLAY} one-option.csv": "only the option 'a'",
     f"{REPLAY} no-name.csv": "line 3: 'arm' is empty",
     f"{REPLAY} short.csv": "too few to serve 3 options",
+    f"{SILOS} --data binary.csv": "binary.csv line 1",
+    "reproduce zc24-fig2 --data none.txt": "none.txt: No such file",
+    "experiment new n.toml --helper card.toml": "card.toml is no text",
+    "experiment check list.yaml": "the file is a list or a word; write entries such as question",
+    # other commands
+    f"{PLAN} --control-share nan": "control_share is nan",
+    f"{PLAN} --epsilon 1e30": "epsilon is 1e+30; above 500",
+    "privacy --noise skellam --variance 9 --sigma 3 --delta 1e-6": "--sigma is not for skellam",
+    "privacy --noise skellam --variance 9 --bias 0.2 --delta 1e-6": "--bias is not for skellam",
+    "returning --epsilon 0.1 --delta 1e-6 --batches 2.5": "'2.5' is not a whole number",
+    f"{SILOS} --budgets 1e15*1:1e-5": "at most 100,000 silos",
+    f"{SILOS} --budgets 0*1:1e-5": "'0*1:1e-5' is no budget",
+    "reproduce zc24-super --out taken": "taken: a file is in the way",
+    "exhibit --runs 0": "runs is 0",
+    "exhibit --seed -1": "seed is -1",
+    "exhibit --games 1e30": "games is 1e+30; nobody waits",
+    "demo --people 299": "people is 299; ask 300",
+    "demo --people 1e30": "people is 1e+30",
+    "demo --seed -1": "seed is -1",
+    "demo --out taken": "taken: a file is in the way",
+    "demo noise --out taken": "taken: a file is in the way",
+    "experiment new n.toml --participants 0": "--participants is 0",
+    "experiment new n.toml --days 0": "--days is 0; it must be from 1",
+    "experiment new n.toml --days 1e30": "--days is 1e+30",
+    "party new coordinator n --listen nowhere": "listen is 'nowhere'; it must be host:port",
+    "party new helper n --listen 127.0.0.1:99999": "listen is '127.0.0.1:99999'",
+    "doctor nowhere": "'nowhere' is no address",
     # where to write
     f"{KLUCB} --horizon 50 --resume": "give the directory",
     f"{KLUCB} --horizon 50 --out taken": "taken: a file is in the way",
@@ -177,7 +207,18 @@ def test_a_bad_command_line_is_refused_in_one_line(command: Command, here: Path,
 
 
 def test_every_kind_of_bad_command_line_is_tried() -> None:
-    assert len(BAD) >= 60
+    assert len(BAD) >= 120
+
+
+def test_a_group_without_a_command_shows_its_help_and_nothing_else(command: Command) -> None:
+    code, out, err = command("terms")
+    assert (code, err) == (2, "")
+    assert "cosign" in out
+
+
+def test_counts_may_be_written_as_people_type_them(command: Command) -> None:
+    typed = ("returning", "--epsilon", 0.1, "--delta", 1e-6, "--json", "--batches")
+    assert result(command(*typed, "2e1")) == result(command(*typed, 20))
 
 
 QUICK = ("simulate", "--algorithm", "klucb", "--arms", 3, "--horizon", 100, "--runs", 2, "--json")

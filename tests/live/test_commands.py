@@ -104,6 +104,27 @@ def test_check_reports_every_problem_on_a_line_of_its_own(command: Command, defi
     ]
 
 
+def test_check_says_nothing_before_it_is_sure_that_it_can_simulate(
+    command: Command, defined: Path
+) -> None:
+    assert "runs is 0" in refused(command("experiment", "check", defined, "--runs", 0))
+
+
+def test_a_mark_that_editors_put_before_a_file_is_no_mistake(
+    command: Command, defined: Path
+) -> None:
+    defined.write_text(defined.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert result(command("experiment", "check", defined, "--no-forecast", "--json"))["words"]
+
+
+def test_nothing_is_published_where_the_apps_file_cannot_be_written(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    made = ("experiment", "create", defined, *config(both, 0), "--app", defined)
+    assert "is not written over" in refused(command(*made))
+    assert "no experiment" in refused(command("experiment", "status", *config(both, 0)))
+
+
 def test_an_experiment_goes_from_a_file_to_estimates(
     both: Threads, command: Command, defined: Path, tmp_path: Path
 ) -> None:
@@ -114,7 +135,7 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert "it waits for the helper" in command("experiment", "status", *which)[1]
     code, out, _ = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
     assert code == 0
-    assert "not both parties yet (unsigned)" in out
+    assert "signed: not by both parties yet (unsigned)" in out
     assert fingerprint(both.keys[0]) in out
     cosigned(both, command, digest)
     cosigned(both, command, digest)  # again, which changes nothing

@@ -176,6 +176,7 @@ def problems(**changed: object) -> list[str]:
         ("high", "0", "above answer.low"),
         ("levels", "0.5", "a whole number from 1 on"),
         ("crowd", "1", "a whole number from 2 on"),
+        ("crowd", "1000000000000000000000", "at most 15 digits"),
         ("address", '"helper.example"', "https://helper.example"),
         ("address", '"https://me:secret@helper.example"', "https://helper.example"),
         ("key", '"abc"', "64 hexadecimal digits"),

@@ -114,6 +114,8 @@ def main() -> None:
             print(error.format_message())
             raise SystemExit(2) from None
         message = error.format_message().replace("Value error, ", "").rstrip(". ")
+        if not message:  # a group of commands without a command, which has shown its help
+            raise SystemExit(2) from None
         _fail(f"{message}. Try: tacit{_asked(getattr(error, 'ctx', None))} --help")
     sys.stdout.flush()
     if isinstance(code, int) and code:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.checks import TacitError
-from tacit.cli.options import Json, SettingChoice
+from tacit.cli.options import Json, SettingChoice, Whole
 from tacit.cli.printing import print_json, show, table
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ PROMISED = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
     *("exact", "renyi", "advanced", "best"),
 )
+FAIR = 0.5
 NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
 SensitivityOption = Annotated[
     float,
@@ -66,12 +67,13 @@ def calibrate(
         typer.Option(help="How many people add the noise together; shares are worked out."),
     ] = None,
     bits: Annotated[
-        int | None, typer.Option(help="Binomial: noise bits per user; the least bias is found.")
+        int | None,
+        typer.Option(help="Binomial: noise bits per user; the least bias is found.", **Whole),
     ] = None,
     bias: Annotated[
         float | None, typer.Option(help="Binomial: bias of a noise bit; the least number is found.")
     ] = None,
-    dimension: Annotated[int, typer.Option(help="Number of coordinates of the sum.")] = 1,
+    dimension: Annotated[int, typer.Option(help="Number of coordinates of the sum.", **Whole)] = 1,
     norm: Annotated[
         NormChoice, typer.Option(help="Norm in which sensitivity bounds a vector.")
     ] = NormChoice.linf,
@@ -136,11 +138,13 @@ def privacy(
         typer.Option(help="Standard deviation of discrete or continuous Gaussian noise."),
     ] = None,
     trials: Annotated[float | None, typer.Option(help="Number of binomial noise bits.")] = None,
-    bias: Annotated[float, typer.Option(help="Bias of a binomial noise bit.")] = 0.5,
+    bias: Annotated[float, typer.Option(help="Bias of a binomial noise bit.")] = FAIR,
     arriving: Annotated[
         float, typer.Option(help="Fraction of the noise shares that arrive.")
     ] = 1.0,
-    batches: Annotated[int, typer.Option(help="Number of batches that the same person is in.")] = 1,
+    batches: Annotated[
+        int, typer.Option(help="Number of batches that the same person is in.", **Whole)
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """What given noise truly guarantees: epsilon at a delta, or delta at an epsilon.
@@ -155,6 +159,7 @@ def privacy(
             "give either --delta (to learn epsilon) or --epsilon (to learn delta), not both and "
             "not neither"
         )
+    _refuse_widths_of_others(noise, scale, variance, sigma, trials, bias)
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
     if noise is Noise.gaussian:
         width = _one_of({"sigma": sigma, "variance": variance}, noise)
@@ -197,7 +202,7 @@ def returning(
     epsilon: Annotated[float, typer.Option(help="Epsilon of one batch.")],
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
     batches: Annotated[
-        int, typer.Option(help="Number of batches that the same person is in, at most.")
+        int, typer.Option(help="Number of batches that the same person is in, at most.", **Whole)
     ],
     batch_delta: Annotated[
         float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")
@@ -444,6 +449,28 @@ def _law(
             given["sigma"] if "sigma" in given else math.sqrt(_positive(given, "variance"))
         )
     return Binomial(_count("trials", _one_of({"trials": trials}, noise)["trials"]), bias)
+
+
+def _refuse_widths_of_others(
+    noise: Noise,
+    scale: float | None,
+    variance: float | None,
+    sigma: float | None,
+    trials: float | None,
+    bias: float,
+) -> None:
+    """Of the ways to say how wide noise is, those that this kind does not have."""
+    own = {
+        Noise.discrete_laplace: ("--scale",),
+        Noise.skellam: ("--variance",),
+        Noise.discrete_gaussian: ("--sigma", "--variance"),
+        Noise.gaussian: ("--sigma", "--variance"),
+        Noise.binomial: ("--trials", "--bias"),
+    }[noise]
+    given = {"--scale": scale, "--variance": variance, "--sigma": sigma, "--trials": trials}
+    given["--bias"] = None if bias == FAIR else bias
+    vain = {name: value for name, value in given.items() if name not in own}
+    _refuse(vain, f"not for {noise.value} noise, which has {' or '.join(own)}")
 
 
 def _one_of(options: dict[str, float | None], noise: Noise) -> dict[str, float]:

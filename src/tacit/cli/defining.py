@@ -11,7 +11,7 @@ import typer
 
 from tacit.checks import TacitError
 from tacit.cli.operating import needs_live, print_lines, write_new
-from tacit.cli.options import Json, interactive, whole
+from tacit.cli.options import Json, Whole, interactive
 from tacit.cli.printing import print_json, sentence
 
 File = Annotated[Path, typer.Argument(help="The definition, in TOML or YAML.")]
@@ -26,14 +26,12 @@ def new(
     meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
     epsilon: Annotated[str, typer.Option(help="The promise, such as 1 or 1/2.")] = "1",
     participants: Annotated[
-        int | None, typer.Option(help="How many people to serve in all.", parser=whole, metavar="N")
-    ] = None,
+        int, typer.Option(help="How many people to serve in all.", **Whole)
+    ] = 20_000,
     window: Annotated[str, typer.Option(help="How long a device watches.")] = "1 day",
     joining: Annotated[str, typer.Option(help="How long a round takes people in.")] = "6 hours",
     margin: Annotated[str, typer.Option(help="Time for reports to arrive.")] = "1 hour",
-    days: Annotated[
-        int, typer.Option(help="How many days it lasts, from today.", parser=whole, metavar="N")
-    ] = 30,
+    days: Annotated[int, typer.Option(help="How many days it lasts, from today.", **Whole)] = 30,
     helper: Annotated[
         Path | None, typer.Option(help="The helper's card.toml, as its operator sent it.")
     ] = None,
@@ -46,16 +44,18 @@ def new(
     with needs_live():
         from tacit.live import definition, founding, readers
     today = datetime.now(UTC).date()
+    if not 1 <= days <= LONGEST:
+        raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
     values: dict[str, Any] = {
         "question": question or "Which greeting do people like best?",
         "options": tuple(option or ("Hello", "Hi", "Good day")),
         "meaning": meaning or "1 if you wrote back within the time, 0 if not",
-        "participants": participants or 20_000,
         "first_day": today,
-        "last_day": today + timedelta(days=max(days, 1)),
+        "last_day": today + timedelta(days=days),
     }
-    said: dict[str, tuple[str, Any]] = {
+    said: dict[str, tuple[Any, Any]] = {
         "epsilon": (epsilon, readers.above_zero),
+        "participants": (participants, readers.whole),
         "window": (window, readers.duration),
         "joining": (joining, readers.lasting),
         "margin": (margin, readers.twice),
@@ -85,15 +85,14 @@ def new(
     sentence("next", f"edit it, then: tacit experiment check {file}")
 
 
+LONGEST = 3650
 _LEFT_OUT = ("control_share", "levels", "most", "guardrail_better", "guardrail_margin")
 
 
 def check(
     file: File,
     forecast: Annotated[bool, typer.Option(help="Simulate the experiment, too.")] = True,
-    runs: Annotated[
-        int, typer.Option(help="Simulated experiments.", parser=whole, metavar="N")
-    ] = 20,
+    runs: Annotated[int, typer.Option(help="Simulated experiments.", **Whole)] = 20,
     as_json: Json = False,
 ) -> None:
     """Explain a definition in words, with a forecast: what people are promised, who sees what, how
@@ -108,10 +107,6 @@ def check(
     defined.experiment()
     words = forecasting.explained(defined)
     doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))
-    if not as_json:
-        for heading, lines in words.items():
-            print(heading)
-            print_lines(lines)
     found = forecasting.forecast(defined, runs, interactive()) if forecast else None
     if as_json:
         entries = {
@@ -122,6 +117,9 @@ def check(
         record = {"definition": entries, "words": words, "warnings": doubts, "forecast": told}
         print_json(record)
         return
+    for heading, lines in words.items():
+        print(heading)
+        print_lines(lines)
     if found is not None:
         print("What to expect")
         print_lines(list(found.sentences()))

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.checks import TacitError, integer
 from tacit.cli.operating import needs_live
-from tacit.cli.options import Json
+from tacit.cli.options import Json, Whole
 from tacit.cli.printing import print_json, sentence, table
 
 if TYPE_CHECKING:
     from tacit.live.demo.play import Shown
 
+LEAST, MOST = 300, 1_000_000
+
 
 def demo(
     context: typer.Context,
-    people: Annotated[int, typer.Option(help="About how many people are asked.", min=300)] = 3000,
+    people: Annotated[int, typer.Option(help="About how many people are asked.", **Whole)] = 3000,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Seed of the simulated people.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated people.", **Whole)] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Stay open after the report, until ^C.")] = (
         False
     ),
@@ -37,12 +40,18 @@ def demo(
     with needs_live():
         from tacit.live.demo import report
         from tacit.live.demo.play import playing
-    out.mkdir(parents=True, exist_ok=True)
+    from tacit.simulation import results
+
+    if not LEAST <= people <= MOST:
+        raise TacitError(f"people is {people:.4g}; ask {LEAST} to {MOST:,}")
+    integer("seed", seed, at_least=0)
+    results.probe(out)
     with ExitStack() as stack:
         with _progress(as_json) as watch:
             shown = stack.enter_context(playing(people, seed, watch, keep=keep))
         page = out / "report.html"
-        page.write_text(report.html(shown), encoding="utf-8")
+        with results.whole(page) as partial:
+            partial.write_text(report.html(shown), encoding="utf-8")
         if as_json:
             print_json(shown.to_dict() | {"report": str(page)})
         else:
@@ -132,10 +141,11 @@ def noise(
     """What the trust models cost at the same promise, in noise and in regret: two tables, two
     pictures.
     """
+    from tacit.simulation import results as files
     from tacit.studies import demo as demonstration
 
+    files.probe(out)
     rows = demonstration.noise_table()
-    out.mkdir(parents=True, exist_ok=True)
     noise, regret = out / "noise.png", out / "regret.png"
     demonstration.draw(rows, noise)
     results = demonstration.regret_results()

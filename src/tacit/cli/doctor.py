@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tacit.checks import TacitError
 from tacit.cli.operating import needs_live
 from tacit.cli.options import Json
 from tacit.cli.printing import print_json, sentence, table
@@ -35,6 +36,9 @@ def doctor(
     with needs_live():
         from tacit.live import doctor as practice
         from tacit.live.config import load
+    for asked in url:
+        if not asked.startswith(("http://", "https://")):
+            raise TacitError(f"{asked!r} is no address: write it like https://coordinator.example")
     found = practice.examine(url, pin or (), metrics_meant=metrics_public)
     if config is not None:
         found += practice.examine_files(load(config))

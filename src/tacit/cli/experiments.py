@@ -19,12 +19,10 @@ from tacit.cli.options import (
     Out,
     Runs,
     Seed,
+    Whole,
     interactive,
-    whole,
 )
 from tacit.cli.printing import count_of, print_json, sentence, table
-
-Whole: dict[str, Any] = {"parser": whole, "metavar": "N"}
 
 
 def plan(
@@ -185,7 +183,7 @@ def reproduce(
         "figures"
     ),
     runs: Annotated[
-        int | None, typer.Option(help="Number of runs; the papers' own number by default.")
+        int | None, typer.Option(help="Number of runs; the papers' own number by default.", **Whole)
     ] = None,
     axis: Annotated[
         AxisChoice,
@@ -201,9 +199,13 @@ def reproduce(
     Example: tacit reproduce cz23-fig2 --out figures
     """
     from tacit.figures import Options, lookup
+    from tacit.simulation import results
 
-    chosen = Options(runs, axis.value, data, progress=interactive())
-    written = lookup(figure).draw(out, chosen)
+    drawn = lookup(figure)
+    results.probe(out)
+    if data is not None:
+        data.open("rb").close()  # before the panels that do without it
+    written = drawn.draw(out, Options(runs, axis.value, data, progress=interactive()))
     if as_json:
         print_json({"figure": figure, "files": [str(path) for path in written]})
         return
@@ -213,9 +215,7 @@ def reproduce(
 
 def exhibit(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("exhibit-output"),
-    games: Annotated[
-        int, typer.Option(help="Games of the attack.", parser=whole, metavar="N")
-    ] = 1000,
+    games: Annotated[int, typer.Option(help="Games of the attack.", **Whole)] = 1000,
     runs: Runs = 5,
     seed: Seed = 0,
     as_json: Json = False,
@@ -225,10 +225,12 @@ def exhibit(
     Example: tacit exhibit --out exhibit-output
     """
     from tacit.simulation import results
+    from tacit.simulation.study import How
     from tacit.studies import exhibit as attacks
     from tacit.studies import schedules
 
     results.probe(out)
+    How(runs, seed)
     outcome = attacks.attack(games, seed)
     found = schedules.compared(schedules.PROBLEM, runs, seed)
     pictures = [

@@ -117,11 +117,15 @@ def agreed(question: str) -> bool:
 
 def write_new(file: Path, text: str) -> None:
     """Writes a file that is not there yet."""
-    try:
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(text)
-    except FileExistsError:
-        raise TacitError(f"{file} is there already and is not written over: name another") from None
+    refuse_old(file)
+    with file.open("x", encoding="utf-8") as opened:
+        opened.write(text)
+
+
+def refuse_old(file: Path) -> None:
+    """What is there is not written over."""
+    if file.exists():
+        raise TacitError(f"{file} is there already and is not written over: name another")
 
 
 def print_lines(lines: list[str]) -> None:

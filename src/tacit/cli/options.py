@@ -48,6 +48,10 @@ def whole(text: str) -> int:
     raise typer.BadParameter(f"{text!r} is not a whole number, such as 1000 or 1e6")
 
 
+Whole: dict[str, Any] = {"parser": whole, "metavar": "N"}
+MOST_SILOS = 100_000
+
+
 def numbers(text: str) -> tuple[float, ...]:
     """Numbers separated by commas."""
     try:
@@ -56,6 +60,14 @@ def numbers(text: str) -> tuple[float, ...]:
         raise typer.BadParameter(
             f"{text!r}; give numbers separated by commas: 0.31,0.47"
         ) from error
+
+
+def _silos(text: str) -> int:
+    """How many silos are alike; a list of all of them is kept."""
+    count = whole(text)
+    if not 1 <= count <= MOST_SILOS:
+        raise typer.BadParameter(f"{text!r} silos; give 1 to {MOST_SILOS:,}")
+    return count
 
 
 def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
@@ -70,11 +82,11 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
         epsilon, colon, delta = pair.partition(":")
         try:
             one = (float(epsilon), float(delta)) if colon else float(epsilon)
-            found += [one] * (whole(count) if count else 1)
+            found += [one] * (_silos(count) if count else 1)
         except (ValueError, typer.BadParameter) as error:
             raise typer.BadParameter(
                 f"{part!r} is no budget; give epsilon:delta for each silo, such as "
-                "0.5:1e-6,2*1:1e-5"
+                f"0.5:1e-6,2*1:1e-5, for at most {MOST_SILOS:,} silos alike"
             ) from error
     return tuple(found)
 
@@ -82,10 +94,8 @@ def budgets(text: str) -> tuple[float | tuple[float, float], ...]:
 Algorithm = Annotated[str, typer.Option(help="Name of the algorithm; see: tacit algorithms.")]
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the guarantee.")]
 Delta = Annotated[float | None, typer.Option(help="Delta of the guarantee; none for a pure one.")]
-Runs = Annotated[int, typer.Option(help="Number of runs.", parser=whole, metavar="N")]
-Seed = Annotated[
-    int, typer.Option(help="First seed; run r has seed + r.", parser=whole, metavar="N")
-]
+Runs = Annotated[int, typer.Option(help="Number of runs.", **Whole)]
+Seed = Annotated[int, typer.Option(help="First seed; run r has seed + r.", **Whole)]
 Out = Annotated[Path | None, typer.Option(help="Directory for tables, pictures and the log.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Replay = Annotated[
@@ -98,7 +108,7 @@ Resample = Annotated[
     bool, typer.Option(help="Draw recorded people again and again, instead of once each.")
 ]
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "int": (int, {"parser": whole, "metavar": "N"}),
+    "int": (int, Whole),
     "float": (float, {}),
     "str": (str, {}),
     "bool": (bool, {}),

@@ -19,7 +19,7 @@ from tacit.cli.operating import (
     say_keys,
     write_new,
 )
-from tacit.cli.options import Json, whole
+from tacit.cli.options import Json, Whole
 from tacit.cli.printing import print_json, sentence
 from tacit.cli.serving import Role
 
@@ -153,7 +153,7 @@ def _say_terms(published: Published) -> None:
     say_keys(published)
     state = f" ({published.state})" if published.state else ""
     sentence(
-        "signed", f"by {'both parties' if published.signed else 'not both parties yet'}{state}"
+        "signed", f"{'by both parties' if published.signed else 'not by both parties yet'}{state}"
     )
 
 
@@ -215,7 +215,7 @@ def rotate(
 
 
 def make(
-    count: Annotated[int, typer.Argument(help="How many.", parser=whole, metavar="N")],
+    count: Annotated[int, typer.Argument(help="How many.", **Whole)],
     config: Annotated[Path, typer.Option(help="The coordinator's party.toml.")] = Path(
         "party.toml"
     ),

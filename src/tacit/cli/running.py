@@ -23,6 +23,7 @@ from tacit.cli.operating import (
     keys_of,
     needs_live,
     operated,
+    refuse_old,
     say_keys,
     write_new,
 )
@@ -52,6 +53,8 @@ def create(
     text = definition.read_text(file)
     defined = definition.parse(text)
     party = operated(config, url, token_file)
+    if app is not None:
+        refuse_old(app)
     if defined.succeeds:
         before = defined.succeeds.hex()
         asking = party.terms(before).terms.parties[0]
@@ -105,7 +108,7 @@ def _say_status(said: dict[str, Any]) -> None:
     people = said["people"]
     sentence("experiment", f"{said['question']} ({said['state']})")
     sentence("digest", said["digest"])
-    planned = f" of {people['planned']:,} planned" if people["planned"] < UNBOUNDED else ""
+    planned = f"; {people['planned']:,} are planned" if people["planned"] < UNBOUNDED else ""
     sentence(
         "people",
         f"{people['asked']:,} were asked, {people['reported']:,} reports were opened, "

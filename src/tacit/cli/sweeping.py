@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.options import Json, whole
+from tacit.cli.options import Json, Whole
 from tacit.cli.printing import print_json, sentence, table
 from tacit.cli.simulating import stopped
 
@@ -34,9 +34,7 @@ def sweep(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            help="Processes; all cores by default, 0 for none.", parser=whole, metavar="N"
-        ),
+        typer.Option(help="Processes; all cores by default, 0 for none.", **Whole),
     ] = None,
     engine: Annotated[
         str, typer.Option(help="local: processes of this machine; ray: a cluster.")

@@ -122,7 +122,7 @@ class Replay(Environment):
 
 def read_mslr_rows(path: Path) -> Iterator[tuple[int, int, Floats]]:
     """(label, query, features) of each line of an official fold file: `rel qid:… 1:… … 136:…`."""
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             text = line.split("#", 1)[0].split()
             if not text:

@@ -151,7 +151,7 @@ def _config(file: Path, settings: Mapping[str, Any], environment: Mapping[str, s
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise TacitError(
             f"{file} cannot be read ({problem.strerror}): name a party.toml, or make one with "
@@ -201,7 +201,13 @@ def _address(address: str) -> str:
 
 
 def _listen(settings: Mapping[str, Any], role: str) -> tuple[str, int]:
-    text = _text(settings, "listen", f"127.0.0.1:{_DEFAULT_PORTS[role]}", "host:port")
+    return host_and_port(
+        _text(settings, "listen", f"127.0.0.1:{_DEFAULT_PORTS[role]}", "host:port")
+    )
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Where a process listens."""
     host, _, port = text.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise _wrong("listen", text, "host:port such as 127.0.0.1:8700")

@@ -307,9 +307,9 @@ def load(path: Path | str) -> Definition:
 
 
 def read_text(path: Path | str) -> str:
-    """The text of a file that may be a definition."""
+    """The text of a file that may be a definition; some editors put a mark before it."""
     try:
-        with Path(path).open(encoding="utf-8") as file:
+        with Path(path).open(encoding="utf-8-sig") as file:
             return file.read(LONGEST + 1)
     except OSError as problem:
         raise TacitError(
@@ -588,10 +588,12 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _is_yaml(text: str) -> bool:
-    """By the first line that says something: `name:` is YAML, `name =` and `[name]` are TOML."""
+    """By the first line that says something: `name:` and `- ` are YAML, `name =` and `[name]` are
+    TOML.
+    """
     said = (line.strip() for line in text.splitlines())
     first = next((line for line in said if line and not line.startswith("#")), "")
-    return bool(re.match(r"""(---|["']?[\w.-]+["']?\s*:)""", first))
+    return bool(re.match(r"""(---|-\s|["']?[\w.-]+["']?\s*:)""", first))
 
 
 def _yaml(text: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tacit.keyfiles import (
     save_signing_key,
 )
 from tacit.live import readers
-from tacit.live.config import PartyConfig
+from tacit.live.config import PartyConfig, host_and_port
 from tacit.live.readers import Wrong
 from tacit.signatures import fingerprint, public_key
 
@@ -95,6 +95,7 @@ def found(role: str, directory: Path, address: str | None, listen: str | None) -
     if role not in PORTS:
         raise TacitError(f"role is {role!r}; it must be {' or '.join(PORTS)}")
     listening = listen or f"127.0.0.1:{PORTS[role]}"
+    host_and_port(listening)
     try:
         known = readers.address(address or f"http://{listening}")
     except Wrong as wrong:
@@ -152,11 +153,13 @@ def _spelled(card: Card) -> str:
 def read_card(path: Path) -> Card:
     """What a party has handed out."""
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        said = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         card = Card(said["role"], readers.address(said["address"]), readers.public_key(said["key"]))
         same = said.get("fingerprint", card.fingerprint) == card.fingerprint
     except OSError as problem:
         raise TacitError(f"{path} cannot be read ({problem.strerror}): name a card.toml") from None
+    except UnicodeDecodeError:
+        raise TacitError(f"{path} is no text, hence no card of a party: ask for it again") from None
     except (ValueError, LookupError, Wrong) as problem:
         raise TacitError(f"{path} is no card of a party ({problem!r}): ask for it again") from None
     if not same:

@@ -89,7 +89,7 @@ def whole(value: object, least: int = 1) -> int:
     >>> whole("20,000"), whole(Decimal("1e6"))
     (20000, 1000000)
     """
-    wanted = Wrong(f"a whole number from {least} on")
+    wanted = Wrong(f"a whole number from {least} on, with at most 15 digits")
     try:
         number = fraction(re.sub(r"[,_' ]", "", value) if isinstance(value, str) else value)
     except Wrong:

@@ -157,7 +157,7 @@ def read_study(path: Path) -> Study:
     import tomllib
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise TacitError(f"{path} is no text: give a study in TOML") from None
     except OSError as error:

@@ -27,9 +27,10 @@ from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
-from tacit.checks import integer
+from tacit.checks import TacitError, integer
 from tacit.privacy.audit import lower_bound
 from tacit.simulation.pictures import axes, save
+from tacit.simulation.study import MOST_RUNS
 
 Floats = npt.NDArray[np.float64]
 ACTIONS = 100  # among which the attacker's silo chooses for its next user
@@ -143,6 +144,8 @@ def attack(
     likelier one given what silo 0 sent: no attack on it is better.
     """
     count = integer("games", games, at_least=1)
+    if count > MOST_RUNS:
+        raise TacitError(f"games is {count:.4g}; nobody waits for more than {MOST_RUNS:,}")
     rng = np.random.default_rng(seed)
     problem = SilosProblem(2, dimension, sync=1, horizon=8, epsilon=epsilon, delta=delta, lazy=True)
     private = ldp_fedlinucb(problem)

@@ -20,6 +20,7 @@ import numpy as np
 from tacit.algorithms.problems import MOST
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.checks import TacitError, integer, positive, probability
+from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.certificates import largest_group
 from tacit.simulation.results import Result
 from tacit.simulation.study import How, simulate
@@ -170,6 +171,14 @@ class Question:
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
+        if self.epsilon > LARGEST_EPSILON:
+            raise TacitError(
+                f"epsilon is {self.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: "
+                "use a smaller epsilon"
+            )
+        if self.control_share is not None:
+            remedy = "the part of all participants that get the control, such as 0.2"
+            probability("control_share", self.control_share, remedy, zero=True)
 
     @classmethod
     def of(cls, **asked: Any) -> Question:
@@ -464,5 +473,5 @@ def draw(result: Plan, path: Path) -> Path:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlabel("participants until nine of ten experiments are decided")
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
     return pictures.save(figure, path)

@@ -222,7 +222,8 @@ def draw(outcomes: list[Outcome], path: Path) -> Path:
         band(above, rounds, mean, error, label=f"{one.name}\n{promised}, {count:.0f} times", **look)
         times = one.synchronised[0]
         below.scatter(times, [place] * len(times), marker="|", s=120, color=look["color"])
-    title = f"silos that synchronise on four schedules, {len(outcomes[0].regret)} runs"
+    runs = len(outcomes[0].regret)
+    title = f"silos that synchronise on four schedules, {runs} run{'s' if runs > 1 else ''}"
     above.set(ylabel="group regret per round", title=title, ylim=(0, None), xscale="log")
     legend(above)
     below.set(xlabel="round", xscale="log", xlim=above.get_xlim(), title="when silos speak")

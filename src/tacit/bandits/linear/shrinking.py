@@ -146,4 +146,4 @@ def cut_off(distance: float, error: Floats, clients: int, chance: float) -> floa
     met = exponents[:, -1] < -100  # and falling from there on: what is left out is nothing
     moments = 2 * (np.exp(np.minimum(exponents, 300.0)) * np.diff(losses)).sum(axis=1)
     bounds = moments + math.log(1 / chance) / (clients * RATES)
-    return float(bounds[met].min())
+    return float(bounds[met].min(initial=math.inf))
