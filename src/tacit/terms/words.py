@@ -74,14 +74,15 @@ def _window(seconds: int) -> str:
 
 
 def factor(epsilon: Fraction) -> str:
-    """e^ε, rounded up.
+    """e^ε, rounded up to hundredths.
 
-    >>> factor(Fraction(1)), factor(Fraction(50))
-    ('2.72', 'e^50')
+    >>> factor(Fraction(1)), factor(Fraction(13)), factor(Fraction(50))
+    ('2.72', '442413.4', 'e^50')
     """
     if epsilon > 20:
         return f"e^{epsilon}"
-    return f"{math.ceil(math.exp(epsilon) * 100 * (1 + 1e-12)) / 100:g}"
+    whole, rest = divmod(math.ceil(math.exp(epsilon) * 100 * (1 + 1e-12)), 100)
+    return f"{whole}.{rest:02}".rstrip("0").rstrip(".")
 
 
 def _exceptions(delta: Fraction) -> str:
