@@ -93,14 +93,18 @@ def test_a_stored_mechanism_opens_the_same_protocol_under_the_same_promise(name:
     "guarantee",
     [
         PureDP(0.5),
-        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, conditions=("nobody colludes",)),
+        ApproximateDP(
+            1.0, 1e-7, view=View.SHUFFLED, participations=3, conditions=("nobody colludes",)
+        ),
         ConcentratedDP(0.125),
         RenyiDP.of(lambda order: order / 8, (2, 4, 8)),
     ],
     ids=["pure", "approximate", "concentrated", "renyi"],
 )
 def test_guarantees_are_written_down_whole(guarantee: Any) -> None:
-    assert rich(json.loads(json.dumps(plain(guarantee)))) == guarantee
+    restored = rich(json.loads(json.dumps(plain(guarantee))))
+    assert restored == guarantee
+    assert restored.conditions == guarantee.conditions
 
 
 def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
