@@ -419,6 +419,22 @@ def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
     assert ledger.own_limit == 1
 
 
+def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
+    left, other = spent_ledger(1), spent_ledger(1, start=1)
+    left.withdraw(terms().digest)
+    other.merge(left.export())
+    with pytest.raises(Refusal, match="has left the experiment"):
+        other.join(joining(terms(), bytes([9]) * 16))
+    second = terms(predecessor=terms().digest, question="Which one?")
+    third = terms(predecessor=second.digest, question="Which other?")
+    apart = remembering(":memory:", terms(), third)
+    apart.withdraw(third.digest)
+    apart.join(joining(terms(), bytes([1]) * 16))
+    apart.remember(pinned(second), "running", START)  # all three belong together
+    with pytest.raises(Refusal, match="has left the experiment"):
+        apart.join(joining(terms(), bytes([2]) * 16))
+
+
 def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:
     ledger = spent_ledger(1)
     old = ledger.export()
