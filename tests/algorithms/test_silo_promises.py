@@ -123,6 +123,9 @@ def test_the_amplification_lemma_as_corrected() -> None:
     each = 1e4 * (math.exp(found.epsilon) + 1) * (1 + math.exp(-1e-6) / 2) * 1e-12
     assert found.delta == pytest.approx(bias * 0.5 + each, rel=1e-9)
     assert amplified(0.1, 1e-12, 100.0, silos=100, delta=1e-6) is None
+    edge = math.log(1e4 / (16 * math.log(2 / 0.5)))
+    assert amplified(1e-6, 1e-12, edge * 0.999, silos=10_000, delta=0.5) is not None
+    assert amplified(1e-6, 1e-12, edge * 1.001, silos=10_000, delta=0.5) is None
 
 
 def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, float]:

@@ -99,6 +99,17 @@ def test_what_waits_to_be_sealed_takes_room_before_it_is_charged() -> None:
     assert ledger.spent == 0
 
 
+def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
+    first, second = terms(), terms(question="Which other?")
+    ledger = remembering(":memory:", first, second)
+    ledger.set_own_limit(Fraction(3, 4))
+    ledger.join(joining(first))
+    ledger.seal(bytes(16), halves)
+    with pytest.raises(Refusal, match="of your own limit 3/4 over all experiments 1/2 are taken"):
+        ledger.join(joining(second, bytes([1]) * 16))
+    ledger.join(joining(second, bytes([1]) * 16, Fraction(1, 4)))
+
+
 def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
     ledger = remembering(":memory:")
     smaller = terms(predecessor=terms().digest, promise=Promise(Fraction(1, 2), participations=1))

@@ -624,6 +624,22 @@ def test_combinations_without_a_guarantee_are_refused() -> None:
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
 
 
+def test_noise_of_each_silos_own_is_one_for_each_and_the_least_is_what_holds_for_all() -> None:
+    own = PrefixSums(factorize("tree", 2), 2, 2, 1.0, "silo", "gaussian", 3.0, sigmas=(4.0, 3.0))
+    assert [own.of(silo).loss() for silo in (0, 1)] == [
+        GaussianLoss(sigma, own.movement) for sigma in (4.0, 3.0)
+    ]
+    for changes, said in (
+        ({"sigma": 4.0}, "the least of all silos' is 3"),
+        ({"sigmas": (3.0,)}, "1 numbers for 2 silos"),
+        ({"trust": "shuffle"}, "give one for each silo whose noise is its own"),
+        ({"weights": (1.0, 1.1)}, "not in"),
+        ({"weights": (1.0, 0.0)}, "not in"),
+    ):
+        with pytest.raises(TacitError, match=said):
+            replace(own, **changes)
+
+
 def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None:
     """Every message has as many bits whatever it says; any permutation of all silos' bits of one
     label opens the same.
