@@ -33,6 +33,7 @@ from tacit.intermediaries import (
     run_two_servers,
 )
 from tacit.intermediaries.agreement import NONCE_SIZE, Channel
+from tacit.intermediaries.announcements import announce, endorse
 from tacit.intermediaries.half_server import PARTIAL_HEAD, HalfServer, _Working, partial_info
 from tacit.intermediaries.interface import new_identity
 from tacit.intermediaries.sealing import DEFAULT
@@ -488,9 +489,20 @@ def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
     named = replace(session.round, identity=new_identity())
     with pytest.raises(Refusal, match="keys were not made"):
         session.seat(0).endorse(named.encode())
-    session.seat(0).prepare(named.identity, named.sealing)
-    with pytest.raises(Refusal, match="other keys"):
-        session.seat(0).endorse(named.encode())
+    first, second = (session.seat(role).prepare(named.identity, named.sealing) for role in (0, 1))
+    for servers in (named.servers, (second, first)):
+        with pytest.raises(Refusal, match="other keys"):
+            session.seat(0).endorse(replace(named, servers=servers).encode())
+
+
+def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -> None:
+    session = TwoServerSession(5, 1, 100)
+    other = replace(session.round, minimum=2).encode()
+    signatures = [endorse(other, key) for key in session.rehearsal.keys]  # as it never does
+    server = HalfServer(session.seat(0), announce(other, signatures), {})
+    with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
+        server.place(0)
+    assert read_outcome(session.pinned, server.round, server.outcome())[1] is Outcome.UNKNOWN
 
 
 def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
