@@ -6,6 +6,7 @@ formula that set it.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import product
 
@@ -37,8 +38,9 @@ from tacit.privacy import (
     privacy_of,
     promised,
 )
-from tacit.privacy.composition import ComposedLoss
-from tacit.privacy.promises import epsilon_of
+from tacit.privacy.composition import ComposedLoss, dominating_loss
+from tacit.privacy.loss import Direction, PrivacyLoss
+from tacit.privacy.promises import epsilon_of, split_delta, trimmed_renyi
 from tacit.protocols import recipes
 from tacit.protocols.contract import random_level
 from tacit.protocols.integer_vectors import SecureVector
@@ -46,6 +48,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
+from tacit.protocols.vector_noise import each_time
 
 TARGET = ApproximateDP(1.0, 1e-5)
 
@@ -359,3 +362,28 @@ def test_pure_promises_are_compared_in_exact_fractions(participations: int) -> N
         less = DiscreteLaplace(law.scale * (1 - Fraction(1, 10**30)))
         with pytest.raises(TacitError, match="calibrate the noise"):
             promised(less, 1, target, View.OTHER_SERVER)
+
+
+@pytest.mark.parametrize("times", [2, 3, 7])
+def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(times: int) -> None:
+    target = ApproximateDP(1.0, 1e-5, participations=times)
+    dropped, rest = split_delta(target)
+    assert times * dropped + rest <= target.delta * (1 + 1e-12)
+    once = each_time(target)
+    assert isinstance(once, ApproximateDP)
+    together = ComposedLoss(((dominating_loss(once), times),))
+    assert 0.99 * target.epsilon < together.epsilon(target.delta) <= target.epsilon
+    assert once.participations == 1
+    assert each_time(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
+
+
+def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:
+    """Losses without bound count towards it, and so does the worse of both directions."""
+    rough = Direction.of(np.array([5.0, 0.0]), np.array([0.006, 0.989]), 0.005)
+    mild = Direction.of(np.array([0.1]), np.array([1.0]), 0.0)
+    for directions in ((rough,), (rough, mild), (mild, rough)):
+        loss = PrivacyLoss(directions, math.inf)
+        kept = math.log(0.006 * math.exp(5) + 0.989)
+        assert trimmed_renyi(loss, 2.0, 0.0109) == pytest.approx(kept)
+        assert trimmed_renyi(loss, 2.0, 0.0111) <= 0.1 + 1e-9
+        assert trimmed_renyi(loss, 2.0, 0.0049) == math.inf
