@@ -191,13 +191,14 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
 
 
 def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
-    about = (factorize("tree", 4), 3, 2, 1.5, "secagg", "skellam", ApproximateDP(2.0, 0.05))
-    sums = calibrated(*about, people=4, presence=Presence(batches=2, visits=2))
-    often = Releases(sums, sums.guarantee(0.05))
-    restored = through_json(often)
+    about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
+    target = ApproximateDP(2.0, 0.05)
+    sums = calibrated(*about, "secagg", "skellam", target, people=4, presence=often)
+    made = Releases(sums, sums.guarantee(0.05))
+    restored = through_json(made)
     assert isinstance(restored, Releases)
-    assert restored.sums.presence == sums.presence
-    data = json.loads(json.dumps(often.to_dict()))
+    assert restored.sums.presence == often
+    data = json.loads(json.dumps(made.to_dict()))
     for change in (
         {"sigma": sums.sigma / 2},
         {"presence": asdict(Presence(batches=2, visits=3))},
