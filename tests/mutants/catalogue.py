@@ -127,6 +127,15 @@ TARGETS: tuple[Target, ...] = (
         COMPOSITION,
         ("+ (count", "+ count", "1 / extra"),
     ),
+    Target(
+        "privacy/composition.py",
+        "returning_user",
+        (
+            swap("((loss, count),)", "((loss, count - 1),)"),
+            swap("release.epsilon(level / (2 * count))", "release.epsilon(level / 2)"),
+        ),
+        COMPOSITION,
+    ),
     Target("privacy/composition.py", "Odometer.spend", (checks, limits), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
