@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -387,3 +388,15 @@ def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:
         assert trimmed_renyi(loss, 2.0, 0.0109) == pytest.approx(kept)
         assert trimmed_renyi(loss, 2.0, 0.0111) <= 0.1 + 1e-9
         assert trimmed_renyi(loss, 2.0, 0.0049) == math.inf
+
+
+@pytest.mark.parametrize(
+    "make", [recipes.polya_tight, recipes.skellam_tight, recipes.shuffled_tight]
+)
+def test_noise_is_made_for_those_who_are_missing_and_for_those_who_lie(make: Any) -> None:
+    target = PureDP(1.0) if make is recipes.polya_tight else ApproximateDP(1.0, 1e-5)
+    protocol = make(100, target=target, binary=True, dropout=0.1, corrupt=0.2)
+    assert (protocol.minimum, protocol.honest) == (90, 70)
+    said = protocol.guarantee.conditions
+    assert said == Crowd(0.1, 0.2).conditions(100)
+    assert "at most 20% of a round are corrupt" in said
