@@ -116,6 +116,9 @@ def test_what_silos_send_adds_up_by_weight_to_what_simulations_draw() -> None:
     variance = sums.row_variance
     assert abs(np.mean(errors)) < 5 * math.sqrt(variance / np.size(errors))
     assert np.mean(np.square(errors)) == pytest.approx(variance, rel=0.18)
+    for silo, sigma in enumerate(sums.sigmas):  # each its own, however little the sum shows of it
+        for own in (sums.encoder(silo=silo), Releases(sums).encoder(silo)):
+            assert own.protocol.share.std == pytest.approx(sigma * sums.scale)
     with pytest.raises(TacitError, match="say whose encoder"):
         sums.encoder()
     with pytest.raises(TacitError, match="report by the silo's encoder"):

@@ -120,7 +120,12 @@ def test_the_amplification_lemma_as_corrected() -> None:
     inner = 8 * math.sqrt(math.exp(1e-3) * math.log(8) / 1e4) + 8 * math.exp(1e-3) / 1e4
     assert found.epsilon == pytest.approx(math.log1p(bias * inner))
     assert found.epsilon < 0.2e-6
+    each = 1e4 * (math.exp(found.epsilon) + 1) * (1 + math.exp(-1e-6) / 2) * 1e-12
+    assert found.delta == pytest.approx(bias * 0.5 + each, rel=1e-9)
     assert amplified(0.1, 1e-12, 100.0, silos=100, delta=1e-6) is None
+    edge = math.log(1e4 / (16 * math.log(2 / 0.5)))
+    assert amplified(1e-6, 1e-12, edge * 0.999, silos=10_000, delta=0.5) is not None
+    assert amplified(1e-6, 1e-12, edge * 1.001, silos=10_000, delta=0.5) is None
 
 
 def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, float]:
@@ -136,6 +141,21 @@ def test_a_group_of_records_costs_more_than_their_number_times_one() -> None:
     problem = SilosProblem(silos=100, horizon=10_000, epsilon=3e-5, delta=1e-6)
     _, _, multiplied, true = groups(problem, sdp_fedlinucb(problem).sums.sigma)
     assert (multiplied, true) == pytest.approx((0.2995, 0.4366), abs=5e-4)
+
+
+def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move() -> None:
+    """The printed noise, where amplification says most: silos that act on raw data move `sync`
+    records of a silo at once; for who returns nothing is worked out.
+    """
+    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
+    lazy, eager, often = (
+        sdp_fedlinucb(replace(problem, **change)) for change in ({}, {"lazy": False}, {"visits": 2})
+    )
+    assert lazy.derivation.startswith("amplification")
+    assert not often.derivation.startswith("amplification")
+    assert lazy.guarantee is not None
+    assert eager.guarantee is not None
+    assert eager.guarantee.epsilon > 2 * lazy.guarantee.epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "ratio"), [(1e-5, 2.09), (5e-6, 1.36)])

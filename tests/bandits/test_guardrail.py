@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -328,6 +329,26 @@ def test_shares_of_the_failure_probability_add_up_to_one_at_most() -> None:
             pairs = sum(after.share(k) * after.rival(b) for k in options for b in options)
             assert kept + pairs <= 1 + 1e-12
     assert Setting(first=4).rival(1) == 4 * Setting(first=4).share(1)
+
+
+def test_what_a_guardrail_risks_for_all_options_together_is_no_more_than_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of every option the most that is ever risked, those of the start and later ones."""
+    risked: dict[int, float] = {}
+    guard = Guard(Guardrail("errors", level=0.9), 1000, 3)
+
+    def note(mine: Tally, _: Tally, level: float, __: float) -> bool:
+        option = next(k for k, one in enumerate(guard.tallies) if one is mine)
+        risked[option] = max(risked.get(option, 0.0), math.exp(-level))
+        return False
+
+    monkeypatch.setattr("tacit.bandits.guardrail.is_larger", note)
+    for later in range(10):
+        assert guard.newly_worse(range(3 + later), 0) == []
+        guard.add()
+    assert len(risked) == 12
+    assert 0.08 < sum(risked.values()) <= 0.1
 
 
 # Refusals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import threading
 from dataclasses import replace
 from fractions import Fraction
@@ -31,10 +32,12 @@ from tacit.intermediaries import (
     refused_by_both,
     run_two_servers,
 )
-from tacit.intermediaries.agreement import Channel
-from tacit.intermediaries.half_server import PARTIAL_HEAD, HalfServer, partial_info
+from tacit.intermediaries.agreement import NONCE_SIZE, Channel
+from tacit.intermediaries.announcements import announce, endorse
+from tacit.intermediaries.half_server import PARTIAL_HEAD, HalfServer, _Working, partial_info
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.seats import RoundSecrets
+from tacit.intermediaries.sealing import DEFAULT
+from tacit.intermediaries.seats import RoundRecord, RoundSecrets, Stage
 from tacit.intermediaries.two_servers import DIGEST_SIZE, half_info, read_outcome, word_digest
 from tacit.intermediaries.wire import Kind, header, pack_numbers
 from tacit.records import MemoryRecords, RecordDirectory
@@ -351,6 +354,42 @@ def test_a_closed_server_holds_nothing_of_anybody() -> None:
         assert (record.secret, record.tags) == (b"", b"")
 
 
+def test_an_abandoned_round_has_no_secret_any_more_and_was_refused() -> None:
+    session = TwoServerSession(5, 1, 100)
+    report(session, 0, 1)
+    seat, identity = session.seat(0), session.round.identity
+    seat.abandon(identity)
+    record = seat.record(identity)
+    assert record is not None
+    assert (record.stage, record.secret, record.partial) == (Stage.CLOSED, b"", b"")
+    said = session.server(0).outcome()
+    assert read_outcome(session.pinned, session.round, said) == (0, Outcome.REFUSED)
+    with pytest.raises(Refusal, match="this round is over"):
+        seat.prepare(identity, session.round.sealing)
+    fresh = new_identity()
+    seat.prepare(fresh)
+    seat.abandon(fresh)  # which nobody described: there is nothing to be said about it
+    assert seat.record(fresh) == RoundRecord(Stage.CLOSED, DEFAULT)
+    opened = TwoServerSession(5, 1, 100)
+    answers = closed(opened, 1)
+    opened.seat(0).abandon(opened.round.identity)
+    assert opened.server(0).close(opened.now) == answers[0]
+
+
+def test_what_waits_says_nothing_to_who_has_not_the_secret() -> None:
+    """Neither names nor tokens follow from the description; what is kept twice looks different."""
+    session = TwoServerSession(5, 1, 100)
+    server, half = session.server(0), session.split(0, [1])[0]
+    one, two = (server.check(half, session.now) for _ in range(2))
+    assert one.name == two.name
+    assert one.wrapped[:NONCE_SIZE] != two.wrapped[:NONCE_SIZE]
+    stranger = _Working(session.round, 0, bytes(32))
+    tokens = {server.place(number).token for number in range(5)}
+    assert len(tokens) == 5
+    assert tokens.isdisjoint({stranger.token(number) for number in range(5)})
+    assert one.name != stranger.name(struct.pack(">I", 0))
+
+
 def test_partial_sums_of_different_reports_are_not_added() -> None:
     session = TwoServerSession(5, 1, 100)
     for place, value in enumerate((1, 2, 3, 4)):
@@ -450,9 +489,20 @@ def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
     named = replace(session.round, identity=new_identity())
     with pytest.raises(Refusal, match="keys were not made"):
         session.seat(0).endorse(named.encode())
-    session.seat(0).prepare(named.identity, named.sealing)
-    with pytest.raises(Refusal, match="other keys"):
-        session.seat(0).endorse(named.encode())
+    first, second = (session.seat(role).prepare(named.identity, named.sealing) for role in (0, 1))
+    for servers in (named.servers, (second, first)):
+        with pytest.raises(Refusal, match="other keys"):
+            session.seat(0).endorse(replace(named, servers=servers).encode())
+
+
+def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -> None:
+    session = TwoServerSession(5, 1, 100)
+    other = replace(session.round, minimum=2).encode()
+    signatures = [endorse(other, key) for key in session.rehearsal.keys]  # as it never does
+    server = HalfServer(session.seat(0), announce(other, signatures), {})
+    with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
+        server.place(0)
+    assert read_outcome(session.pinned, server.round, server.outcome())[1] is Outcome.UNKNOWN
 
 
 def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:

@@ -159,6 +159,12 @@ def test_a_part_that_is_no_part_is_dropped_and_counted_at_both() -> None:
     assert session.finish() == SumView((6,), 2, rejected=1)
 
 
+def test_equal_numbers_of_a_report_look_different_to_each_server() -> None:
+    """Every number is split with randomness of its own."""
+    for part in Liar(session_of(3, length=2), 0, random.Random(1)).honest([1, 1]):
+        assert part[: len(part) // 2] != part[len(part) // 2 :]
+
+
 def test_one_false_number_of_several_drops_the_report() -> None:
     session, rng = session_of(3, 2, length=2), random.Random(4)
     for place in (0, 1):

@@ -99,6 +99,17 @@ def test_what_waits_to_be_sealed_takes_room_before_it_is_charged() -> None:
     assert ledger.spent == 0
 
 
+def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
+    first, second = terms(), terms(question="Which other?")
+    ledger = remembering(":memory:", first, second)
+    ledger.set_own_limit(Fraction(3, 4))
+    ledger.join(joining(first))
+    ledger.seal(bytes(16), halves)
+    with pytest.raises(Refusal, match="of your own limit 3/4 over all experiments 1/2 are taken"):
+        ledger.join(joining(second, bytes([1]) * 16))
+    ledger.join(joining(second, bytes([1]) * 16, Fraction(1, 4)))
+
+
 def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
     ledger = remembering(":memory:")
     smaller = terms(predecessor=terms().digest, promise=Promise(Fraction(1, 2), participations=1))
@@ -417,6 +428,22 @@ def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
     assert known is not None
     assert (known.account.limit, known.account.spent) == (Fraction(1), Fraction(1, 2))
     assert ledger.own_limit == 1
+
+
+def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
+    left, other = spent_ledger(1), spent_ledger(1, start=1)
+    left.withdraw(terms().digest)
+    other.merge(left.export())
+    with pytest.raises(Refusal, match="has left the experiment"):
+        other.join(joining(terms(), bytes([9]) * 16))
+    second = terms(predecessor=terms().digest, question="Which one?")
+    third = terms(predecessor=second.digest, question="Which other?")
+    apart = remembering(":memory:", terms(), third)
+    apart.withdraw(third.digest)
+    apart.join(joining(terms(), bytes([1]) * 16))
+    apart.remember(pinned(second), "running", START)  # all three belong together
+    with pytest.raises(Refusal, match="has left the experiment"):
+        apart.join(joining(terms(), bytes([2]) * 16))
 
 
 def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:

@@ -58,6 +58,9 @@ CALIBRATION = ("tests/privacy/test_calibration.py",)
 PURE = ("tests/protocols/test_pure.py",)
 SPLITTING = ("tests/protocols/test_splitting.py",)
 PREFIX = ("tests/protocols/test_continual.py",)
+BALLS = ("tests/protocols/test_balls.py",)
+BUDGETS = ("tests/algorithms/test_budgets.py",)
+SILOS = ("tests/algorithms/test_silo_promises.py",)
 MECHANISM = ("tests/protocols/test_mechanism.py",)
 ROUNDS = ("tests/rounds",)
 SHAMIR = ("tests/intermediaries/test_shamir.py",)
@@ -124,15 +127,61 @@ TARGETS: tuple[Target, ...] = (
         COMPOSITION,
         ("+ (count", "+ count", "1 / extra"),
     ),
+    Target(
+        "privacy/composition.py",
+        "returning_user",
+        (
+            swap("((loss, count),)", "((loss, count - 1),)"),
+            swap("release.epsilon(level / (2 * count))", "release.epsilon(level / 2)"),
+        ),
+        COMPOSITION,
+    ),
     Target("privacy/composition.py", "Odometer.spend", (checks, limits), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
     Target("privacy/crowd.py", "Crowd.honest", (sides, signs), CROWD),
     Target("privacy/promises.py", "promised", (checks,), CROWD),
     Target("privacy/promises.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
+    Target(
+        "privacy/promises.py",
+        "split_delta",
+        (swap("DROPPED * target.delta / target.participations", "DROPPED * target.delta"),),
+        CROWD,
+    ),
+    Target(
+        "privacy/promises.py",
+        "trimmed_renyi",
+        (
+            swap("direction.infinite > dropped", "False"),
+            swap("np.cumsum(direction.masses) + direction.infinite", "np.cumsum(direction.masses)"),
+            swap("loss.directions", "loss.directions[:1]"),
+        ),
+        CROWD,
+    ),
+    Target(
+        "protocols/vector_noise.py",
+        "each_time",
+        (
+            swap("((loss, times),)", "((loss, times - 1),)"),
+            swap("target.epsilon / times", "target.epsilon"),
+            swap("times == 1", "times <= 2"),
+        ),
+        CROWD,
+    ),
     Target("privacy/guarantees.py", "compose", (checks,), GUARANTEES),
     Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
+    Target(
+        "privacy/guarantees.py", "up", (swap("ROUND_CEILING", "'ROUND_HALF_EVEN'"),), GUARANTEES
+    ),
+    Target("privacy/guarantees.py", "_no_less", (swap("near >= value", "True"),), GUARANTEES),
+    Target(
+        "privacy/guarantees.py",
+        "Guarantee.implies",
+        (swap("self.participations < other.participations", "False"),),
+        GUARANTEES,
+    ),
+    Target("privacy/shuffling.py", "Clones.delta", (swap("lost", "0.0"),), SHUFFLING),
     Target("privacy/shuffling.py", "RandomizedResponse.delta", (sides, limits), SHUFFLING),
     Target("privacy/shuffling.py", "_responses", (signs,), SHUFFLING, ("users - 1", "1 - flip")),
     Target(
@@ -172,6 +221,11 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/vectors.py", "Local.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
     Target("protocols/prefix_sums.py", "PrefixSums.draw", (noise,), DEVICES),
+    Target("protocols/balls.py", "CentralBall.combine", (noise,), DEVICES),
+    Target("protocols/balls.py", "BallSum.randomize", (noise,), DEVICES),
+    Target(
+        "protocols/balls.py", "ShuffledBall.randomize", (swap("below(self.modulus)", "0"),), BALLS
+    ),
     Target(
         "protocols/randomized_bits.py",
         "RandomizedBits.randomize",
@@ -179,6 +233,104 @@ TARGETS: tuple[Target, ...] = (
         LAW_OF_SUMS,
     ),
     # counts and checks of protocols
+    Target(
+        "protocols/balls.py",
+        "movement",
+        (swap("2 * math.sqrt(coordinates)", "math.sqrt(coordinates)"), swap("steps", "steps / 2")),
+        BALLS,
+    ),
+    Target(
+        "protocols/balls.py",
+        "ball_noise",
+        (
+            swap(
+                "NearlyGaussianLoss(make(std), moved, coordinates, shares)",
+                "NearlyGaussianLoss(make(std), moved, coordinates)",
+            ),
+            swap(
+                "NearlyGaussianLoss(make(std), moved, coordinates, shares)",
+                "NearlyGaussianLoss(make(std), moved, 1, shares)",
+            ),
+        ),
+        BALLS,
+    ),
+    Target(
+        "protocols/balls.py",
+        "BallSum.check",
+        (checks, swap("np.linalg.norm(array)", "np.abs(array).max()")),
+        BALLS,
+    ),
+    Target(
+        "protocols/balls.py",
+        "BallSum.encode",
+        (swap("random_level(Fraction(value) / unit)", "round(Fraction(value) / unit)"),),
+        BALLS,
+    ),
+    Target(
+        "protocols/balls.py",
+        "SecureBall._noise",
+        (
+            swap("total.nearby_share(self.honest)", "total.nearby_share(self.participants)"),
+            swap("1 if divisible else self.honest", "1"),
+        ),
+        BALLS,
+    ),
+    Target(
+        "protocols/balls.py",
+        "ShuffledBall._noise",
+        (swap("each.delta - slack", "each.delta"),),
+        BALLS,
+    ),
+    Target(
+        "protocols/balls.py",
+        "ShuffledBall.security",
+        (swap("SECURITY + math.ceil(math.log2(self.coordinates))", "SECURITY"),),
+        BALLS,
+    ),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums.slack",
+        (swap("self.size", "1"), swap("self.shape.steps", "1")),
+        PREFIX,
+    ),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums.loss",
+        (swap("self.size * rows", "self.size"), swap("self.adding", "1")),
+        PREFIX,
+    ),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums.of",
+        (swap("self.sigmas[silo]", "self.sigma"),),
+        BUDGETS,
+    ),
+    Target(
+        "protocols/prefix_sums.py", "PrefixSums.encoder", (swap("self.of(silo)", "self"),), BUDGETS
+    ),
+    Target(
+        "protocols/factorization.py",
+        "Factorization.movement",
+        (swap("products[:, -count:]", "products[:, -1:]"),),
+        PREFIX,
+    ),
+    Target("protocols/mechanism.py", "earned_by", (swap("sums.slack(epsilon)", "0.0"),), PREFIX),
+    Target("protocols/mechanism.py", "earned_by", (swap("sums.of(silo)", "sums.of(0)"),), BUDGETS),
+    Target(
+        "algorithms/zc24_noise.py",
+        "amplified",
+        (swap("silos * (math.exp(epsilon) + 1)", "(math.exp(epsilon) + 1)"),),
+        SILOS,
+    ),
+    Target(
+        "algorithms/zc24_noise.py",
+        "_shuffled",
+        (
+            swap("1 if problem.lazy else problem.sync", "1"),
+            swap("problem.returning", "False"),
+        ),
+        SILOS,
+    ),
     Target("protocols/contract.py", "Protocol.check_reports", (limits, checks), LAW_OF_SUMS),
     Target("protocols/contract.py", "random_level", (signs,), SUMS),
     Target("protocols/sums.py", "ModularSum.combine", (checks,), LAW_OF_SUMS),
@@ -199,6 +351,23 @@ TARGETS: tuple[Target, ...] = (
     Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
     Target("intermediaries/half_server.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
     Target("intermediaries/half_server.py", "HalfServer._take_list", (checks,), TWO_SERVERS),
+    Target(
+        "intermediaries/half_server.py",
+        "_Working.wrap",
+        (swap("os.urandom(NONCE_SIZE)", "bytes(NONCE_SIZE)"),),
+        TWO_SERVERS,
+    ),
+    Target(
+        "intermediaries/seats.py",
+        "Seat.abandon",
+        (
+            swap(
+                "RoundRecord(Stage.CLOSED, record.sealing, context=record.context)",
+                "replace(record, stage=Stage.CLOSED)",
+            ),
+        ),
+        TWO_SERVERS,
+    ),
     Target(
         "intermediaries/half_server.py",
         "HalfServer._noisy",
@@ -288,6 +457,7 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned._check_noise", (checks, limits), TERMS),
     Target("terms/pinned.py", "check_successor", (checks, limits), TERMS),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
+    Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
     Target(
         "records.py",
@@ -301,6 +471,12 @@ TARGETS: tuple[Target, ...] = (
     # bandits
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
+    Target(
+        "bandits/guardrail.py",
+        "Guard._worse",
+        (swap("sure * self._setting(self.rail.level).share(option)", "sure"),),
+        ("tests/bandits/test_guardrail.py",),
+    ),
 )
 
 EQUIVALENT: dict[str, str] = {

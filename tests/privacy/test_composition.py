@@ -222,6 +222,22 @@ def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
         assert found.best == min(found.exact, found.renyi, found.advanced)
 
 
+@pytest.mark.parametrize("batches", [2, 5])
+def test_returning_users_are_accounted_for_in_every_batch(batches: int) -> None:
+    """Both from an exact loss and from a guarantee; advanced composition by hand."""
+    loss, delta = privacy_loss(DiscreteLaplace(10), 1), 1e-6
+    found = returning_user(loss, batches, delta)
+    assert found.exact == ComposedLoss(((loss, batches),)).epsilon(delta)
+    single = loss.epsilon(delta / (2 * batches))
+    root = math.sqrt(2 * batches * math.log(2 / delta))
+    by_hand = single * root + batches * single * math.expm1(single)
+    assert found.advanced == pytest.approx(min(by_hand, batches * single), rel=1e-12)
+    guarantee = ApproximateDP(0.1, 1e-9)
+    told = returning_user(guarantee, batches, delta)
+    worst = ComposedLoss(((dominating_loss(guarantee), batches),))
+    assert told.exact == worst.epsilon(delta)
+
+
 def test_the_exceptions_of_the_batches_count_against_the_total() -> None:
     """Found in review: 100 batches of (0.1, 1e-6) were said to be (5.99, 1e-5), but their
     exceptions alone add up to 1e-4.

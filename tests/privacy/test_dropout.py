@@ -139,3 +139,12 @@ def test_laws_that_do_not_divide_say_so() -> None:
         dropout_loss(DiscreteLaplace(1), 0, 1)
     with pytest.raises(TacitError, match="users is 0"):
         Crowd().honest(0)
+
+
+def test_who_may_be_missing_lie_or_look_is_told_in_words() -> None:
+    assert Crowd(dropout=0.1, corrupt=0.05).conditions(100) == (
+        "each round has at least 84 honest others, not counting 1 who may look at what is opened",
+        "a round with fewer than 90% of its reports is not opened",
+        "at most 5% of a round are corrupt",
+    )
+    assert Crowd(curious=0).conditions(2) == ("each round has at least 1 honest other",)

@@ -5,6 +5,7 @@ than the exact loss.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import mpmath
 import pytest
@@ -26,6 +27,7 @@ from tacit.privacy import (
     dominating_loss,
     privacy_loss,
 )
+from tacit.privacy.guarantees import EXACT
 
 EPSILONS = st.floats(1e-4, 30)
 DELTAS = st.floats(-30, -0.01).map(math.exp)
@@ -66,6 +68,41 @@ def test_every_epsilon_prints(epsilon: float) -> None:
 
 
 # comparing
+
+
+@pytest.mark.parametrize("value", [1.0004, 0.33333, 2.00001, 1.00001e-5, 699.994])
+def test_no_printed_number_is_below_the_promise(value: float) -> None:
+    promise = ApproximateDP(value, 1.00001e-5)
+    epsilon, delta = (float(number) for number in promise.short[1:-4].split(", "))
+    assert value <= epsilon < 1.001 * value
+    assert delta > promise.delta
+    factor = float(str(promise).partition("a factor of at most ")[2].partition(",")[0])
+    assert math.exp(value) <= factor < 1.01 * math.exp(value)
+    exception = float(str(promise).partition("exception of probability ")[2].partition(";")[0])
+    assert exception > promise.delta
+    assert f"10^{math.ceil(800 / math.log(10))}" in str(PureDP(800.0))
+
+
+def test_an_epsilon_that_no_float_is_is_told_as_the_next_above() -> None:
+    third = PureDP(Fraction(1, 3), participations=3, conditions=("nobody colludes",))  # type: ignore[arg-type]
+    told = third.to_dict()
+    assert Fraction(told["epsilon"]) > Fraction(1, 3) > Fraction(1 / 3)
+    assert told["participations"] == 3
+    for said in (third.view.trust, "nobody colludes", EXACT):
+        assert said in told["conditions"]
+        assert said in str(third)
+
+
+def test_what_a_guarantee_rests_on_goes_along() -> None:
+    one = PureDP(0.5, participations=2, conditions=("one",))
+    other = PureDP(0.25, participations=3, conditions=("other", "one"))
+    both = compose([one, other])
+    assert (both.participations, both.conditions) == (5, ("one", "other"))
+    found = one.to_approximate(1e-5)
+    assert (found.participations, found.conditions) == (2, ("one",))
+    assert RenyiDP.of(one.renyi).repeat(4).participations == 4
+    assert not one.implies(PureDP(0.5, participations=3))
+    assert other.implies(PureDP(0.5, participations=3))
 
 
 def test_implication_goes_from_strong_to_weak() -> None:

@@ -6,8 +6,10 @@ formula that set it.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,8 +41,9 @@ from tacit.privacy import (
     privacy_of,
     promised,
 )
-from tacit.privacy.composition import ComposedLoss
-from tacit.privacy.promises import epsilon_of
+from tacit.privacy.composition import ComposedLoss, dominating_loss
+from tacit.privacy.loss import Direction, PrivacyLoss
+from tacit.privacy.promises import epsilon_of, split_delta, trimmed_renyi
 from tacit.protocols import recipes
 from tacit.protocols.balls import SecureBall
 from tacit.protocols.contract import random_level
@@ -49,6 +52,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
+from tacit.protocols.vector_noise import each_time
 from tacit.protocols.vectors import Central
 
 TARGET = ApproximateDP(1.0, 1e-5)
@@ -408,3 +412,40 @@ def test_a_bit_that_is_nearly_always_told_truly_has_next_to_no_error() -> None:
     with pytest.raises(TacitError, match="told truly and hides nothing"):
         RandomizedBits(10, PureDP(501.0))
     assert RandomizedBits(10, PureDP(900.0, participations=2)).epsilon == 450
+
+
+@pytest.mark.parametrize("times", [2, 3, 7])
+def test_the_parts_of_several_participations_add_up_to_no_more_than_the_whole(times: int) -> None:
+    target = ApproximateDP(1.0, 1e-5, participations=times)
+    dropped, rest = split_delta(target)
+    assert times * dropped + rest <= target.delta * (1 + 1e-12)
+    once = each_time(target)
+    assert isinstance(once, ApproximateDP)
+    together = ComposedLoss(((dominating_loss(once), times),))
+    assert 0.99 * target.epsilon < together.epsilon(target.delta) <= target.epsilon
+    assert once.participations == 1
+    assert each_time(PureDP(1.0, participations=times)).epsilon == pytest.approx(1 / times)
+
+
+def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:
+    """Losses without bound count towards it, and so does the worse of both directions."""
+    rough = Direction.of(np.array([5.0, 0.0]), np.array([0.006, 0.989]), 0.005)
+    mild = Direction.of(np.array([0.1]), np.array([1.0]), 0.0)
+    for directions in ((rough,), (rough, mild), (mild, rough)):
+        loss = PrivacyLoss(directions, math.inf)
+        kept = math.log(0.006 * math.exp(5) + 0.989)
+        assert trimmed_renyi(loss, 2.0, 0.0109) == pytest.approx(kept)
+        assert trimmed_renyi(loss, 2.0, 0.0111) <= 0.1 + 1e-9
+        assert trimmed_renyi(loss, 2.0, 0.0049) == math.inf
+
+
+@pytest.mark.parametrize(
+    "make", [recipes.polya_tight, recipes.skellam_tight, recipes.shuffled_tight]
+)
+def test_noise_is_made_for_those_who_are_missing_and_for_those_who_lie(make: Any) -> None:
+    target = PureDP(1.0) if make is recipes.polya_tight else ApproximateDP(1.0, 1e-5)
+    protocol = make(100, target=target, binary=True, dropout=0.1, corrupt=0.2)
+    assert (protocol.minimum, protocol.honest) == (90, 70)
+    said = protocol.guarantee.conditions
+    assert said == Crowd(0.1, 0.2).conditions(100)
+    assert "at most 20% of a round are corrupt" in said

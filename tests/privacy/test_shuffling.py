@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom
 
 from tacit.checks import TacitError
-from tacit.privacy import Clones, RandomizedResponse
+from tacit.privacy import Clones, RandomizedResponse, shuffling
 
 
 def enumerated(epsilon0: float, users: int, epsilon: float, ones: int | None = None) -> float:
@@ -103,6 +103,17 @@ def test_clones_bound_randomized_response_in_large_crowds(users: int) -> None:
         ).epsilon(1e-6)
 
 
+def test_an_epsilon_is_one_at_which_delta_was_found_to_be_small_enough() -> None:
+    for users, delta in ((10, 1e-2), (1000, 1e-6), (100_000, 1e-9)):
+        clones = Clones(1.0, users)
+        assert clones.delta(clones.epsilon(delta)) <= delta
+
+
+def test_numbers_of_clones_that_are_left_out_count_as_lost() -> None:
+    """No ε below ε₀ is without exception, however large the crowd."""
+    assert Clones(1.0, 100_000).delta(0.99) > 0
+
+
 def test_more_people_hide_better() -> None:
     crowd = [Clones(1.0, users).epsilon(1e-6) for users in (1, 10, 100, 10_000, 10**6, 10**8)]
     assert crowd == sorted(crowd, reverse=True)
@@ -115,8 +126,13 @@ def test_more_people_hide_better() -> None:
     assert responses == sorted(responses, reverse=True)
 
 
-def test_grouping_numbers_of_clones_only_adds() -> None:
+def test_grouping_numbers_of_clones_only_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd with more numbers of clones than are kept apart, against one where each counts."""
+    exact = [Clones(0.7, 2000).delta(epsilon) for epsilon in (0.0, 0.05, 0.1)]
+    monkeypatch.setattr(shuffling, "MOST_COUNTS", 8)
+    grouped = [Clones(0.7, 2000).delta(epsilon) for epsilon in (0.0, 0.05, 0.1)]
+    assert all(one < two < 2 * one for one, two in zip(exact, grouped, strict=True))
+    monkeypatch.undo()
     wide = Clones(0.7, 2_000_000)  # over 4,096 likely numbers
     counts, weights, _ = wide._clones
     assert len(counts) <= 4096

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from tests.protocols.examples import Given
 
 from tacit.checks import TacitError
@@ -22,6 +23,8 @@ from tacit.protocols.balls import (
     ball_noise,
     movement,
 )
+from tacit.protocols.split_and_mix import shares_needed
+from tacit.testing.statistics import UNSEEDED
 
 TARGETS = [ApproximateDP(1.0, 1e-5), ApproximateDP(0.2, 1e-5), ApproximateDP(10.0, 0.25)]
 KINDS: list[type[BallSum]] = [CentralBall, LocalBall, SecureBall, ShuffledBall]
@@ -70,6 +73,35 @@ def test_nobody_moves_the_levels_by_more_than_is_accounted_for(kind: type[BallSu
     assert most < 1.0101 * protocol.steps
 
 
+def test_rounding_may_move_both_vectors_apart_in_every_coordinate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Just above a grid point, each of two opposite vectors may be rounded away from the other."""
+    protocol, moved = CentralBall(20, 2, 0.9, TARGETS[0]), []
+    for corner, away in ((0.9, lambda x: math.floor(x) + 1), (-0.9, math.floor)):
+        monkeypatch.setattr("tacit.protocols.balls.random_level", away)
+        moved.append(np.array(protocol.encode(np.full(2, corner / math.sqrt(2)))))
+    apart = float(np.linalg.norm(moved[0] - moved[1]))
+    assert protocol.steps + 1.9 * math.sqrt(2) < apart <= movement(protocol.steps, 2)
+
+
+def test_devices_round_at_random() -> None:
+    """Half of a step is rounded both ways, but for a chance of 2^-59."""
+    protocol = SecureBall(4, 2, 1.0, TARGETS[0])
+    seen = {tuple(protocol.encode([protocol.unit / 2, -protocol.unit / 2])) for _ in range(60)}
+    assert {level for level, _ in seen} == {0, 1}
+    assert {level for _, level in seen} == {-1, 0}
+
+
+def test_shares_that_do_not_divide_are_accounted_for_as_such() -> None:
+    """So many that one draw of the noise would need shares of a quarter of a step."""
+    target, people = TARGETS[2], 4_000_001
+    protocol = SecureBall(people, 3, 1.0, target, noise_kind="discrete-gaussian")
+    moved = movement(protocol.steps, 3)
+    loss = NearlyGaussianLoss(hidden(protocol), moved, 3, people - 1)
+    assert loss.delta(target.epsilon) <= target.delta
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_come_back_as_they_went_in_but_for_the_stated_error(kind: type[BallSum]) -> None:
     """20 people, 300 rounds: means within five, variances within a fifth of what is stated; the
@@ -103,20 +135,32 @@ def test_returning_people_get_more_noise() -> None:
 
 
 def test_a_shuffler_pays_for_its_shares_within_delta() -> None:
-    protocol = ShuffledBall(40, 3, 1.0, TARGETS[0])
-    slack = 3 * (1 + math.e) * 2.0**-protocol.security
-    spent = NearlyGaussianLoss(hidden(protocol), movement(protocol.steps, 3), 3).delta(1.0)
-    assert spent + slack <= TARGETS[0].delta
+    target = ApproximateDP(10.0, 3e-14)  # so little that what the shares cost is half of it
+    protocol = ShuffledBall(40, 3, 1.0, target, noise_kind="discrete-gaussian")
+    slack = 3 * (1 + math.exp(10)) * 2.0**-protocol.security
+    spent = NearlyGaussianLoss(hidden(protocol), movement(protocol.steps, 3), 3, 39).delta(10.0)
+    assert spent + slack <= target.delta
+    assert protocol.shares == shares_needed(39, protocol.modulus, protocol.security)
     message = protocol.randomize([0.5, 0.0, 0.0])
     assert [len(row) for row in message] == [protocol.shares] * 3
     with pytest.raises(TacitError, match="splitting for a shuffler alone costs"):
         ShuffledBall(40, 3, 1.0, ApproximateDP(1.0, 1e-18))
 
 
+def test_each_share_of_a_number_alone_is_uniform() -> None:
+    """150 messages, by Kolmogorov and Smirnov; false-alarm rate 1e-9 for each share."""
+    protocol = ShuffledBall(20, 2, 1.0, TARGETS[2])
+    shares = np.array([protocol.randomize([0.7, 0.7]) for _ in range(150)], dtype=float)
+    for column in np.moveaxis(shares, 0, -1).reshape(-1, 150) / protocol.modulus:
+        assert stats.kstest(column, "uniform").pvalue > UNSEEDED
+
+
 def test_vectors_beyond_the_ball_and_other_sizes_are_refused() -> None:
     protocol = SecureBall(4, 3, 1.0, TARGETS[0])
     with pytest.raises(TacitError, match=r"is 1.1 long, beyond 1: shrink it"):
         protocol.randomize([1.1, 0.0, 0.0])
+    with pytest.raises(TacitError, match=r"is 1.13137 long, beyond 1: shrink it"):
+        protocol.randomize([0.8, 0.8, 0.0])
     with pytest.raises(TacitError, match="must hold 3 numbers"):
         protocol.randomize([0.1, 0.0])
     with pytest.raises(TacitError, match="below the 4"):

@@ -22,14 +22,14 @@ from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpa
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Floats, Round
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
-from tacit.privacy import ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
+from tacit.privacy import IDEAL, ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
 from tacit.protocols.factorization import Kind, depth, factorize
-from tacit.protocols.mechanism import Mechanism, Releases
+from tacit.protocols.mechanism import Mechanism, Releases, earned_by
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence, Trust
+from tacit.protocols.prefix_sums import JOINT, Noise, PrefixRound, PrefixSums, Presence, Trust
 from tacit.protocols.split_and_mix import shares_needed
 
 TARGET = ApproximateDP(1.0, 1e-5)
@@ -276,6 +276,21 @@ def test_returning_users_move_most_when_they_come_first_and_that_is_accounted_fo
             assert shape.movement(visits) == pytest.approx(worst)
 
 
+@pytest.mark.parametrize("importance", [(1.0,) * 5, (5.0, 1.0, 0.2, 1.0, 3.0)])
+def test_returning_users_move_the_best_rows_by_no_more_than_is_counted(
+    importance: tuple[float, ...],
+) -> None:
+    """Brute force over batches, and over the sign of what somebody moves in each."""
+    shape = factorize("optimal", 5, importance)
+    for visits in (1, 2, 3, 5):
+        worst = max(
+            float(np.linalg.norm(shape.right[:, list(chosen)] @ signs))
+            for chosen in itertools.combinations(range(5), visits)
+            for signs in itertools.product((-1, 1), repeat=visits)
+        )
+        assert worst * (1 - 1e-12) <= shape.movement(visits) < 1.01 * worst
+
+
 def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, ...]]:
     """The records of each silo that may move in one batch, however the visits fall."""
     places = list(itertools.product(range(silos), range(people)))
@@ -358,6 +373,8 @@ def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
     protocol = PrefixSums(shape, 3, 1, 1.0, *how, 5.0, people=4, presence=presence)
     assert protocol.movement == pytest.approx(2 * (1.0 + 1.0))
     assert replace(protocol, presence=Presence()).movement == pytest.approx(1.0 + 1.0)
+    anywhere = replace(protocol, presence=Presence(visits=2, anywhere=True))
+    assert anywhere.movement == pytest.approx(2 * (1.0 + 1.0))
     edge = np.array([0.49, 0.51 + 1.0])
     assert 2 * (np.rint(edge[1]) - np.rint(edge[0])) == 4
 
@@ -367,6 +384,61 @@ def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
     how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
     protocol = PrefixSums(factorize("tree", 4), 3, 2, 1.0, *how, 5.0, scale=2, people=4)
     assert protocol.movement == pytest.approx(math.sqrt(3) + math.sqrt(2 * 3) / 2)
+
+
+@pytest.mark.parametrize(
+    ("trust", "presence", "numbers", "shares"),
+    [
+        ("secagg", Presence(), 2 * 3, 2),
+        ("secagg", Presence(batches=2), 2 * 4, 2),  # as many rows as there are
+        ("secagg", Presence(visits=2, anywhere=True), 2 * 4, 2),
+        ("secagg", Presence(visits=2), 2 * 3, 2),  # of two silos, but in one sum
+        ("silo", Presence(visits=2), 2 * 3 * 2, 1),
+        ("silo", Presence(visits=5), 2 * 3 * 3, 1),
+    ],
+)
+def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_moves(
+    trust: Trust, presence: Presence, numbers: int, shares: int
+) -> None:
+    """Two numbers in each of the three rows above a batch, of three silos, one of them curious."""
+    shape, corrupt = factorize("tree", 4), 1 if trust == "secagg" else 0
+    about = (shape, 3, 2, 1.0, trust, "discrete-gaussian", 5.0, 2, 4, corrupt, presence)
+    loss = PrefixSums(*about).loss()  # type: ignore[arg-type]
+    assert isinstance(loss, NearlyGaussianLoss)
+    assert (loss.coordinates, loss.shares) == (numbers, shares)
+
+
+def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() -> None:
+    """At so large an ε that it shows; where it is more than was set aside, no noise is enough."""
+    target = ApproximateDP(20.0, 1e-5)
+    about = (factorize("tree", 2), 20, 3, 1.5)
+    mixed = calibrated(*about, "shuffle", "discrete-gaussian", target)
+    summed = calibrated(*about, "secagg", "discrete-gaussian", target)
+    slack = 3 * 2 * (1 + math.exp(20)) * 2.0**-60
+    assert mixed.slack(20.0) == pytest.approx(slack, rel=1e-9)
+    assert summed.slack(20.0) == build("tree", "shuffle", "binomial").slack(20.0) == 0
+    assert mixed.loss().delta(20.0) + slack <= target.delta
+    found = mixed.guarantee(1e-9)
+    assert found.delta == 1e-9 + mixed.slack(found.epsilon) > 1e-9
+    assert earned_by(mixed, target)
+    assert earned_by(summed, target)
+    assert not earned_by(replace(summed, trust="shuffle"), target)
+    with pytest.raises(TacitError, match="do not fit"):
+        calibrated(*about, "shuffle", "discrete-gaussian", ApproximateDP(20.0, 4e-9))
+
+
+def test_conditions_say_whose_noise_there_must_be_and_how_often_somebody_comes() -> None:
+    shared = build("tree", "secagg", "discrete-gaussian", corrupt=1)
+    silos = "at least 19 of 20 silos add their noise"
+    assert shared.conditions == (silos,)
+    often = replace(shared, presence=Presence(batches=3, visits=2))
+    said = "for a person who comes in up to 3 batches, up to 2 times in each, to any silos"
+    assert often.conditions == (said, silos)
+    assert often.guarantee(0.05).participations == 6
+    assert often.guarantee(0.05).conditions == often.conditions
+    assert build("tree", "silo", "discrete-gaussian").conditions == ()
+    assert build("tree", "silo", "gaussian").conditions == (IDEAL,)
+    assert build("square-root", "central", "discrete-gaussian").conditions == (JOINT,)
 
 
 def test_more_visits_never_promise_more() -> None:
@@ -552,6 +624,22 @@ def test_combinations_without_a_guarantee_are_refused() -> None:
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
 
 
+def test_noise_of_each_silos_own_is_one_for_each_and_the_least_is_what_holds_for_all() -> None:
+    own = PrefixSums(factorize("tree", 2), 2, 2, 1.0, "silo", "gaussian", 3.0, sigmas=(4.0, 3.0))
+    assert [own.of(silo).loss() for silo in (0, 1)] == [
+        GaussianLoss(sigma, own.movement) for sigma in (4.0, 3.0)
+    ]
+    for changes, said in (
+        ({"sigma": 4.0}, "the least of all silos' is 3"),
+        ({"sigmas": (3.0,)}, "1 numbers for 2 silos"),
+        ({"trust": "shuffle"}, "give one for each silo whose noise is its own"),
+        ({"weights": (1.0, 1.1)}, "not in"),
+        ({"weights": (1.0, 0.0)}, "not in"),
+    ):
+        with pytest.raises(TacitError, match=said):
+            replace(own, **changes)
+
+
 def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None:
     """Every message has as many bits whatever it says; any permutation of all silos' bits of one
     label opens the same.
@@ -599,6 +687,9 @@ def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
     form = sums.form(0)
     assert isinstance(form, Shares)
     assert form.count == shares_needed(20, 1 << 64)
+    curious = build("square-root", "shuffle", "discrete-gaussian", steps=2, corrupt=1).form(0)
+    assert isinstance(curious, Shares)
+    assert curious.count == shares_needed(19, 1 << 64) > form.count
     encoder = sums.encoder()
     message = encoder.randomize(np.full(3, 0.7))
     assert message.shape == (3, form.count)

@@ -5,7 +5,7 @@ same.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
 from tacit.protocols.prefix_noise import calibrated
+from tacit.protocols.prefix_sums import Presence
 
 TARGET = ApproximateDP(1.0, 1e-5)
 VECTOR = {
@@ -93,14 +94,18 @@ def test_a_stored_mechanism_opens_the_same_protocol_under_the_same_promise(name:
     "guarantee",
     [
         PureDP(0.5),
-        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, conditions=("nobody colludes",)),
+        ApproximateDP(
+            1.0, 1e-7, view=View.SHUFFLED, participations=3, conditions=("nobody colludes",)
+        ),
         ConcentratedDP(0.125),
         RenyiDP.of(lambda order: order / 8, (2, 4, 8)),
     ],
     ids=["pure", "approximate", "concentrated", "renyi"],
 )
 def test_guarantees_are_written_down_whole(guarantee: Any) -> None:
-    assert rich(json.loads(json.dumps(plain(guarantee)))) == guarantee
+    restored = rich(json.loads(json.dumps(plain(guarantee))))
+    assert restored == guarantee
+    assert restored.conditions == guarantee.conditions
 
 
 def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
@@ -183,6 +188,26 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
         made.append(protocol.simulate(np.array([0.5, 0.25]), rng))
     np.testing.assert_array_equal(made[0].total, made[1].total)
     assert made[0].promise == made[1].promise != ""
+
+
+def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
+    about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
+    target = ApproximateDP(2.0, 0.05)
+    sums = calibrated(*about, "secagg", "skellam", target, people=4, presence=often)
+    made = Releases(sums, sums.guarantee(0.05))
+    restored = through_json(made)
+    assert isinstance(restored, Releases)
+    assert restored.sums.presence == often
+    data = json.loads(json.dumps(made.to_dict()))
+    for change in (
+        {"sigma": sums.sigma / 2},
+        {"presence": asdict(Presence(batches=2, visits=3))},
+        {"trust": "none", "noise": "none", "sigma": 0.0},
+    ):
+        with pytest.raises(TacitError, match="do not earn"):
+            Mechanism.from_dict({**data, "sums": {**data["sums"], **change}})
+    with pytest.raises(TacitError, match="do not earn"):
+        Mechanism.from_dict({**data, "guarantee": plain(ApproximateDP(1.0, 0.05))})
 
 
 def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:

@@ -291,7 +291,7 @@ def view_of(name: str) -> tuple[Protocol, MixView]:
     return protocol, MixView(tuple(parts), len(messages), 0)
 
 
-@pytest.mark.parametrize("name", ["split-and-mix", "pure-shuffle"])
+@pytest.mark.parametrize("name", ["split-and-mix", "shuffled-ball", "pure-shuffle"])
 def test_a_spoilt_message_spoils_sums_of_shares_and_certified_groups(name: str) -> None:
     protocol, view = view_of(name)
     with pytest.raises(TacitError, match="nothing was opened"):

@@ -50,6 +50,20 @@ def terms(**changes: Any) -> Terms:
     return replace(base, **changes)
 
 
+def masked(**changes: Any) -> Terms:
+    """The same with noise that devices add, behind the masks of one server."""
+    law, delta = changes.pop("law", "discrete-laplace"), changes.pop("delta", Fraction(1, 10**6))
+    parts = {"dropout": Fraction(1, 5), "corrupt": Fraction(1, 5), "claim": "two-fates"}
+    middle = {name: changes.pop(name, value) for name, value in parts.items()}
+    return terms(
+        promise=Promise(Fraction(1, 2), delta, participations=3),
+        noise=Noise(Fraction(48), "devices", law),
+        parties=terms().parties[:1],
+        middle=Middle("masking", 50, **middle),
+        **changes,
+    )
+
+
 def pinned(of: Terms | None = None) -> Pinned:
     shown = of or terms()
     signatures = tuple(cosign(shown, key) for key in KEYS if public_key(key) in shown.keys)

@@ -17,7 +17,7 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.terms.examples import KEYS, NOON, approvals, offer, parties, pinned, terms
+from tests.terms.examples import KEYS, NOON, approvals, masked, offer, parties, pinned, terms
 from tests.terms.make_vectors import FILE, vectors
 
 from tacit import keyfiles
@@ -34,6 +34,7 @@ from tacit.terms import (
     Terms,
     approve_successor,
     canonical,
+    check_successor,
     cosign,
     in_words,
     parsed,
@@ -207,6 +208,12 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     assert "two servers" not in text
 
 
+@given(st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000))
+def test_the_factor_in_words_is_never_below_the_true_one(epsilon: Fraction) -> None:
+    printed = float(factor(epsilon).replace(",", ""))
+    assert math.exp(epsilon) <= printed < 1.0002 * math.exp(epsilon) + 0.011
+
+
 # Pinning
 
 
@@ -256,6 +263,12 @@ def test_a_signature_of_one_kind_is_none_of_another() -> None:
 def test_a_round_that_keeps_to_the_terms_costs_levels_times_metrics_over_scale() -> None:
     assert pinned().check(offer()) == Fraction(8, 48)
     assert pinned().check(offer(scale=Fraction(100))) == Fraction(8, 100)
+
+
+def test_a_round_of_noise_that_devices_add_costs_its_part_of_epsilon() -> None:
+    held = pinned(masked())
+    asked = offer(terms=held.terms.digest, kind="masking", scale=None)
+    assert held.check(asked) == held.terms.cost == Fraction(1, 6)
 
 
 def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> None:
@@ -346,6 +359,40 @@ def test_weaker_successors_are_refused_by_devices_and_parties(changes: Any, word
         old.succeeded_by(new, tuple(cosign(new, key) for key in KEYS[:2]), approvals(new))
     with pytest.raises(Refusal, match=words):
         approve_successor(old.terms, new, KEYS[0], MemoryRecords())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"noise": Noise(Fraction(59))}, "noise of smaller scale"),
+        ({"middle": Middle("verified", 50)}, "change the intermediary"),
+    ],
+)
+def test_successors_keep_what_the_promise_would_not_need(changes: Any, words: str) -> None:
+    """Noise of 48 would earn the promise; people were told 60."""
+    old = terms(noise=Noise(Fraction(60)))
+    kept = {"predecessor": old.digest, "noise": old.noise}
+    approve_successor(old, terms(**kept), KEYS[0], MemoryRecords())
+    with pytest.raises(Refusal, match=words):
+        approve_successor(old, terms(**kept | changes), KEYS[0], MemoryRecords())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"claim": "semi-honest"}, "change the claim"),
+        ({"dropout": Fraction(1, 10)}, "less dropout withstood"),
+        ({"corrupt": Fraction(1, 10)}, "fewer corrupt people withstood"),
+        ({"delta": Fraction(1, 10**5)}, "a larger delta"),
+        ({"law": "skellam"}, "change the who adds the noise"),
+    ],
+)
+def test_successors_of_masked_sums_withstand_no_less(changes: Any, words: str) -> None:
+    old = masked()
+    check_successor(old, masked(predecessor=old.digest))
+    new = masked(predecessor=old.digest, **changes)
+    with pytest.raises(Refusal, match=words):
+        check_successor(old, new)
 
 
 def test_successors_need_the_approval_of_both_predecessors() -> None:
