@@ -314,7 +314,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("products[:, -count:]", "products[:, -1:]"),),
         PREFIX,
     ),
-    Target("protocols/mechanism.py", "earned_by", (swap("sums.slack(epsilon)", "0.0"),), PREFIX),
+    Target("protocols/mechanism.py", "_earns", (swap("sums.slack(epsilon)", "0.0"),), PREFIX),
     Target("protocols/mechanism.py", "earned_by", (swap("sums.of(silo)", "sums.of(0)"),), BUDGETS),
     Target(
         "algorithms/zc24_noise.py",
