@@ -61,6 +61,8 @@ BAD = {
     "compare --algorithms ucb1,ucb1": "'ucb1,ucb1'; give different names",
     "compare --algorithms ucb1,dpe": "not of arms and linear",
     "reproduce cz23-fig9": "cz23-fig9",
+    "reproduce zc24-super --axis equal": "axis is 'equal', which zc24-super does not have",
+    "reproduce lzj22-fig2 --data good.csv": "draw one of cz23-fig1, cz23-fig5, zc24-fig2",
     f"{KLUCB} --instance eazy": "'eazy'",
     f"{KLUCB} --rewards cauchy": "rewards is 'cauchy'; it must be one of bernoulli",
     f"{KLUCB} --trust nobody": "trust is 'nobody'; it must be one of secagg",

@@ -201,11 +201,12 @@ def reproduce(
     from tacit.figures import Options, lookup
     from tacit.simulation import results
 
-    drawn = lookup(figure)
+    drawn, asked = lookup(figure), Options(runs, axis.value, data, progress=interactive())
+    drawn.check(asked)
     results.probe(out)
     if data is not None:
         data.open("rb").close()  # before the panels that do without it
-    written = drawn.draw(out, Options(runs, axis.value, data, progress=interactive()))
+    written = drawn.draw(out, asked)
     if as_json:
         print_json({"figure": figure, "files": [str(path) for path in written]})
         return

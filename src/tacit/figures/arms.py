@@ -37,7 +37,7 @@ DELTA = 1e-5  # of TKMS21, and of the equal axis
 cz23 = partial(as_panels, title="{name} ({options.axis} axis, {options.runs} instances)")
 
 
-@figure("cz23-fig1", 20, cz23)
+@figure("cz23-fig1", 20, cz23, has=("axis", "data"))
 def cz23_fig1(options: Options) -> list[Panel]:
     """Easy instances at two privacy levels, hard ones at one; below them MSLR-WEB10K, if the data
     is given.
@@ -46,25 +46,25 @@ def cz23_fig1(options: Options) -> list[Panel]:
     return random + (_mslr(options) if options.data is not None else [])
 
 
-@figure("cz23-fig2", 20, cz23)
+@figure("cz23-fig2", 20, cz23, has=("axis",))
 def cz23_fig2(options: Options) -> list[Panel]:
     """Easy instances, ε = 0.1, 0.5, 1."""
     return _random("easy", EPSILONS, options)
 
 
-@figure("cz23-fig3", 20, cz23)
+@figure("cz23-fig3", 20, cz23, has=("axis",))
 def cz23_fig3(options: Options) -> list[Panel]:
     """Hard instances, ε = 0.1, 0.5, 1."""
     return _random("hard", EPSILONS, options)
 
 
-@figure("cz23-fig4", 20, cz23)
+@figure("cz23-fig4", 20, cz23, has=("axis",))
 def cz23_fig4(options: Options) -> list[Panel]:
     """All trust models on easy instances, batches 2^b."""
     return _random("easy", EPSILONS, options, MODELS, growth=2.0)
 
 
-@figure("cz23-fig5", 20, cz23)
+@figure("cz23-fig5", 20, cz23, has=("axis", "data"))
 def _mslr(options: Options) -> list[Panel]:
     """MSLR-WEB10K, ε = 1, 5, 10."""
     if options.data is None:

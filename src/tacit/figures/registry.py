@@ -49,19 +49,34 @@ Write = Callable[[str, Path, Options, Any], list[Path]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: how many runs the paper has, what is run, and how that is written."""
+    """One figure: how many runs the paper has, what is run, how that is written, and which of
+    `axis` and `data` it has.
+    """
 
     name: str
     runs: int
     run: Callable[[Options], Any]
     write: Write
+    has: tuple[str, ...] = ()
 
     def draw(self, out: Path, options: Options | None = None) -> list[Path]:
         """Draws it into a directory; the paths of all files."""
         given = options or Options()
+        self.check(given)
         runs = self.runs if given.runs is None else integer("runs", given.runs, at_least=1)
         chosen = replace(given, runs=runs)
         return self.write(self.name, out, chosen, self.run(chosen))
+
+    def check(self, options: Options) -> None:
+        """Refuses what this figure does not have: nobody should believe that it was used."""
+        for name in ("axis", "data"):
+            given = getattr(options, name)
+            if given != getattr(Options(), name) and name not in self.has:
+                having = [other.name for other in figures().values() if name in other.has]
+                raise TacitError(
+                    f"{name} is {str(given)!r}, which {self.name} does not have: leave it out, or "
+                    f"draw one of {', '.join(having)}"
+                )
 
 
 def as_panels(
@@ -84,12 +99,12 @@ _KNOWN: dict[str, Figure] = {}
 
 
 def figure(
-    name: str, runs: int, write: Write = as_panels
+    name: str, runs: int, write: Write = as_panels, has: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Options], Any]], Callable[[Options], Any]]:
     """Enters a function that runs what a figure shows under a name."""
 
     def enter(run: Callable[[Options], Any]) -> Callable[[Options], Any]:
-        _KNOWN[name] = Figure(name, runs, run, write)
+        _KNOWN[name] = Figure(name, runs, run, write, has)
         return run
 
     return enter

@@ -52,7 +52,7 @@ def tiny(*epsilons: float) -> list[Curve]:
     return [printed(name, epsilon, 1e-4) for epsilon in epsilons for name in names]
 
 
-@figure("zc24-fig2", 25, per_round)
+@figure("zc24-fig2", 25, per_round, has=("data",))
 def figure2(options: Options) -> list[Panel]:
     """Trust models compared: (a) tiny budgets, (b) moderate ones, (c) the price of privacy on
     MSLR-WEB10K with title features.
@@ -67,7 +67,7 @@ def figure2(options: Options) -> list[Panel]:
     return panels
 
 
-@figure("zc24-fig3", 25, per_round)
+@figure("zc24-fig3", 25, per_round, has=("data",))
 def figure3(options: Options) -> list[Panel]:
     """LDP-FedLinUCB against no privacy: (a) over ε, (b) over δ, (c) MSLR-WEB10K with body features;
     (d) tiny budgets.
