@@ -147,4 +147,6 @@ def test_who_may_be_missing_lie_or_look_is_told_in_words() -> None:
         "a round with fewer than 90% of its reports is not opened",
         "at most 5% of a round are corrupt",
     )
-    assert Crowd(curious=0).conditions(2) == ("each round has at least 1 honest other",)
+    assert Crowd(curious=0).conditions(2) == (
+        "each round has at least 1 honest other, and nobody who takes part looks at what is opened",
+    )
