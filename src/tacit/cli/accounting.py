@@ -44,12 +44,33 @@ PROMISED = (
     *("exact", "renyi", "advanced", "best"),
 )
 FAIR = 0.5
+WIDTHS = {
+    Noise.discrete_laplace: ("scale",),
+    Noise.skellam: ("variance",),
+    Noise.discrete_gaussian: ("sigma", "variance"),
+    Noise.gaussian: ("sigma", "variance"),
+    Noise.binomial: ("trials", "bias"),
+}
 NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
+VarianceOption = Annotated[
+    float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
+]
+SigmaOption = Annotated[
+    float | None, typer.Option(help="Standard deviation of discrete or continuous Gaussian noise.")
+]
+SamplesOption = Annotated[
+    float | None,
+    typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
+]
+AlarmOption = Annotated[float | None, typer.Option(help="How often a sound device may be accused.")]
 SensitivityOption = Annotated[
     float,
     typer.Option(help="The most that one person can move the sum (an integer for integer noise)."),
 ]
 EpsilonOption = Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")]
+SecondsOption = Annotated[
+    float | None, typer.Option(help="About how long to look (with --algorithm).")
+]
 DeltaOption = Annotated[
     float | None, typer.Option(help="Delta of the guarantee; 0 or none for a pure guarantee.")
 ]
@@ -130,13 +151,8 @@ def privacy(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     scale: Annotated[float | None, typer.Option(help="Scale of discrete Laplace noise.")] = None,
-    variance: Annotated[
-        float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
-    ] = None,
-    sigma: Annotated[
-        float | None,
-        typer.Option(help="Standard deviation of discrete or continuous Gaussian noise."),
-    ] = None,
+    variance: VarianceOption = None,
+    sigma: SigmaOption = None,
     trials: Annotated[float | None, typer.Option(help="Number of binomial noise bits.")] = None,
     bias: Annotated[float, typer.Option(help="Bias of a binomial noise bit.")] = FAIR,
     arriving: Annotated[
@@ -159,11 +175,12 @@ def privacy(
             "give either --delta (to learn epsilon) or --epsilon (to learn delta), not both and "
             "not neither"
         )
-    _refuse_widths_of_others(noise, scale, variance, sigma, trials, bias)
+    biased = None if bias == FAIR else bias
+    said = {"scale": scale, "variance": variance, "sigma": sigma, "trials": trials, "bias": biased}
+    width = _width(noise, said)
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
     if noise is Noise.gaussian:
-        width = _one_of({"sigma": sigma, "variance": variance}, noise)
-        std = width["sigma"] if "sigma" in width else math.sqrt(_positive(width, "variance"))
+        std = _std(width)
         if arriving != 1 or batches != 1:
             raise TacitError(
                 "--arriving and --batches are for noise on devices: use discrete-gaussian or "
@@ -172,7 +189,7 @@ def privacy(
         law_variance, loss = std * std, GaussianLoss(std, sensitivity)
         parameters: dict[str, Any] = {"sigma": std}
     else:
-        law = _law(noise, scale, variance, sigma, trials, bias)
+        law = _law(noise, width, bias)
         law_variance, parameters = float(law.variance), _parameters(law)
         moved = _count("sensitivity", sensitivity)
         single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
@@ -298,16 +315,9 @@ def audit(
     through: Annotated[
         Through | None, typer.Option(help="Carry rounds through a real intermediary.")
     ] = None,
-    samples: Annotated[
-        float | None,
-        typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="About how long to look (with --algorithm).")
-    ] = None,
-    alarm: Annotated[
-        float | None, typer.Option(help="How often a sound device may be accused.")
-    ] = None,
+    samples: SamplesOption = None,
+    seconds: SecondsOption = None,
+    alarm: AlarmOption = None,
     as_json: Json = False,
 ) -> None:
     """Attack what devices draw: of calibrated noise, or of a whole algorithm.
@@ -429,56 +439,34 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
     return PureDP(epsilon) if delta == 0 else ApproximateDP(epsilon, delta)
 
 
-def _law(
-    noise: Noise,
-    scale: float | None,
-    variance: float | None,
-    sigma: float | None,
-    trials: float | None,
-    bias: float,
-) -> NoiseLaw:
+def _width(noise: Noise, said: dict[str, float | None]) -> dict[str, float]:
+    """What says how wide this noise is; what says it of other noise is refused."""
+    own = WIDTHS[noise]
+    vain = {f"--{name}": value for name, value in said.items() if name not in own}
+    has = " or ".join(f"--{name}" for name in own)
+    _refuse(vain, f"not for {noise.value} noise, which has {has}")
+    needed = [name for name in own if name != "bias"]
+    given = {name: value for name in needed if (value := said[name]) is not None}
+    if len(given) != 1:
+        wanted = " or ".join(f"--{name}" for name in needed)
+        raise TacitError(f"{noise.value} noise needs exactly one of {wanted}")
+    return given
+
+
+def _law(noise: Noise, width: dict[str, float], bias: float) -> NoiseLaw:
     from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 
     if noise is Noise.discrete_laplace:
-        return DiscreteLaplace(_one_of({"scale": scale}, noise)["scale"])
+        return DiscreteLaplace(width["scale"])
     if noise is Noise.skellam:
-        return Skellam(_one_of({"variance": variance}, noise)["variance"])
+        return Skellam(width["variance"])
     if noise is Noise.discrete_gaussian:
-        given = _one_of({"sigma": sigma, "variance": variance}, noise)
-        return DiscreteGaussian(
-            given["sigma"] if "sigma" in given else math.sqrt(_positive(given, "variance"))
-        )
-    return Binomial(_count("trials", _one_of({"trials": trials}, noise)["trials"]), bias)
+        return DiscreteGaussian(_std(width))
+    return Binomial(_count("trials", width["trials"]), bias)
 
 
-def _refuse_widths_of_others(
-    noise: Noise,
-    scale: float | None,
-    variance: float | None,
-    sigma: float | None,
-    trials: float | None,
-    bias: float,
-) -> None:
-    """Of the ways to say how wide noise is, those that this kind does not have."""
-    own = {
-        Noise.discrete_laplace: ("--scale",),
-        Noise.skellam: ("--variance",),
-        Noise.discrete_gaussian: ("--sigma", "--variance"),
-        Noise.gaussian: ("--sigma", "--variance"),
-        Noise.binomial: ("--trials", "--bias"),
-    }[noise]
-    given = {"--scale": scale, "--variance": variance, "--sigma": sigma, "--trials": trials}
-    given["--bias"] = None if bias == FAIR else bias
-    vain = {name: value for name, value in given.items() if name not in own}
-    _refuse(vain, f"not for {noise.value} noise, which has {' or '.join(own)}")
-
-
-def _one_of(options: dict[str, float | None], noise: Noise) -> dict[str, float]:
-    given = {name: value for name, value in options.items() if value is not None}
-    if len(given) != 1:
-        wanted = " or ".join(f"--{name}" for name in options)
-        raise TacitError(f"{noise.value} noise needs exactly one of {wanted}")
-    return given
+def _std(width: dict[str, float]) -> float:
+    return width["sigma"] if "sigma" in width else math.sqrt(_positive(width, "variance"))
 
 
 def _positive(given: dict[str, float], name: str) -> float:
