@@ -147,6 +147,26 @@ def test_actions_that_do_not_span_the_space() -> None:
     assert learner.best() == 5
 
 
+def _differences(evidence: Evidence, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gains and widths of these, each the difference between nothing and a point."""
+    points = np.vstack([np.zeros(differences.shape[1]), -differences])
+    return evidence.compare(evidence.seen(points), 0, np.arange(1, len(points)))
+
+
+def test_close_actions_are_compared_without_cancellation() -> None:
+    """What is multiplied out is never below the variance of a difference, and hardly above it."""
+    rng = np.random.default_rng(3)
+    root = rng.standard_normal((5, 5))
+    evidence = Evidence(2, 5, 1.0, 0.05)
+    evidence.phases = [PhaseEvidence(rng.standard_normal(5), root @ root.T, math.inf)]
+    point, direction = rng.standard_normal(5), rng.standard_normal(5)
+    for apart, looser in ((1e-1, 1e-6), (1e-3, 1e-3), (1e-6, 1e3), (1e-12, 1e12), (0.0, math.inf)):
+        _, plain = _differences(evidence, apart * direction[None])
+        points = np.vstack([point, point - apart * direction])
+        _, width = evidence.compare(evidence.seen(points), 0, np.array([1]))
+        assert plain[0] * (1 - 1e-9) <= width[0] <= plain[0] * (1 + looser)
+
+
 def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() -> None:
     """Ville's inequality: over phases whose precision depends on what was seen, at most a share p.
 
@@ -165,7 +185,7 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
             evidence.phases.append(
                 PhaseEvidence(np.array([error]), np.array([[variance]]), math.inf)
             )
-            gain, width = evidence.compare(np.array([[1.0]]))
+            gain, width = _differences(evidence, np.array([[1.0]]))
             failed |= bool(gain[0] > width[0])
             variance *= 0.2 if gain[0] > 0 else 0.9  # the next phase is as good as the luck so far
         broken += failed
@@ -175,7 +195,7 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
 def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None:
     evidence = Evidence(2, 2, 1.0, 0.05)
     evidence.phases = [PhaseEvidence(np.zeros(2), np.diag([1e-2, 1e-4]), math.inf)]
-    _, widths = evidence.compare(np.eye(2))
+    _, widths = _differences(evidence, np.eye(2))
     best = np.sqrt(2 * evidence.level * np.array([1e-2, 1e-4]))
     assert (widths >= best * (1 - 1e-9)).all()
     assert (widths <= 1.07 * best).all()
@@ -184,9 +204,9 @@ def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None
 def test_noise_without_gaussian_tails_widens() -> None:
     evidence = Evidence(2, 1, 1.0, 0.05)
     evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), 1.0)]
-    _, capped = evidence.compare(np.eye(1))
+    _, capped = _differences(evidence, np.eye(1))
     evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), math.inf)]
-    _, free = evidence.compare(np.eye(1))
+    _, free = _differences(evidence, np.eye(1))
     assert capped[0] > 1.5 * free[0]
 
 
@@ -253,3 +273,16 @@ def test_dropped_actions_stand_where_they_stood(kind: type[PhasedElimination]) -
         assert sum(row.best for row in rows) == pytest.approx(1)
         assert rows[2].best < 1e-3
     assert dropped == 20
+
+
+def test_clients_fit_parameters_only_where_that_is_worth_it() -> None:
+    """Among very many, privacy noise is nothing and a fit gains nothing: averages are reported."""
+    kinds = {}
+    for clients in (1000, 10**6):
+        learner = DistributedElimination(
+            np.eye(6), 10**9, fixed_clients=clients, parameters_from=1, noise_ratio=0.5
+        )
+        learner._number = 14
+        (round_,) = learner.propose()
+        kinds[clients] = type(round_.assignment).__name__
+    assert kinds == {1000: "Fit", 10**6: "Design"}

@@ -22,7 +22,14 @@ SPREADS = (1.0, 0.1)
 
 def fitted(played: Any, plays: Any, noise: float, clients: int = 4000) -> shrinking.OwnFit:
     about = (SPREADS, 1.0, noise, 5.0, 1e-6)
-    return shrinking.best_fit(shrinking.Phase(played, plays * 1.0, played, clients, *about))
+    phase = shrinking.Phase(played, plays * 1.0, played, clients, *about)
+    found = shrinking.best_fit(phase)
+    assert found is not None
+    assert shrinking.best_fit(phase, found.width) is None  # it must be better than that
+    same = shrinking.best_fit(phase, found.width * (1 + 1e-9))
+    assert same is not None
+    assert (same.radius, same.lost, same.width) == (found.radius, found.lost, found.width)
+    return found
 
 
 def reports(

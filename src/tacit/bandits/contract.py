@@ -56,7 +56,8 @@ class Learner(ABC):
         self._first = self.arms  # options at the start
         self._came: list[tuple[int, int, int]] = []  # option, asked, reports: of rounds held now
         self._ratios = Ratios()
-        self._tallies = [Tally(self.horizon, self.horizon // self.arms) for _ in range(self.arms)]
+        alone = range(self.arms if self.separate else 0)
+        self._tallies = [Tally(self.horizon, self.horizon // self.arms) for _ in alone]
 
     @property
     def active(self) -> list[int]:
@@ -198,7 +199,7 @@ class Learner(ABC):
         """The option that is shown to be better than every other one that takes part."""
         setting = self._setting(level, 0)
         sure = failure_left(self._tallies, setting)
-        return best_option(self._tallies, setting.present(self.arms), setting, sure)
+        return best_option(self._tallies, setting.present(len(self._tallies)), setting, sure)
 
     def _setting(self, level: float, control: int) -> Setting:
         return Setting(level, self._first, control)

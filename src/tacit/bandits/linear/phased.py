@@ -33,6 +33,7 @@ SETTINGS = ("tight", "paper")
 # g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
 COARSE, SHARP = 2.0, 1.2
 CUT = 0.02  # of the confidence, for parameters that are shrunk to a ball
+WORTH = 0.01  # by how much narrower widths must be for clients to fit parameters
 
 
 class PhasedElimination(Learner):
@@ -217,11 +218,11 @@ class DistributedElimination(PhasedElimination):
     noise, clients and not rounds are what a phase lacks, and meeting them earlier saves more regret
     than it costs communication.
 
-    From `parameters_from` clients on, where that tells actions apart better than an average for
-    each of them, clients report the parameter that they fit, in a ball about what is known of it
-    (`tacit.bandits.linear.shrinking`). Its radius follows from public numbers: the bound on
-    rewards, how much clients differ, `norm`, the largest length of θ*, earlier phases, and
-    `noise_ratio`, the noise's standard deviation over the l2 sensitivity, of every client's own
+    From `parameters_from` clients on, where that makes widths narrower by a hundredth at least than
+    an average for each action does, clients report the parameter that they fit, in a ball about
+    what is known of it (`tacit.bandits.linear.shrinking`). Its radius follows from public numbers:
+    the bound on rewards, how much clients differ, `norm`, the largest length of θ*, earlier phases,
+    and `noise_ratio`, the noise's standard deviation over the l2 sensitivity, of every client's own
     noise where it must suffice `noise_alone`. What the ball cuts off is part of the widths, for a
     fiftieth of the confidence.
 
@@ -254,6 +255,7 @@ class DistributedElimination(PhasedElimination):
         self.noise_ratio, self.noise_alone = float(noise_ratio), noise_alone
         self.parameters_from = parameters_from
         self._planned: tuple[Any, shrinking.OwnFit, Floats] | None = None
+        self._off: list[float] = []  # how far each phase's estimate can be from θ*
         if parameters_from is not None:
             if setting == "paper":
                 raise TacitError("the paper's clients report actions: use the tight setting")
@@ -322,32 +324,44 @@ class DistributedElimination(PhasedElimination):
         """Parameters, where there are enough participants."""
         if self.parameters_from is None or participants < self.parameters_from:
             return design
-        fit, centre = self._own_fit(design, self._number + 1, participants)
-        if fit.width > self._width_of_actions(design, participants):
+        below = self._width_of_actions(design, participants) / (1 + WORTH)
+        found = self._own_fit(design, self._number + 1, participants, below)
+        if found is None:
             return design
+        fit, centre = found
         rows = tuple(tuple(row) for row in fit.solve.tolist())
         about = tuple((fit.forward @ centre).tolist())
         return Fit(**vars(design), solve=rows, centre=about, radius=fit.radius)
 
-    def _own_fit(self, design: Design, phase: int, clients: int) -> tuple[shrinking.OwnFit, Floats]:
-        """How clients of a phase fit their parameters, and about which centre: the estimate that is
-        known to be nearest to θ*, or nothing at all. What was worked out for planning a phase is
-        kept until it is learned from.
+    def _own_fit(
+        self, design: Design, phase: int, clients: int, below: float = math.inf
+    ) -> tuple[shrinking.OwnFit, Floats] | None:
+        """How clients of a phase fit their parameters, and about which centre, if widths are below
+        that. What was worked out for planning a phase is kept until it is learned from.
         """
         about = (design.support, design.plays, phase, clients)
         if self._planned is None or self._planned[0] != about:
-            self._planned = (about, *self._fit_of(design, phase, clients))
+            centre, distance = self._centre()
+            fit = shrinking.best_fit(self._public(design, phase, clients, distance), below)
+            if fit is None:
+                return None
+            self._planned = (about, fit, centre)
         return self._planned[1:]
 
-    def _fit_of(self, design: Design, phase: int, clients: int) -> tuple[shrinking.OwnFit, Floats]:
-        centre, distance = np.zeros(self.actions.shape[1]), self.norm
-        for number, known in enumerate(self._evidence.phases, 1):
+    def _centre(self) -> tuple[Floats, float]:
+        """The estimate that is known to be nearest to θ*, or nothing at all, and how near."""
+        phases = self._evidence.phases
+        for number, known in enumerate(phases[len(self._off) :], len(self._off) + 1):
             off = shrinking.distance_of(known.matrix, self._rare(number))
-            if known.beyond is not None:
-                off += float(np.linalg.norm(known.beyond, 2))
-            if off < distance:
-                centre, distance = known.theta, off
-        public = shrinking.Phase(
+            beyond = 0.0 if known.beyond is None else float(np.linalg.norm(known.beyond, 2))
+            self._off.append(off + beyond)
+        nearest = int(np.argmin(self._off)) if self._off else 0
+        if not self._off or self._off[nearest] >= self.norm:
+            return np.zeros(self.actions.shape[1]), self.norm
+        return phases[nearest].theta, self._off[nearest]
+
+    def _public(self, design: Design, phase: int, clients: int, distance: float) -> shrinking.Phase:
+        return shrinking.Phase(
             played=self.actions[np.array(design.support)],
             plays=np.array(design.plays, dtype=float),
             active=self.actions[self._active],
@@ -358,7 +372,6 @@ class DistributedElimination(PhasedElimination):
             deviations=math.sqrt(2 * self._evidence.level),
             chance=self._rare(phase),
         )
-        return shrinking.best_fit(public), centre
 
     def _noise(self, clients: int) -> float:
         """The noise's standard deviation in an average of reports of length at most 1."""
@@ -392,14 +405,16 @@ class DistributedElimination(PhasedElimination):
     def _fitted(self, round_: Round, design: Fit, estimate: Estimate) -> PhaseEvidence:
         """The parameter within the span of what was played, and how far it may be off."""
         n, error = round_.participants, estimate.error
-        fit, _ = self._own_fit(design, round_.number + 1, n)
+        found = self._own_fit(design, round_.number + 1, n)
+        assert found is not None  # there was nothing to beat
+        fit, _ = found
         played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
         undo = shrinking.undo(played, plays, np.array(design.solve))
         theta = undo @ (np.asarray(estimate.mean) + np.array(design.centre))
         proxy = float(np.max(error.proxies))
         cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf
         matrix = fit.plain / n + proxy * undo @ undo.T
-        return PhaseEvidence(theta, matrix, cap, fit.lost * undo.T)
+        return PhaseEvidence(theta, matrix, cap, fit.lost * undo.T if fit.lost else None)
 
     def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
         """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)) (LZJ22 equation 3, Theorems 5.3 to

@@ -22,6 +22,7 @@ from tacit.estimates import Floats
 RARE = 6.0  # t at which the radius may be taken: at most one client in 200 is shrunk
 TAIL = np.concatenate([np.linspace(0.0, 40.0, 161), np.geomspace(41.0, 1e5, 120)])  # beyond t
 RATES = np.geomspace(1e-2, 1e3, 60)
+EIGHTH = 8
 PENALTIES = (0.0, *np.geomspace(1e-4, 1e2, 25))  # of which the best is taken, in units of XᵀWX
 SINGULAR = 1e-9  # part of the largest singular value below which a direction was not played
 
@@ -62,8 +63,9 @@ class OwnFit:
     width: float
 
 
-def best_fit(phase: Phase) -> OwnFit:
-    """The fit and the ball with which active actions are told apart best.
+def best_fit(phase: Phase, below: float = math.inf) -> OwnFit | None:
+    """The fit and the ball with which active actions are told apart best, if its width is `below`
+    what it is to beat.
 
     The ball is so large that nobody is shrunk, or so small that a few are, which costs a little in
     every width and saves noise.
@@ -75,24 +77,29 @@ def best_fit(phase: Phase) -> OwnFit:
     square, axes = singular[kept] ** 2, directions[kept]
     plain = clients**2 + rewards**2 / square
     apart = (((phase.active - phase.active.mean(axis=0)) @ axes.T) ** 2).mean(axis=0)
+    sampled = float((apart * plain).sum()) / phase.clients
+    if phase.deviations * math.sqrt(sampled) >= below:  # before any noise
+        return None
 
-    def ball(gain: Floats, t: float) -> tuple[float, float]:
-        """How wide widths are but for what is lost, and the radius."""
-        size = float(reach(phase.distance, gain**2 * plain, t))
-        variance = (apart * plain).sum() / phase.clients
-        variance += (phase.noise * size) ** 2 * (apart / gain**2).sum()
-        return phase.deviations * math.sqrt(variance), size
+    gains = square / (square + np.array(PENALTIES)[:, None] * square.mean())
+    errors, stretched = gains**2 * plain, (apart / gains**2).sum(axis=1)
 
-    gains = [square / (square + penalty * square.mean()) for penalty in PENALTIES]
+    def balls(t: float) -> list[tuple[float, float]]:
+        """How wide widths are but for what is lost, and the radius, at every penalty."""
+        sizes = reach(phase.distance, errors, t)
+        widths = phase.deviations * np.sqrt(sampled + (phase.noise * sizes) ** 2 * stretched)
+        return list(zip(widths.tolist(), sizes.tolist(), strict=True))
+
     nobody = max(RARE, math.log(2 * phase.clients / phase.chance))
-    best = min((*ball(gain, nobody), 0.0, place) for place, gain in enumerate(gains))
-    for width, size, place in sorted((*ball(g, RARE), place) for place, g in enumerate(gains)):
-        if width > best[0]:  # and all the more with what is lost, which takes long to bound
+    best = min((*ball, 0.0, place) for place, ball in enumerate(balls(nobody)))
+    for width, size, place in sorted((*ball, place) for place, ball in enumerate(balls(RARE))):
+        if width > min(best[0], below):  # all the more with what is lost, which takes long to bound
             break
-        error, stretched = gains[place] ** 2 * plain, apart / gains[place] ** 2
-        lost = cut_off(phase.distance, error, phase.clients, phase.chance)
-        best = min(best, (width + lost * math.sqrt(stretched.sum()), size, lost, place))
+        lost = cut_off(phase.distance, errors[place], phase.clients, phase.chance)
+        best = min(best, (width + lost * math.sqrt(stretched[place]), size, lost, place))
     width, size, lost, place = best
+    if width >= below:
+        return None
     gain = gains[place]
 
     solve = (gain / square)[:, None] * (axes @ (phase.played * phase.plays[:, None]).T)
@@ -110,16 +117,17 @@ def undo(played: Floats, plays: Floats, solve: Floats) -> Floats:
 
 
 def reach(distance: float, error: Floats, t: Floats | float) -> Floats:
-    """The length that a report exceeds with a chance of at most 2e^-t, M given by its values."""
-    inner = 2 * distance * np.sqrt(2 * error.max() * t)
+    """The length that a report exceeds with a chance of at most 2e^-t, M given by its values, or
+    one row of them for each of several M.
+    """
+    inner = 2 * distance * np.sqrt(2 * error.max(axis=-1) * t)
     return np.asarray(np.sqrt(distance**2 + inner + _square(error, t)))
 
 
 def _square(error: Floats, t: Floats | float) -> Floats:
     """What the squared length of the error exceeds with a chance of at most e^-t."""
-    return np.asarray(
-        error.sum() + 2 * np.sqrt(t * (error**2).sum()) + 2 * error.max() * np.asarray(t)
-    )
+    total, square, largest = error.sum(axis=-1), (error**2).sum(axis=-1), error.max(axis=-1)
+    return np.asarray(total + 2 * np.sqrt(t * square) + 2 * largest * np.asarray(t))
 
 
 def distance_of(matrix: Floats, chance: float) -> float:
@@ -140,10 +148,17 @@ def cut_off(distance: float, error: Floats, clients: int, chance: float) -> floa
     Markov's inequality the average exceeds a(s)/s + ln(1/chance)/(ns) with this chance, for
     every s.
     """
-    lengths = reach(distance, error, RARE + TAIL)
-    losses, tail = lengths - lengths[0], RARE + TAIL
-    exponents = RATES[:, None] * losses[1:] - tail[:-1]
-    met = exponents[:, -1] < -100  # and falling from there on: what is left out is nothing
-    moments = 2 * (np.exp(np.minimum(exponents, 300.0)) * np.diff(losses)).sum(axis=1)
-    bounds = moments + math.log(1 / chance) / (clients * RATES)
-    return float(bounds[met].min(initial=math.inf))
+    tail = RARE + TAIL
+    lengths = reach(distance, error, tail)
+    losses = lengths - lengths[0]
+    steps, sampled = np.diff(losses), math.log(1 / chance) / clients
+
+    def bounds(rates: Floats) -> Floats:
+        exponents = rates[:, None] * losses[1:] - tail[:-1]
+        met = exponents[:, -1] < -100  # and falling from there on: what is left out is nothing
+        moments = 2 * (np.exp(np.minimum(exponents, 300.0)) @ steps)
+        return np.where(met, moments + sampled / rates, math.inf)
+
+    # both terms are convex in s, so the best rate is next to the best of every eighth
+    place = EIGHTH * int(bounds(RATES[::EIGHTH]).argmin())
+    return float(bounds(RATES[max(0, place - EIGHTH) : place + EIGHTH]).min())

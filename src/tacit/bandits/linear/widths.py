@@ -26,6 +26,7 @@ GRID = (
     24  # values of λ, each half the one before: they serve precisions I over 14 orders of magnitude
 )
 LARGEST = 512.0  # the largest λ, times the bound on rewards
+CANCELLED = 1e-13  # of two actions' variances, by which that of their difference may be rounded
 RIVALS = 16  # how many leading actions the others are compared with
 
 
@@ -39,6 +40,15 @@ class PhaseEvidence:
     matrix: Floats
     cap: float
     beyond: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Points, one row each; every phase's estimates of ⟨θ*, x⟩, and their variances xᵀMx."""
+
+    points: Floats
+    estimates: Floats
+    variances: Floats
 
 
 class Evidence:
@@ -83,31 +93,48 @@ class Evidence:
         safe = np.where(seen, precision, 1.0)
         return weighted / safe, np.where(seen, 1 / np.sqrt(safe), np.inf)
 
+    def seen(self, points: Floats) -> Seen:
+        """What all phases say of these points."""
+        thetas = np.array([phase.theta for phase in self.phases])
+        variances = [np.einsum("ij,ij->i", points @ p.matrix, points) for p in self.phases]
+        return Seen(points, thetas @ points.T, np.array(variances))
+
     def surviving(self, active: Floats) -> npt.NDArray[np.bool_]:
         """Which of the active actions no leading action clearly beats."""
         worth = active @ self.pooled()
         leaders = np.argsort(-worth, kind="stable")[:RIVALS].tolist()
         leaders.append(int((active @ self.phases[-1].theta).argmax()))
         alive = np.ones(len(active), dtype=bool)
+        seen = self.seen(active)
         for leader in dict.fromkeys(leaders):
             if alive[leader]:
                 others = np.flatnonzero(alive)
-                gain, width = self.compare(active[leader] - active[others])
+                gain, width = self.compare(seen, leader, others)
                 alive[others[(gain > width) & (others != leader)]] = False
         return alive
 
-    def compare(self, differences: Floats) -> tuple[Floats, Floats]:
-        """The averaged estimate of ⟨θ*, z⟩ for each row z, and its one-sided width."""
-        size = len(differences)
-        precision, weighted, cap = np.zeros(size), np.zeros(size), np.full(size, math.inf)
-        beyond = np.zeros(size)
-        for phase in self.phases:
-            variance = np.einsum("ij,ij->i", differences @ phase.matrix, differences) + 1e-300
-            precision += 1 / variance
-            weighted += differences @ phase.theta / variance
+    def compare(
+        self, seen: Seen, leader: int, others: npt.NDArray[np.int64]
+    ) -> tuple[Floats, Floats]:
+        """The averaged estimate of ⟨θ*, z⟩ for z = leader - x, x each of the others, and its
+        one-sided width. Variances are (b - x)ᵀM(b - x) multiplied out, and a little more than what
+        rounding may have taken away.
+        """
+        first, points = seen.points[leader], seen.points[others]
+        crossed = np.array([phase.matrix @ first for phase in self.phases]) @ points.T
+        both = seen.variances[:, leader, None] + seen.variances[:, others]
+        variances = np.maximum(both - 2 * crossed, 0.0) + (CANCELLED * both + 1e-300)
+        weights = 1 / variances
+        precision = weights.sum(axis=0)
+        gains = seen.estimates[:, leader, None] - seen.estimates[:, others]
+        weighted = (gains * weights).sum(axis=0)
+        beyond = np.zeros(len(others))
+        for number, phase in enumerate(self.phases):
             if phase.beyond is not None:
-                beyond += np.linalg.norm(differences @ phase.beyond.T, axis=1) / variance
-            cap = np.minimum(cap, phase.cap * np.sqrt(variance))
+                off = np.linalg.norm((first - points) @ phase.beyond.T, axis=1)
+                beyond += off * weights[number]
+        caps = np.array([phase.cap for phase in self.phases])
+        cap = (caps[:, None] * np.sqrt(variances)).min(axis=0)
         wanted = np.minimum(np.sqrt(2 * self.level / precision), cap)
         halvings = np.log2(self.largest / wanted)
         step = np.where(wanted < cap, np.round(halvings), np.ceil(halvings)).clip(0, GRID - 1)
