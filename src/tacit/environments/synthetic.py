@@ -73,21 +73,19 @@ class ClippedGaussian(ContinuousEnvironment):
         return np.clip(rng.normal(self.centres[arm], self.sigma, users), 0.0, 1.0)
 
     def shortfall(self, arm: int, c: Floats) -> Floats:
-        """H(c) for c in [0, 1]: that of the Gaussian, less its value at 0."""
-
-        def integral(x: Floats) -> Floats:
-            z = (x - self.centres[arm]) / self.sigma
-            result: Floats = self.sigma * (
-                z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-            )
-            return result
-
-        at_zero: float = integral(np.zeros(1))[0]
-        return integral(c) - at_zero
+        """H(c) for c in [0, 1]."""
+        return _shortfall(self.centres[arm], self.sigma, c)
 
     def excess(self, arm: int, c: Floats) -> Floats:
         """What the mirror image about one half falls short of 1 - c."""
-        return ClippedGaussian((1 - self.centres[arm],) * 2, self.sigma).shortfall(0, 1 - c)
+        return _shortfall(1 - self.centres[arm], self.sigma, 1 - c)
+
+
+def _shortfall(centre: float, sigma: float, c: Floats) -> Floats:
+    """That of the Gaussian, less its value at 0."""
+    z = (np.append(c, 0.0) - centre) / sigma
+    whole: Floats = sigma * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+    return np.asarray(whole[:-1] - whole[-1])
 
 
 @dataclass(frozen=True)
