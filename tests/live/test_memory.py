@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import platform
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter, OrderedDict, deque
 from fractions import Fraction
@@ -183,3 +186,32 @@ def test_a_round_is_fetched_once_for_all_who_bring_reports(
         assert all(isinstance(one, Unknown) for one in asyncio.run(come(bytes(16))))
         assert asked == [identity, bytes(16)]
         assert party.at_hand(identity)
+
+
+BLOCKS = """
+from pathlib import Path
+from tacit.live.service.serve import give_back
+
+def used():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+give_back()
+large = b"x" * 30_000_000
+del large  # from here on the C library would think that such blocks are usual
+before, held, between = used(), [], []
+for _ in range(20):
+    held.append(b"x" * 1_000_000)
+    between.append(b"y" * 2_000)
+most = used()
+del held
+print((most - before) > 0, (used() - before) / (most - before))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library is left alone")
+def test_what_a_large_round_took_goes_back_to_the_system() -> None:
+    """Though small things that stay lie between the blocks that are freed."""
+    said = subprocess.run([sys.executable, "-c", BLOCKS], check=True, capture_output=True).stdout
+    took, kept = said.split()
+    assert took == b"True"
+    assert float(kept) < 0.1

@@ -6,6 +6,7 @@ no access log, and no header says what runs here.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import signal
@@ -34,6 +35,8 @@ LOG = logging.getLogger("tacit.live")
 FAREWELL = 10  # seconds that running requests may take at the end
 BACKLOG = 2048
 CONNECTIONS = 4096
+LARGE = 2**16  # bytes of a block that is given back
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 IDLE = 15  # seconds that a quiet connection stays: longer than clients (httpx: 5) reuse theirs
 
 
@@ -112,6 +115,19 @@ def listening(config: PartyConfig) -> socket.socket:
     return bound
 
 
+def give_back() -> None:
+    """Lets large blocks go back to the system whenever they are freed. The C library of most Linux
+    systems keeps more and more of them otherwise, so that a party would grow with its largest
+    round; others are left as they are.
+    """
+    try:
+        told = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
+        told(setting, LARGE)
+
+
 def settle() -> None:
     """What is there stays, and the collector looks only at what comes from now on, which is little:
     so it may look at all of it often, and garbage of requests does not pile up.
@@ -126,6 +142,7 @@ def settle() -> None:
 def serve(config: PartyConfig, **sources: Any) -> None:
     """Runs a party until it is told to stop."""
     logs.configure(config.log_level)
+    give_back()
     with listening(config) as bound:
         server = Server(application(config, **sources))
         for number in (signal.SIGTERM, signal.SIGINT):
