@@ -11,7 +11,9 @@ import pytest
 import sqlalchemy as sql
 from tests.live.served import kept, served
 
+from tacit.checks import TacitError
 from tacit.live.party import Party
+from tacit.live.service.serve import application
 
 
 def room(party: Party, pages: int) -> None:
@@ -61,22 +63,41 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
 
 
 def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Path) -> None:
-    """In their place is something else, or nothing, as where a volume is away for a while."""
+    """In their place is something else, or nothing, or an empty directory, as where a volume is
+    away for a while.
+    """
     with served(tmp_path) as both:
         ((joined, halves),) = both.people(both.begin(), 1)
         records = both.members[1].config.records
-        for content in ("not a directory", None):
+        for instead in (Path.touch, lambda _: None, Path.mkdir):
             away = records.rename(records.with_name("away"))
-            if content is not None:
-                records.write_text(content)
+            instead(records)
             outcome = f"/rounds/{joined.round.identity.hex()}/outcome"
             refused = [both.put(1, joined.path, halves[1])]
             refused += [both.get(1, path) for path in (outcome, "/readyz")]
-            records.unlink(missing_ok=True)
-            away.rename(records)
+            if records.is_file():
+                records.unlink()
+            away.rename(records)  # also over an empty directory
             assert [one.status_code for one in refused] == [503] * 3
             assert str(tmp_path) not in "".join(one.text for one in refused)
         assert both.put(1, joined.path, halves[1]).status_code == 204
+
+
+def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path: Path) -> None:
+    """Where a volume is not mounted an empty directory is left, which must not be taken for one
+    that has lost its keys; whoever has lost them says so.
+    """
+    with served(tmp_path) as both:
+        both.place(both.begin())
+        configs = [one.config for one in both.members]
+    for config in configs:
+        config.records.rename(config.records.with_name("away"))
+        config.records.mkdir()
+        with pytest.raises(TacitError, match="mount its volume"):
+            application(config)
+        assert not list(config.records.iterdir())
+        (config.records / "lock").touch()
+        application(config)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

@@ -88,8 +88,8 @@ rounds = sql.Table(
     sql.Column("reports", sql.Integer),
     sql.Column("total", sql.Text),
 )
-"""Rounds, with what was opened of them. `number` and `arm` are the learner's, -1 for one that was
-abandoned before anybody was asked; `option` is the place among the terms' options.
+"""Rounds, with what was opened of them. `number` and `arm` are the learner's, `option` is the place
+among the terms' options. One that is given up before anybody was asked gets another identity.
 """
 
 halves = sql.Table(
@@ -181,6 +181,11 @@ class Store:
                 command.upgrade(config, "head")
         except SQLAlchemyError as problem:
             raise _unavailable(problem) from None
+
+    def used(self) -> bool:
+        """Whether there have been experiments, and so key files beside this database."""
+        with self.read() as connection:
+            return connection.execute(sql.select(terms.c.digest).limit(1)).first() is not None
 
     def insert_new(
         self, connection: sql.Connection, table: sql.Table, rows: Iterable[dict[str, Any]]

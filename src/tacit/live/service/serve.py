@@ -44,7 +44,7 @@ def application(config: PartyConfig, **sources: Any) -> Front:
     key, *former = load_signing_keys(config.signing_key, config.lock)
     store = Store(config.database)
     store.migrate()
-    records = RecordDirectory(config.records)
+    records = RecordDirectory(config.records, used=store.used())
     if config.role == "helper":
         return helper_app(Helper(key, store, records, former=former, **sources), config)
     coordinator = Coordinator(key, store, records, former=former, **sources)
