@@ -25,6 +25,7 @@ from tacit.live.coordinator import Coordinator
 from tacit.live.helper import Helper
 from tacit.live.service import logs
 from tacit.live.service.apps import coordinator_app, helper_app
+from tacit.live.service.connections import Connection
 from tacit.live.service.front import Front
 from tacit.live.service.link import HttpLink
 from tacit.live.store import Store
@@ -75,6 +76,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 proxy_headers=False,
+                http=Connection,
                 ws="none",
                 lifespan="on",
                 limit_concurrency=CONNECTIONS,
