@@ -538,6 +538,22 @@ def test_a_device_joins_no_more_than_three_refused_rounds() -> None:
     assert len(parties.trace) == requests
 
 
+def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_refusals() -> None:
+    parties = Parties(terms(promise=Promise(Fraction(8), participations=16)))
+    parties.fail = lambda request: down() if request.url.path.endswith("outcome") else None
+    device = parties.device()
+    for _ in range(MOST_REFUSED):
+        refused_round(parties, device)
+    parties.open()
+    with pytest.raises(Refusal, match="nobody says what became of them"):
+        device.join(parties.experiment)
+    parties.fail = lambda _: None
+    device.wait_and_report(outcomes=True)
+    assert {one.outcome for one in device.status()} == {"refused"}
+    with pytest.raises(Refusal, match="3 rounds of this experiment were refused"):
+        device.join(parties.experiment)
+
+
 # Leaving
 
 
