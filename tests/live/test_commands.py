@@ -139,6 +139,8 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert fingerprint(both.keys[0]) in out
     cosigned(both, command, digest)
     cosigned(both, command, digest)  # again, which changes nothing
+    _, out, _ = command("experiment", "status", *which)
+    assert f"next: tacit experiment estimates {' '.join(map(str, which))}" in " ".join(out.split())
     shown = result(command("terms", "show", f"{both.urls[1]}/experiments/{digest}", "--json"))
     assert shown["signed"]
     assert shown["digest"] == digest

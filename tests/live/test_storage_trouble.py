@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.live.served import kept, served
 from tacit.checks import TacitError
 from tacit.live.party import Party
 from tacit.live.service.serve import application
+from tacit.live.store import Store
 
 
 def room(party: Party, pages: int) -> None:
@@ -121,3 +123,21 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
             assert both.put(0, joined.path, halves[0]).status_code == 204
         assert kept(both.coordinator) == len(everybody)
         assert both.get(0, "/readyz").status_code == 200
+
+
+def test_a_database_that_cannot_be_used_at_the_start_is_named_with_the_fix(tmp_path: Path) -> None:
+    file = tmp_path / "helper.db"
+    file.write_text("something else" * 100)
+    with pytest.raises(TacitError, match="name another file") as refusal:
+        Store(f"sqlite:///{file}").migrate()
+    assert str(file) in str(refusal.value)
+    assert "later" not in str(refusal.value)
+    file.unlink()
+    store = Store(f"sqlite:///{file}")
+    store.migrate()
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'from the future'")
+        database.commit()
+    with pytest.raises(TacitError, match="another version of tacit"):
+        store.migrate()
+    store.close()
