@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
 import socket
@@ -149,6 +150,18 @@ def test_a_device_goes_through_the_proxy_that_its_environment_names(
             device.join(bytes(32))
         thread.join(10)
     assert asked == [f"GET {ADDRESSES[0]}/experiments/{'00' * 32}/terms HTTP/1.1".encode()]
+
+
+def test_a_reply_that_is_packed_unasked_is_not_unpacked() -> None:
+    """A few bytes of it may be a gigabyte."""
+    parties = Parties()
+    parties.open()
+    packed = gzip.compress(b"{}")
+    parties.fail = lambda _: httpx.Response(
+        200, headers={"content-encoding": "gzip"}, content=packed
+    )
+    with pytest.raises(Offline):
+        parties.device().join(parties.experiment)
 
 
 def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None:
