@@ -494,8 +494,8 @@ export class Device {
     }
     const same = (old) => plain([old.question, old.options]) === plain([terms.question, terms.options]);
     must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
-    const refused = roundsOf(entry).filter((round) => round.outcome === "refused");
-    must(refused.length < 3, "refused", "three rounds were refused: this device joins no more");
+    const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
+    must(vain.length < 3, "refused", "three rounds were refused: this device joins no more");
     must(invitation ? /^[ -~]+$/.test(invitation) : terms.admission === "open", "invitation", "who takes part here needs an invitation");
     try {
       checkRoom(await this.#storage.read(), entry, cost(terms, parse(terms.noise.scale)));

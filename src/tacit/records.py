@@ -54,12 +54,24 @@ class RecordDirectory:
 
     A file is replaced under an exclusive lock: written aside, synced, renamed, the directory
     synced. It holds keys, so nobody but its owner may read it.
+
+    What is locked is a file that is made with the directory and never again. So a directory without
+    it is none of ours: it is what is left where a volume is not mounted. `used` says that there was
+    one before; then none is made.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, used: bool = False) -> None:
         self.directory = Path(directory)
+        self._lock = self.directory / "lock"
+        if used and not self._lock.exists():
+            raise TacitError(
+                f"{self.directory} is not the directory that the key files of this party were in: "
+                "mount its volume, or name it as records. If they are lost for good, all open "
+                f"rounds are: say so with `mkdir -p {self.directory}; touch {self._lock}`"
+            )
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             _sync(self.directory)  # what a killed process had renamed
         except OSError as problem:
             raise TacitError(
@@ -75,7 +87,7 @@ class RecordDirectory:
             try:
                 return _content(f"{self.directory}/{name.hex()}.record")
             except FileNotFoundError:
-                self.directory.stat()
+                self._lock.stat()
         return None
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
@@ -94,7 +106,8 @@ class RecordDirectory:
         except OSError as problem:
             raise Unavailable(
                 f"the key files in {self.directory} cannot be used ({problem.strerror}); nothing "
-                "was changed: free the disk or mend the permissions, and try again"
+                "was changed: mount the volume, free the disk or mend the permissions, and try "
+                "again"
             ) from None
 
     @contextmanager
@@ -104,7 +117,7 @@ class RecordDirectory:
             import fcntl  # not everywhere, and needed by nobody else
         except ImportError:
             raise TacitError("key files need a system with file locks, such as Linux") from None
-        handle = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

@@ -755,14 +755,20 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
         assert (state["stage"], state["charge"]) == ("refused", "1/2")
 
 
-def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World) -> None:
-    parties = hosts.start(terms(), middle=Middle(crowd=3))
+@pytest.mark.parametrize("stage", ["refused", "sent"])
+def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
+    """Nor where nobody says what became of them."""
+    parties = hosts.start(
+        terms(), middle=Middle(crowd=3), promise=Promise(Fraction(2), participations=4)
+    )
+    if stage == "sent":
+        parties.fail = partial(_silent, "http://")
     tab.open()
     for _ in range(3):
         opened = parties.open()
         tab.call("join")
         sending(tab)
-        assert finishing(tab, opened)["stage"] == "refused"
+        assert finishing(tab, opened)["stage"] == stage
     parties.open()
     with pytest.raises(ThrownError) as problem:
         tab.call("join")

@@ -6,8 +6,10 @@ import csv
 import json
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.cli.commands import Command, refused, result
 from tests.cli.conftest import command as command
@@ -16,6 +18,8 @@ from tests.live.served import TOKEN, Joined, Threads, served, wait_for
 
 from tacit.intermediaries.two_servers import split
 from tacit.keyfiles import load_signing_keys
+from tacit.live.admin import Operated
+from tacit.live.client import Device, Ledger, Pins
 from tacit.live.config import load as load_config
 from tacit.live.definition import load
 from tacit.live.founding import read_card
@@ -139,6 +143,8 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     assert fingerprint(both.keys[0]) in out
     cosigned(both, command, digest)
     cosigned(both, command, digest)  # again, which changes nothing
+    _, out, _ = command("experiment", "status", *which)
+    assert f"next: tacit experiment estimates {' '.join(map(str, which))}" in " ".join(out.split())
     shown = result(command("terms", "show", f"{both.urls[1]}/experiments/{digest}", "--json"))
     assert shown["signed"]
     assert shown["digest"] == digest
@@ -353,3 +359,20 @@ def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
 def test_help_of_live_commands_loads_no_server(words: str) -> None:
     heavy = {"fastapi", "sqlalchemy", "httpx", "cryptography", "numpy"}
     assert not heavy & of_command(words)
+
+
+def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands, the coordinator that asks its helper, and a device."""
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    with served(tmp_path) as made, httpx.Client(trust_env=False) as made.client:
+        digest = made.begin()
+        made.place(digest)
+        assert Operated(made.urls[0]).experiment(None) == digest.hex()
+        pins = Pins(made.urls[0], *(key.hex() for key in made.keys))
+        with closing(Ledger(":memory:")) as ledger, Device(ledger, pins) as device:
+            assert device.join(digest).asked

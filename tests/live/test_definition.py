@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacit.experiment import Experiment
 from tacit.live import readers
-from tacit.live.definition import ENTRIES, Definition, DefinitionError, parse, write
+from tacit.live.definition import ENTRIES, Definition, DefinitionError, _seen, parse, write
 from tacit.rounds.carrying import carry
 from tacit.rounds.codecs import codec
 
@@ -36,14 +36,14 @@ WORDS = st.text(
     ).filter(lambda sign: sign not in "\u202c\u202d\u202e\u2066\u2067\u2068\u2069"),
     min_size=1,
     max_size=30,
-).filter(lambda words: words.strip() == words)
+).filter(lambda words: words.strip() == words and _seen(words))
 PARTS = st.fractions(0, Fraction(9, 10), max_denominator=1000)
 TIMES = st.integers(1, 200_000)
 
 
 @st.composite
 def definitions(draw: st.DrawFn) -> Definition:
-    options = tuple(draw(st.lists(WORDS, min_size=2, max_size=5, unique=True)))
+    options = tuple(draw(st.lists(WORDS, min_size=2, max_size=5, unique_by=_seen)))
     low = draw(st.fractions(-5, 5, max_denominator=12))
     first = draw(st.dates(date(2020, 1, 1), date(2100, 1, 1)))
     participants = draw(st.none() | st.integers(3000, 10**9))
@@ -184,6 +184,11 @@ def problems(**changed: object) -> list[str]:
         ("question", '""', "words in quotes"),
         ("question", '"a\\u202eb"', "type it anew"),
         ("question", "true", "words in quotes"),
+        ("question", f'"{"x" * 501}"', "has 501 characters; people read it: at most 500"),
+        ("question", '"\\u200b"', "nothing that can be seen"),
+        ("options", '["Hello", "Hello\\u200b"]', "a name of its own"),
+        ("options", '["Hello", "\\u00e9", "e\\u0301"]', "a name of its own"),
+        ("options", f'["Hello", "{"x" * 201}"]', "at most 200"),
         ("lift", "0.1", "expected.baseline is missing"),
         ("most", "3", "give people.participants"),
         ("margin", '"0 seconds"', "longer than that"),

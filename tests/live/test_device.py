@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
 import socket
@@ -149,6 +150,18 @@ def test_a_device_goes_through_the_proxy_that_its_environment_names(
             device.join(bytes(32))
         thread.join(10)
     assert asked == [f"GET {ADDRESSES[0]}/experiments/{'00' * 32}/terms HTTP/1.1".encode()]
+
+
+def test_a_reply_that_is_packed_unasked_is_not_unpacked() -> None:
+    """A few bytes of it may be a gigabyte."""
+    parties = Parties()
+    parties.open()
+    packed = gzip.compress(b"{}")
+    parties.fail = lambda _: httpx.Response(
+        200, headers={"content-encoding": "gzip"}, content=packed
+    )
+    with pytest.raises(Offline):
+        parties.device().join(parties.experiment)
 
 
 def test_several_metrics_are_recorded_by_name_and_the_last_word_counts() -> None:
@@ -536,6 +549,22 @@ def test_a_device_joins_no_more_than_three_refused_rounds() -> None:
     with pytest.raises(Refusal, match="3 rounds of this experiment were refused"):
         device.join(parties.experiment)
     assert len(parties.trace) == requests
+
+
+def test_withheld_outcomes_get_a_device_into_no_more_rounds_than_refusals() -> None:
+    parties = Parties(terms(promise=Promise(Fraction(8), participations=16)))
+    parties.fail = lambda request: down() if request.url.path.endswith("outcome") else None
+    device = parties.device()
+    for _ in range(MOST_REFUSED):
+        refused_round(parties, device)
+    parties.open()
+    with pytest.raises(Refusal, match="nobody says what became of them"):
+        device.join(parties.experiment)
+    parties.fail = lambda _: None
+    device.wait_and_report(outcomes=True)
+    assert {one.outcome for one in device.status()} == {"refused"}
+    with pytest.raises(Refusal, match="3 rounds of this experiment were refused"):
+        device.join(parties.experiment)
 
 
 # Leaving

@@ -51,7 +51,13 @@ def ask(app: Front, method: str, path: str, **more: Any) -> httpx.Response:
 
 @pytest.mark.parametrize(
     ("method", "path", "most"),
-    [("PUT", REPORT, 10), ("POST", PLACES, 20), ("POST", f"/rounds/{'b' * 32}/exchange", 30)],
+    [
+        ("PUT", REPORT, 10),
+        ("POST", PLACES, 20),
+        ("POST", f"/rounds/{'b' * 32}/keys", 20),
+        ("GET", f"/rounds/{'b' * 32}/outcome", 20),
+        ("POST", f"/rounds/{'b' * 32}/exchange", 30),
+    ],
 )
 def test_a_body_is_taken_up_to_its_limit_and_not_beyond(method: str, path: str, most: int) -> None:
     app = front(Limits(report_bytes=10, request_bytes=20, call_bytes=30))

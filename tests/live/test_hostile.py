@@ -22,6 +22,7 @@ from tests.live.served import ADMIN, TIMING, TOKEN, Joined, Threads, served
 from tacit.intermediaries.two_servers import Place, split
 from tacit.live import store
 from tacit.live.party import Party
+from tacit.live.service import connections
 from tacit.live.service.calls import HEADER, sign_call
 from tacit.terms import Promise, cosign
 
@@ -317,3 +318,41 @@ def test_bytes_that_are_no_http_are_answered_and_the_next_is_served(both: Thread
             line.sendall(nonsense)
             assert line.recv(100).startswith(b"HTTP/1.1 4")
     assert both.get(0, "/healthz").status_code == 200
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        [HEAD + b"A: " + b"x" * connections.LARGEST + b"\r\n\r\n"],
+        [HEAD + b"A: x\r\n" * (connections.LARGEST // 2) + b"\r\n"],
+        [HEAD + b"A: ", *[b"x" * 4096] * (connections.LARGEST // 4096)],
+        [b"GET /" + b"x" * connections.LARGEST + b" HTTP/1.1\r\n\r\n"],
+    ],
+)
+def test_headers_beyond_their_limit_are_told_so(both: Threads, head: list[bytes]) -> None:
+    """Whole, in many, in parts without an end, or a path."""
+    host, port = both.urls[0].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        for part in head:
+            line.sendall(part)
+        said = line.recv(1000)
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert b"the headers are too large: at most" in said
+    small = HEAD + b"A: " + b"x" * (connections.LARGEST - 200) + b"\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        line.sendall(small)
+        assert line.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /heal", HEAD[:-1]])
+def test_a_request_that_does_not_come_is_not_waited_for(
+    both: Threads, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SLOWEST", 0.2)
+    host, port = both.urls[0].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        line.sendall(begun)
+        assert line.recv(100) == b""

@@ -21,7 +21,7 @@ from tacit.intermediaries.two_servers import (
     read_outcome,
     refused_by_both,
 )
-from tacit.live import driving, invitations, store
+from tacit.live import invitations, store
 from tacit.live.client.exchange import Reply, Request
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
@@ -297,26 +297,58 @@ def test_a_helper_that_is_down_delays_and_loses_nothing(quiet: Pair) -> None:
     assert sum(int(str(one["reports"])) for one in opened) == len(asked) == 90
 
 
-def test_a_round_that_the_helper_signed_too_late_is_planned_anew(pair: Pair) -> None:
+def test_a_round_that_the_helper_does_not_sign_in_time_is_planned_anew(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digest = pair.begin()
-    driving.step(pair.coordinator, pair.link)
-    pair.link.down = True
+    monkeypatch.setattr(pair.helper, "describe", refusing)
     pair.step()
     before = {one["round"] for one in rounds_of(pair, digest, "preparing")}
-    with pair.stores[0].begin() as connection:
-        connection.execute(sql.update(store.rounds).values(announcement=b""))
-    pair.link.down = False
-    original = pair.helper.describe
-    pair.link.helper.describe = lambda *_: (_ for _ in ()).throw(Refusal("no"))  # type: ignore[method-assign]
+    pair.clock.now += TIMING.joining / 2 + 2
     pair.step(1)
-    pair.link.helper.describe = original  # type: ignore[method-assign]
+    monkeypatch.undo()
     pair.step()
     after = {one["round"] for one in rounds_of(pair, digest, "open")}
     assert len(after) == len(before) == 3
     assert not before & after
-    assert {pair.coordinator.outcome(bytes.fromhex(str(one)))[-65] for one in before} <= {
+    assert {pair.coordinator.outcome(bytes.fromhex(str(one)))[-65] for one in before} == {
         Outcome.REFUSED
     }
+
+
+def refusing(*_: object) -> bytes:
+    raise Refusal("no")
+
+
+@pytest.mark.parametrize("what", ["keys", "describe"])
+def test_a_helper_that_keeps_refusing_leaves_no_trail_of_rounds(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It may have lost its database, and its operator be on holiday."""
+    digest = pair.begin()
+    monkeypatch.setattr(pair.helper, what, refusing)
+    pair.step(30)
+    assert len(rounds_of(pair, digest, "preparing")) == rows(pair, 0, store.rounds) == 3
+    assert all(len(list(pair.directory.glob(f"keys{role}/*"))) <= 7 for role in (0, 1))
+    monkeypatch.undo()
+    pair.step()
+    assert len(rounds_of(pair, digest, "open")) == 3
+
+
+def test_a_round_that_was_being_given_up_when_the_process_died_is_planned_anew(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key is destroyed, and the database knows nothing of it; the helper would sign."""
+    digest = pair.begin()
+    monkeypatch.setattr(pair.helper, "describe", refusing)
+    pair.step(2)
+    before = [bytes.fromhex(str(one["round"])) for one in rounds_of(pair, digest, "preparing")]
+    for identity in before:
+        pair.coordinator.seat(digest, identity).abandon(identity)
+    monkeypatch.undo()
+    pair.step()
+    assert len(rounds_of(pair, digest, "open")) == len(before) == 3
+    assert len(pair.crowd(digest, 30)) == 30
 
 
 def test_pause_resume_and_stop_do_what_they_say(pair: Pair) -> None:

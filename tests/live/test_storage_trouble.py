@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 import sqlalchemy as sql
 from tests.live.served import kept, served
 
+from tacit.checks import TacitError
 from tacit.live.party import Party
+from tacit.live.service.serve import application
+from tacit.live.store import Store
 
 
 def room(party: Party, pages: int) -> None:
@@ -61,22 +65,41 @@ def test_a_full_disk_is_a_503_and_what_was_acknowledged_stays(tmp_path: Path) ->
 
 
 def test_key_files_that_cannot_be_read_are_a_503_that_names_no_path(tmp_path: Path) -> None:
-    """In their place is something else, or nothing, as where a volume is away for a while."""
+    """In their place is something else, or nothing, or an empty directory, as where a volume is
+    away for a while.
+    """
     with served(tmp_path) as both:
         ((joined, halves),) = both.people(both.begin(), 1)
         records = both.members[1].config.records
-        for content in ("not a directory", None):
+        for instead in (Path.touch, lambda _: None, Path.mkdir):
             away = records.rename(records.with_name("away"))
-            if content is not None:
-                records.write_text(content)
+            instead(records)
             outcome = f"/rounds/{joined.round.identity.hex()}/outcome"
             refused = [both.put(1, joined.path, halves[1])]
             refused += [both.get(1, path) for path in (outcome, "/readyz")]
-            records.unlink(missing_ok=True)
-            away.rename(records)
+            if records.is_file():
+                records.unlink()
+            away.rename(records)  # also over an empty directory
             assert [one.status_code for one in refused] == [503] * 3
             assert str(tmp_path) not in "".join(one.text for one in refused)
         assert both.put(1, joined.path, halves[1]).status_code == 204
+
+
+def test_a_party_whose_key_files_are_not_where_they_were_does_not_start(tmp_path: Path) -> None:
+    """Where a volume is not mounted an empty directory is left, which must not be taken for one
+    that has lost its keys; whoever has lost them says so.
+    """
+    with served(tmp_path) as both:
+        both.place(both.begin())
+        configs = [one.config for one in both.members]
+    for config in configs:
+        config.records.rename(config.records.with_name("away"))
+        config.records.mkdir()
+        with pytest.raises(TacitError, match="mount its volume"):
+            application(config)
+        assert not list(config.records.iterdir())
+        (config.records / "lock").touch()
+        application(config)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
@@ -100,3 +123,21 @@ def test_a_database_that_is_gone_is_a_503_until_it_is_back(
             assert both.put(0, joined.path, halves[0]).status_code == 204
         assert kept(both.coordinator) == len(everybody)
         assert both.get(0, "/readyz").status_code == 200
+
+
+def test_a_database_that_cannot_be_used_at_the_start_is_named_with_the_fix(tmp_path: Path) -> None:
+    file = tmp_path / "helper.db"
+    file.write_text("something else" * 100)
+    with pytest.raises(TacitError, match="name another file") as refusal:
+        Store(f"sqlite:///{file}").migrate()
+    assert str(file) in str(refusal.value)
+    assert "later" not in str(refusal.value)
+    file.unlink()
+    store = Store(f"sqlite:///{file}")
+    store.migrate()
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'from the future'")
+        database.commit()
+    with pytest.raises(TacitError, match="another version of tacit"):
+        store.migrate()
+    store.close()

@@ -65,6 +65,29 @@ def test_a_directory_that_is_away_is_not_one_without_records(tmp_path: Path) -> 
     assert (directory.read(b"a"), directory.read(b"b")) == (b"kept", None)
 
 
+def test_an_empty_directory_in_the_place_of_a_volume_is_not_one_without_records(
+    tmp_path: Path,
+) -> None:
+    directory = RecordDirectory(tmp_path / "keys")
+    directory.replace(b"a", None, b"kept")
+    away = directory.directory.rename(tmp_path / "away")
+    directory.directory.mkdir()
+    for name in (b"a", b"b"):
+        with pytest.raises(Unavailable, match="mount the volume"):
+            directory.read(name)
+        with pytest.raises(Unavailable, match="nothing was changed"):
+            directory.replace(name, None, b"new")
+    with pytest.raises(TacitError, match="mount its volume"):
+        RecordDirectory(tmp_path / "keys", used=True)
+    assert not list(directory.directory.iterdir())
+    directory.directory.rmdir()
+    with pytest.raises(TacitError, match="mount its volume"):
+        RecordDirectory(tmp_path / "keys", used=True)
+    away.rename(directory.directory)
+    again = RecordDirectory(tmp_path / "keys", used=True)
+    assert (again.read(b"a"), again.read(b"b")) == (b"kept", None)
+
+
 WRITER = """
 import sys
 from tacit.records import RecordDirectory

@@ -5,6 +5,7 @@ files and keys are shown. Secrets come from files and the environment, never fro
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -60,6 +61,13 @@ class Chosen:
     config: Config = None
     url: Url = None
     token_file: TokenFile = None
+
+    def __str__(self) -> str:
+        """As it is said on the command line, after a command."""
+        named = {"": self.experiment, "--config ": self.config, "--url ": self.url}
+        named["--token-file "] = self.token_file
+        words = [f" {how}{shlex.quote(str(said))}" for how, said in named.items() if said]
+        return "".join(words)
 
     def found(self) -> tuple[Operated, str]:
         """The coordinator, and the digest of the experiment."""

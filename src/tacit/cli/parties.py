@@ -107,7 +107,8 @@ def sign(
     if before:
         old = helper.terms(before).terms
         mine = told.key_for(old)
-        approval = approve_successor(old, terms, mine, RecordDirectory(told.records))
+        records = RecordDirectory(told.records, used=True)
+        approval = approve_successor(old, terms, mine, records)
         coordinator.post(where, brought | {"approval": approval.hex()})
         helper.post("/experiments", taken | {"approvals": coordinator.approvals(before)})
     else:

@@ -101,10 +101,10 @@ def status(which: Chosen, as_json: Json = False) -> None:
 
     Example: tacit experiment status --config coordinator/party.toml
     """
-    _tell("status", which, as_json, _say_status)
+    _tell("status", which, as_json, lambda said: _say_status(said, which))
 
 
-def _say_status(said: dict[str, Any]) -> None:
+def _say_status(said: dict[str, Any], which: Chosen) -> None:
     people = said["people"]
     sentence("experiment", f"{said['question']} ({said['state']})")
     sentence("digest", said["digest"])
@@ -129,7 +129,8 @@ def _say_status(said: dict[str, Any]) -> None:
     print()
     heads = ["round", "option", "stage", "places", "given", "reports", "closes (UTC)"]
     table(f"last rounds, of {len(said['rounds'])}", heads, rounds)
-    sentence("next", _NEXT.get(said["state"], "tacit experiment estimates"))
+    command = _NEXT.get(said["state"], "tacit experiment estimates")
+    sentence("next", command if said["state"] == "unsigned" else f"{command}{which}")
 
 
 UNBOUNDED = 10**12

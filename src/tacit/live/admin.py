@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from tacit.checks import Refusal, TacitError, Unavailable
+from tacit.live.nearby import NEARBY
 from tacit.signatures import fingerprint
 from tacit.terms import Pinned, Terms
 
@@ -101,14 +102,8 @@ class Operated:
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            return httpx.request(
-                method,
-                self.url + path,
-                json=body,
-                headers=headers,
-                timeout=TIMEOUT,
-                verify=_authorities(),
-            )
+            with httpx.Client(timeout=TIMEOUT, verify=_authorities(), mounts=NEARBY) as client:
+                return client.request(method, self.url + path, json=body, headers=headers)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise TacitError(
                 f"{self.url!r} is no address: write it like https://coordinator.example"

@@ -182,7 +182,7 @@ class Coordinator(Party):
             row = self._experiment(connection, known.lineage, looking=True)
             rounds = connection.execute(
                 sql.select(store.rounds)
-                .where(self._of(known.lineage), store.rounds.c.number >= 0)
+                .where(self._of(known.lineage))
                 .order_by(store.rounds.c.number)
             ).all()
             total, waiting = (

@@ -12,6 +12,7 @@ import difflib
 import math
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import date
@@ -35,6 +36,8 @@ ROUNDS = 32  # at most, where nothing is said
 FINEST = 100  # levels that are taken for granted
 ANYBODY = 10**15  # participants, where an experiment ends by its last day alone
 DAY = 86_400
+LENGTHS = {"question": 500, "options": 200, "answer.meaning": 2000}  # characters that people read
+SHORT = 100  # of names
 
 
 class DefinitionError(Refusal):
@@ -413,7 +416,8 @@ def _contradictions(said: Mapping[str, Any]) -> Iterator[str]:
 def _enough_options(options: tuple[str, ...]) -> Iterator[str]:
     if len(options) < 2:
         yield f"options has {len(options)}; it must name two or more: one needs no experiment"
-    twice = sorted({name for name in options if options.count(name) > 1})
+    looks = [_seen(name) for name in options]
+    twice = [name for name, look in zip(options, looks, strict=True) if looks.count(look) > 1]
     if twice:
         yield f"options names {_shown(twice[0])} twice; give every option a name of its own"
 
@@ -515,6 +519,11 @@ def _readable(
             check_text(place, words)
         except TacitError as problem:
             yield f"{problem}; type it anew"
+        most = LENGTHS.get(place, SHORT)
+        if len(words) > most:
+            yield f"{place} has {len(words):,} characters; people read it: at most {most:,}"
+        if not _seen(words):
+            yield f"{place} has nothing that can be seen; type it anew"
 
 
 _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
@@ -532,6 +541,12 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
     ),
     (("baseline", "lift", "low", "high"), _forecast),
 )
+
+
+def _seen(words: str) -> str:
+    """What people see of words: those that look the same are the same."""
+    plain = unicodedata.normalize("NFC", words)
+    return " ".join("".join(s for s in plain if unicodedata.category(s) != "Cf").split())
 
 
 def _smallest(crowd: int, dropout: Fraction) -> int:

@@ -37,7 +37,6 @@ _OPEN = (
     .where(
         store.rounds.c.terms == sql.bindparam("digest"),
         store.rounds.c.stage == "open",
-        store.rounds.c.number >= 0,
         store.rounds.c.assigned_until >= sql.bindparam("now"),
     )
     .order_by(store.rounds.c.identity)

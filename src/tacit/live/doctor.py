@@ -25,6 +25,7 @@ from tacit import __version__
 from tacit.checks import TacitError
 from tacit.live.admin import Operated, Published
 from tacit.live.config import PartyConfig
+from tacit.live.nearby import NEARBY
 from tacit.signatures import fingerprint
 
 OK, WARNING, BROKEN = "ok", "warning", "broken"
@@ -74,7 +75,7 @@ def examine(
     findings: list[Finding] = []
     patients: dict[str, Patient] = {}
     waiting = [url.rstrip("/") for url in urls]
-    with httpx.Client(timeout=TIMEOUT, follow_redirects=False) as client:
+    with httpx.Client(timeout=TIMEOUT, follow_redirects=False, mounts=NEARBY) as client:
         while waiting:
             url = waiting.pop(0)
             if url in patients:

@@ -22,6 +22,7 @@ from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.half_server import HalfServer, UnknownRound
 from tacit.intermediaries.interface import new_identity
 from tacit.intermediaries.sealing import DEFAULT
+from tacit.intermediaries.seats import Stage
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.intermediaries.wire import Kind
 from tacit.live import answers, store
@@ -121,7 +122,7 @@ def _under_way(party: Coordinator, connection: sql.Connection, lineage: bytes) -
     query = (
         sql.select(sql.func.count())
         .select_from(rounds)
-        .where(party._of(lineage), rounds.c.stage.in_(("preparing", *LIVE)), rounds.c.number >= 0)
+        .where(party._of(lineage), rounds.c.stage.in_(("preparing", *LIVE)))
     )
     return bool(connection.execute(query).scalar_one())
 
@@ -183,24 +184,30 @@ def _planned(terms: Terms, experiment: Experiment, round_: Round) -> dict[str, A
 
 
 def _announce(party: Coordinator, link: HelperLink, row: Any) -> float:
-    """Brings a planned round before both servers; one that got stale on the way is planned anew."""
+    """Brings a planned round before both servers; one that got stale on the way, or that this
+    server has no key for any more, is planned anew.
+    """
     identity = bytes(row.identity)
     seat = party.seat(bytes(row.terms), identity)
     try:
         if not row.announcement:
             _describe(party, link, row)
             row = party._round(identity)
-        if row.stage != "preparing":  # another process was faster
+        if row is None or row.stage != "preparing":  # another process was faster
             return SOON
         description = bytes(row.announcement)
         if party.now > (row.assigned_until + row.started) // 2 + 1:
             raise Refusal("the helper did not sign the round in time")
-        announcement = link.describe(description, seat.endorse(description))
-        accept(TwoServerRound, seat.pinned, announcement)
+        signature = seat.endorse(description)
+        record = seat.record(identity)
+        if record is None or record.stage is not Stage.OPEN:
+            raise Refusal("this server has given the round up before")
     except Refusal as reason:
         LOG.warning("round planned anew: %s", reason)
         _abandon(party, row)
         return AGAIN
+    announcement = link.describe(description, signature)
+    accept(TwoServerRound, seat.pinned, announcement)
     with party.store.begin() as connection:
         if party._move(connection, identity, "preparing", "open"):
             mine = store.rounds.c.identity == identity
@@ -222,8 +229,8 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
     terms = pinned.terms
     round_ = next(one for one in experiment.propose() if one.number == row.number)
     protocol, way = opened_protocol(experiment, round_, terms)
+    theirs = link.keys(digest, identity, DEFAULT)  # first: where it refuses, nothing is made here
     own = party.seat(digest, identity).prepare(identity)
-    theirs = link.keys(digest, identity, DEFAULT)
     start, about = party.now, terms.answer
     closes = start + timing.joining + about.window + timing.margin
     described = TwoServerRound(
@@ -255,19 +262,16 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
 
 
 def _abandon(party: Coordinator, row: Any) -> None:
-    """Gives up a round that nobody was asked in, for another one of the same kind; not one that
+    """Gives up a round that nobody was asked in, and plans it under another name; not one that
     another process has opened meanwhile.
     """
     identity, rounds = bytes(row.identity), store.rounds
     seat = party.seat(bytes(row.terms), identity)
-    again = {name: row._mapping[name] for name in rounds.c.keys()}  # noqa: SIM118
-    again |= {"identity": new_identity(), "announcement": b""}
+    mine = sql.update(rounds).where(rounds.c.identity == identity, rounds.c.stage == "preparing")
     with party.store.begin() as connection:
-        if party._move(connection, identity, "preparing", "refused"):
+        anew = mine.values(identity=new_identity(), announcement=b"")
+        if connection.execute(anew).rowcount == 1:
             seat.abandon(identity)
-            mine = rounds.c.identity == identity
-            connection.execute(sql.update(rounds).where(mine).values(number=-1, announcement=b""))
-            connection.execute(sql.insert(rounds).values(**again))
 
 
 # Closing

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sql
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
@@ -88,8 +89,8 @@ rounds = sql.Table(
     sql.Column("reports", sql.Integer),
     sql.Column("total", sql.Text),
 )
-"""Rounds, with what was opened of them. `number` and `arm` are the learner's, -1 for one that was
-abandoned before anybody was asked; `option` is the place among the terms' options.
+"""Rounds, with what was opened of them. `number` and `arm` are the learner's, `option` is the place
+among the terms' options. One that is given up before anybody was asked gets another identity.
 """
 
 halves = sql.Table(
@@ -180,7 +181,30 @@ class Store:
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         except SQLAlchemyError as problem:
-            raise _unavailable(problem) from None
+            _log(problem)
+            raise TacitError(self._unusable()) from None
+        except CommandError:
+            raise TacitError(
+                "the tables of the database are those of another version of tacit: install that "
+                "one, or restore the backup from before it was installed"
+            ) from None
+
+    def _unusable(self) -> str:
+        """What whoever starts a party is told; the log above says what the database said."""
+        if self.dialect == "sqlite":
+            return (
+                f"the database {self.engine.url.database} cannot be used: let this user write the "
+                "file and its directory, free the disk, or name another file as database"
+            )
+        return (
+            "the database cannot be used: start it, mend its URL (database, or TACIT_DATABASE), or "
+            "let this user make tables there"
+        )
+
+    def used(self) -> bool:
+        """Whether there have been experiments, and so key files beside this database."""
+        with self.read() as connection:
+            return connection.execute(sql.select(terms.c.digest).limit(1)).first() is not None
 
     def insert_new(
         self, connection: sql.Connection, table: sql.Table, rows: Iterable[dict[str, Any]]
@@ -319,6 +343,10 @@ def _unavailable(problem: SQLAlchemyError) -> Unavailable:
     """What a database said goes to the log, without the values of the statement; whoever asks is
     told to come back.
     """
+    _log(problem)
+    return Unavailable("the database cannot be used now; nothing was changed: try again later")
+
+
+def _log(problem: SQLAlchemyError) -> None:
     said = str(problem.orig) if isinstance(problem, DBAPIError) else ""
     LOG.error("database: %s", (said.strip() or type(problem).__name__).splitlines()[0])
-    return Unavailable("the database cannot be used now; nothing was changed: try again later")

@@ -522,7 +522,7 @@ def _check_willing(known: Known, invitation: str | None) -> None:
     if known.refused >= MOST_REFUSED:
         raise Refusal(
             f"{known.refused} rounds of this experiment were refused after this device had joined "
-            "them: it joins no more"
+            "them, or nobody says what became of them: it joins no more"
         )
     if known.pinned.terms.admission == "invitation" and not invitation:
         raise Refusal("who takes part here was invited: give join() the invitation")

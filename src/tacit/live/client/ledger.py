@@ -316,7 +316,7 @@ class Ledger:
                 checked=last["checked"],
                 account=Account(self._fraction(entry["epsilon"]), spent),
                 pending=pending,
-                refused=sum(row["outcome"] == "refused" for row in rounds),
+                refused=sum(_in_vain(row) for row in rounds),
                 withdrawn=bool(entry["withdrawn"]),
                 option=entry["option"],
                 until=entry["until"],
@@ -695,6 +695,14 @@ def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
     while last["digest"] in successors:
         last = successors[last["digest"]]
     return last
+
+
+def _in_vain(row: sqlite3.Row) -> bool:
+    """Whether a round was refused, or nobody says what became of it: who withholds its outcome gets
+    no further than who refuses it.
+    """
+    unsaid = row["charged"] and row["outcome"] in (None, "unknown")
+    return bool(row["outcome"] == "refused" or unsaid)
 
 
 def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:

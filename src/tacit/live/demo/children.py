@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from tacit.checks import TacitError
+from tacit.live.nearby import NEARBY
 
 STARTING, ENDING = 60.0, 10.0
 _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of Linux
@@ -67,8 +68,8 @@ class Child:
             watch()
             if self.ended is not None:
                 break
-            with suppress(httpx.HTTPError):
-                if httpx.get(url, timeout=2.0).status_code == 200:
+            with suppress(httpx.HTTPError), httpx.Client(timeout=2.0, mounts=NEARBY) as client:
+                if client.get(url).status_code == 200:
                     return
             time.sleep(0.1)
         last = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]

@@ -25,6 +25,7 @@ from tacit.checks import TacitError
 from tacit.intermediaries.two_servers import Place, TwoServerRound
 from tacit.intermediaries.wire import Kind, header
 from tacit.live.client import AsyncDevice, Ledger, Pins
+from tacit.live.nearby import NEARBY
 from tacit.signatures import SIGNATURE_SIZE
 
 AT_ONCE = 400  # people who are there at the same time, at most
@@ -101,7 +102,9 @@ class Crowd:
         self._random = random.Random(told.seed)
         self.counts = Counts()
         self._refused: Counter[str] = Counter()
-        self._http = httpx.AsyncClient(transport=Breaking(told.seed, self.counts), timeout=20.0)
+        self._http = httpx.AsyncClient(
+            transport=Breaking(told.seed, self.counts), timeout=20.0, mounts=NEARBY
+        )
         self._pins = Pins(told.address, *told.keys)
         self._asking = asyncio.Semaphore(ASKING)
         self._over, self._wanted = False, True

@@ -61,10 +61,11 @@ REASONS = {
     422: "this makes no sense",
     425: "the round is not over yet",
     429: "too many requests",
+    431: "the headers are too large",
     500: "something went wrong here",
     503: "the database is away, or too much waits",
 }
-ANY = (400, 408, 413, 422, 429, 500, 503)  # what every request may hear
+ANY = (400, 408, 413, 422, 429, 431, 500, 503)  # what every request may hear
 
 
 SAID = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}

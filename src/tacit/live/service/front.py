@@ -109,11 +109,14 @@ class Front:
             self._metrics.request(_template(scope), scope["method"], status, took)
 
     def _most(self, scope: Scope) -> int:
-        """How many bytes a body may have."""
-        if scope["path"].startswith("/rounds/"):
-            limits = self._limits
-            return limits.report_bytes if scope["method"] == "PUT" else limits.call_bytes
-        return self._limits.request_bytes
+        """How many bytes a body may have: many only where a list of all reports is brought."""
+        limits, asked = self._limits, (scope["method"], scope["path"])
+        if asked[1].startswith("/rounds/"):
+            if asked[0] == "PUT":
+                return limits.report_bytes
+            if asked[0] == "POST" and asked[1].endswith("/exchange"):
+                return limits.call_bytes
+        return limits.request_bytes
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Early | None:
         """What can be said before the body is read."""

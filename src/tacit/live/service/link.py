@@ -7,6 +7,7 @@ refuses is a `Refusal` of the same kind. Answers are bounded: a helper is not tr
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.checks import Refusal, Unavailable
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.live.errors import STATUS
+from tacit.live.nearby import NEARBY
 from tacit.live.service.calls import HEADER, sign_call
 
 PATIENCE = httpx.Timeout(10.0, connect=5.0)
 LARGEST = 1 << 26  # bytes of an answer
+SLOWEST = 60.0  # seconds that they may take: other rounds wait
 LONGEST = 300  # characters of a reason that are repeated
 AGAIN = (408, 425, 429)  # statuses that say: later
 
@@ -40,7 +43,12 @@ class HttpLink:
         self._key = key
         self._address = address
         self._experiment = experiment
-        self._client = httpx.Client(timeout=PATIENCE, follow_redirects=False)
+        self._client = httpx.Client(
+            timeout=PATIENCE,
+            follow_redirects=False,
+            mounts=NEARBY,
+            headers={"accept-encoding": "identity"},
+        )
 
     def __repr__(self) -> str:
         return "HttpLink()"
@@ -90,9 +98,13 @@ class HttpLink:
 
 
 def _read(answer: httpx.Response) -> bytes:
-    parts, size = [], 0
+    if "content-encoding" in answer.headers:
+        raise Unavailable("the helper's answer is packed, which was not asked for; it is not read")
+    parts, size, end = [], 0, time.monotonic() + SLOWEST
     for part in answer.iter_bytes():
         size += len(part)
+        if time.monotonic() > end:
+            raise Unavailable(f"the helper's answer takes longer than {SLOWEST:.0f} seconds")
         if size > LARGEST:
             raise Unavailable(f"the helper's answer has more than {LARGEST} bytes; it is not read")
         parts.append(part)

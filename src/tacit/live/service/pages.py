@@ -31,6 +31,7 @@ from tacit.checks import TacitError
 from tacit.live.config import PartyConfig
 from tacit.live.coordinator import Coordinator
 from tacit.live.errors import Unknown, status, told
+from tacit.live.nearby import NEARBY
 from tacit.live.pages import experimenter, participant, sentences
 from tacit.live.pages.document import STATIC
 from tacit.live.pages.experimenter import Parts
@@ -104,7 +105,8 @@ class Views:
         when, up = self._up.get(address, (-PULSE, False))
         if time.monotonic() - when >= PULSE:
             try:
-                said = httpx.get(f"{address.rstrip('/')}/readyz", timeout=PATIENCE)
+                with httpx.Client(timeout=PATIENCE, mounts=NEARBY) as client:
+                    said = client.get(f"{address.rstrip('/')}/readyz")
                 up = said.status_code == httpx.codes.OK
             except (httpx.HTTPError, httpx.InvalidURL):
                 up = False

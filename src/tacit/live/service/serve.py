@@ -26,6 +26,7 @@ from tacit.live.coordinator import Coordinator
 from tacit.live.helper import Helper
 from tacit.live.service import logs
 from tacit.live.service.apps import coordinator_app, helper_app
+from tacit.live.service.connections import Connection
 from tacit.live.service.front import Front
 from tacit.live.service.link import HttpLink
 from tacit.live.store import Store
@@ -47,7 +48,7 @@ def application(config: PartyConfig, **sources: Any) -> Front:
     key, *former = load_signing_keys(config.signing_key, config.lock)
     store = Store(config.database)
     store.migrate()
-    records = RecordDirectory(config.records)
+    records = RecordDirectory(config.records, used=store.used())
     if config.role == "helper":
         return helper_app(Helper(key, store, records, former=former, **sources), config)
     coordinator = Coordinator(key, store, records, former=former, **sources)
@@ -78,6 +79,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 proxy_headers=False,
+                http=Connection,
                 ws="none",
                 lifespan="on",
                 limit_concurrency=CONNECTIONS,
