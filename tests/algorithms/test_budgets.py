@@ -157,6 +157,7 @@ def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
         ({"budgets": (1.0, 2.0), "silos": 3}, "budgets has 2 entries for 3 silos"),
         ({"budgets": ()}, "budgets has 0 entries"),
         ({"budgets": (1.0, 0.0)}, "epsilon of silo 1 is 0"),
+        ({"budgets": (1e30, 1.0)}, "epsilon of silo 0 is 1e.30; above 10,000 it hides nothing"),
         ({"budgets": ((1.0, 0.0),)}, "delta of silo 0 is 0"),
         ({"budgets": ((1.0, 1e-5, 2.0),)}, "budget of silo 0"),
         ({"budgets": (1.0, 2.0), "participations": 2}, "people who come once"),

@@ -130,7 +130,7 @@ def test_the_amplification_lemma_as_corrected() -> None:
 
 def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, float]:
     """ε₀ and δ₀ of one record, T times that ε₀, and the true ε at δ₀ of T records together."""
-    delta0 = problem.delta / (16 * nodes(problem) * problem.silos)
+    delta0 = problem.delta / (16 * nodes(problem) * (problem.silos - 1))  # one may look
     one, all_ = (
         GaussianLoss(sigma, n * sensitivity(problem)).epsilon(delta0) for n in (1, problem.horizon)
     )
@@ -170,8 +170,9 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
     epsilon0, delta0, multiplied, true = groups(problem, private.sums.sigma)
     level = problem.delta / (2 * nodes(problem))
     failing = level / (2 * math.tanh(epsilon0 / 2))
+    others = problem.silos - 1
     wrong, right = (
-        amplified(epsilon0, delta0, group, problem.silos, failing) for group in (multiplied, true)
+        amplified(epsilon0, delta0, group, others, failing) for group in (multiplied, true)
     )
     assert wrong is not None
     assert right is not None
@@ -186,3 +187,17 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
         assert private.guarantee.epsilon == proven > 1.3 * forgotten
     else:
         assert private.guarantee.epsilon < proven
+
+
+def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
+    """Where shuffling proves more than a silo's own noise, others' noise is what it rests on."""
+    problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
+    found = sdp_fedlinucb(problem)
+    assert found.derivation.startswith("amplification")
+    assert found.guarantee is not None
+    said = "at least 9999999 of 10000000 silos add their noise"
+    assert said in found.guarantee.conditions
+    assert said in found.guarantee.to_dict()["conditions"]
+    alone = sdp_fedlinucb(replace(problem, silos=10))
+    assert alone.guarantee is not None
+    assert not any("silos add their noise" in rests for rests in alone.guarantee.conditions)

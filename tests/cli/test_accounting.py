@@ -390,3 +390,24 @@ def test_continuous_noise_is_said_to_be_for_simulation(command: Command) -> None
         command("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1, "--json")
     )
     assert "simulation only" in found["arithmetic"]
+
+
+def test_a_calibrated_guarantee_is_data(command: Command) -> None:
+    asked = ("calibrate", "--noise", "discrete-laplace", "--epsilon", 1, "--users", 64)
+    found = result(command(*asked, "--json"))["guarantee"]
+    assert (found["epsilon"], found["delta"], found["participations"]) == (1.0, 0.0, 1)
+    assert found["view"] == "whoever sees the opened sum"
+    assert any("all 64 people add their share" in rests for rests in found["conditions"])
+    assert found["text"].startswith("(1, 0)-DP: to whoever sees the opened sum")
+    assert "guarantee: (1, 0)-DP" in command(*asked)[1]
+
+
+def test_no_true_epsilon_or_delta_among_the_corrections_is_rounded_down(command: Command) -> None:
+    rows = result(command("corrections", "--json"))["corrections"]
+    shown = [line.split()[-1] for line in command("corrections")[1].splitlines() if line]
+    numbers = [float(last.replace(",", "")) for last in shown if last[0].isdigit()]
+    wanted = [row for row in rows if "epsilon" in row["what"] or "delta" in row["what"]]
+    assert len(wanted) > 10
+    for row in wanted:
+        near = [number for number in numbers if abs(number / row["true"] - 1) < 1e-3]
+        assert any(number >= row["true"] * (1 - 1e-12) for number in near), row

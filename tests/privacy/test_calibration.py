@@ -19,7 +19,9 @@ from tacit.privacy import (
     ComposedLoss,
     ConcentratedDP,
     Gaussian,
+    Neighbours,
     PureDP,
+    View,
     calibrate,
     l2_guarantee,
     privacy_loss,
@@ -301,6 +303,7 @@ def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
         ("no concentrated guarantee", {"target": ConcentratedDP(0.5)}),
         ("epsilon is 0", {"target": ApproximateDP(0.0, 1e-5)}),
         ("hides nothing", {"target": ApproximateDP(1e4, 1e-5)}),
+        ("epsilon is 1e-30; below 1e-09", {"target": ApproximateDP(1e-30, 1e-6)}),
         ("for binomial noise", {"bits": 3}),
         ("finite range", {"kind": "binomial", "target": PureDP(1.0)}),
         ("give users", {"kind": "binomial", "bits": 3}),
@@ -383,3 +386,18 @@ def test_a_calibrated_promise_says_what_it_rests_on() -> None:
     assert "all 2 people add their share of the noise, and none of them looks" in str(shared)
     half = privacy_loss(calibrate("skellam", 1, target).integer_law.share(2), 1)
     assert half.epsilon(1e-5) > 1.3  # which is what one of the two sees
+
+
+@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(kind: str) -> None:
+    for about, message in (
+        ({"view": View.MESSAGE}, "from whom shares of several people hide nothing"),
+        ({"view": View.OTHER_SERVER}, "from whom shares of several people hide nothing"),
+        ({"neighbours": Neighbours.ADD_OR_REMOVE_ONE}, "everybody sees how many take part"),
+    ):
+        target = ApproximateDP(1.0, 1e-3, **about)
+        with pytest.raises(TacitError, match=message):
+            calibrate(kind, 1, target, users=64)
+        assert calibrate(kind, 1, target).guarantee.view is target.view
+    shuffled = ApproximateDP(1.0, 1e-3, view=View.SHUFFLED)
+    assert calibrate(kind, 1, shuffled, users=2).guarantee.view is View.SHUFFLED

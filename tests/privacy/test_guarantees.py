@@ -93,6 +93,17 @@ def test_an_epsilon_that_no_float_is_is_told_as_the_next_above() -> None:
         assert said in str(third)
 
 
+def test_a_delta_and_a_factor_that_no_float_tells_are_not_told_as_none() -> None:
+    tiny = ApproximateDP(1.0, Fraction(1, 10**400))  # type: ignore[arg-type]
+    assert tiny.to_dict()["delta"] > 0
+    assert "(1, 0)-DP" not in str(tiny)
+    third = ApproximateDP(1.0, Fraction(1, 3)).to_dict()["delta"]  # type: ignore[arg-type]
+    assert isinstance(third, float)
+    assert Fraction(third) >= Fraction(1, 3)
+    assert "by a factor of at most 1.01" in str(PureDP(1e-13))
+    assert "by a factor of at most 1," in str(ApproximateDP(0.0, 0.1))
+
+
 def test_what_a_guarantee_rests_on_goes_along() -> None:
     one = PureDP(0.5, participations=2, conditions=("one",))
     other = PureDP(0.25, participations=3, conditions=("other", "one"))

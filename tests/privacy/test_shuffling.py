@@ -193,3 +193,16 @@ def test_clones_bound_three_valued_randomizers_by_brute_force(epsilon0: float) -
             assert true <= bound * (1 + 1e-9) + 1e-15
             closest = max(closest, true / bound)
     assert closest > 0.3  # the bound is no idle one
+
+
+@pytest.mark.parametrize("epsilon0", [20.0, 33.0, 35.0, 36.7, 50.0, 400.0])
+def test_no_epsilon_is_too_small_where_the_unlikelier_answer_is_below_rounding(
+    epsilon0: float,
+) -> None:
+    """One person alone: (e^ε₀ - e^ε) / (1 + e^ε₀) = δ at ε = ε₀ + ln(1 - δ (1 + e^-ε₀))."""
+    for delta in (0.5, 1e-3, 1e-9):
+        true = epsilon0 + math.log1p(-delta * (1 + math.exp(-epsilon0)))
+        for found in (Clones(epsilon0, 1), RandomizedResponse(epsilon0, 1)):
+            assert true * (1 - 1e-14) <= found.epsilon(delta) <= true * (1 + 1e-8)
+        crowd = RandomizedResponse(epsilon0, 3).epsilon(delta)
+        assert 0 < crowd <= Clones(epsilon0, 3).epsilon(delta) * (1 + 1e-12)

@@ -17,7 +17,8 @@ from tacit.algorithms.registry import algorithms, lookup
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Round
 from tacit.experiment import Experiment
-from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, RenyiDP, View
+from tacit.privacy import ApproximateDP, ConcentratedDP, Neighbours, PureDP, RenyiDP, View
+from tacit.privacy.silos import SilosDP
 from tacit.protocols import recipes
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
@@ -208,6 +209,39 @@ def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
             Mechanism.from_dict({**data, "sums": {**data["sums"], **change}})
     with pytest.raises(TacitError, match="do not earn"):
         Mechanism.from_dict({**data, "guarantee": plain(ApproximateDP(1.0, 0.05))})
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"participations": 500},
+        {"view": View.MESSAGE},
+        {"neighbours": Neighbours.ADD_OR_REMOVE_ONE},
+        {"conditions": ()},
+    ],
+)
+def test_releases_promise_what_their_sums_do_about_the_same_people(stated: dict[str, Any]) -> None:
+    about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
+    sums = calibrated(*about, "secagg", "skellam", target, people=4, corrupt=1)
+    assert Releases(sums, sums.guarantee(0.05)).promise
+    with pytest.raises(TacitError, match="do not earn"):
+        Releases(sums, replace(sums.guarantee(0.05), **stated))
+
+
+def test_releases_refuse_headlines_and_amplification_that_nothing_earns() -> None:
+    about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
+    sums = calibrated(*about, "silo", "gaussian", target, people=4)
+    own = sums.guarantee(0.05)
+    for headline in (
+        PureDP(2.0, **own.about),
+        SilosDP(1e-9, 1e-9, budgets=((own.epsilon, own.delta),) * 3, **own.about),
+    ):
+        with pytest.raises(TacitError, match="do not earn"):
+            Releases(sums, headline)
+    mixed = replace(sums, trust="shuffle")
+    assert Releases(mixed, mixed.guarantee(0.05)).promise
+    with pytest.raises(TacitError, match="do not earn"):  # the sum of all messages tells more
+        Releases(mixed, replace(mixed.guarantee(0.05), epsilon=0.1))
 
 
 def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:

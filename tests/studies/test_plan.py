@@ -52,6 +52,8 @@ def test_a_trust_model_that_cannot_serve_is_a_row_that_says_why() -> None:
 def test_people_who_come_again_share_one_promise() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=1.0, participations=2, runs=1)
     secagg = result.costs[1]
+    data = secagg.to_dict()["guarantee"]
+    assert (data["epsilon"], data["delta"], data["text"]) == (1.0, 0.0, secagg.guarantee)
     assert secagg.guarantee.startswith("(1, 0)-DP")
     once = plan(baseline=0.3, lift=0.5, epsilon=1.0, runs=1).costs[1]
     assert (secagg.participants or 0) > (once.participants or 0) > 0

@@ -28,6 +28,7 @@ Budget = tuple[float, float]  # (ε, δ)
 Trust = Literal["secagg", "shuffle", "central", "local", "two-servers"]
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # participants: what 64-bit generators can still draw
+LARGEST_BUDGET = 10_000  # epsilon of a silo
 SETTINGS = ("tight", "paper")
 TRUSTS = ("secagg", "shuffle", "central", "local", "two-servers")
 THROUGH = ("two-servers", "verified")
@@ -712,5 +713,10 @@ def _budget(place: int, given: float | Budget, delta: float) -> Budget:
     positive(
         f"epsilon of silo {place}", pair[0], "its people are promised privacy: use more than 0"
     )
+    if pair[0] > LARGEST_BUDGET:
+        raise TacitError(
+            f"epsilon of silo {place} is {float(pair[0]):g}; above {LARGEST_BUDGET:,} it hides "
+            "nothing: use a smaller one"
+        )
     probability(f"delta of silo {place}", pair[1], "silos promise (epsilon, delta)-DP")
     return float(pair[0]), float(pair[1])

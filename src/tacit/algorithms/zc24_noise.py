@@ -387,19 +387,25 @@ def _amplified_guarantee(
     problem: SilosProblem, sigma: float, records: int = 1
 ) -> ApproximateDP | None:
     """Lemma F.2 at every node and advanced composition over the nodes of one person, who moves so
-    many records of one silo and batch; δ split evenly.
+    many records of one silo and batch; δ split evenly. One silo may look, and knows its message:
+    the others' hide the person.
     """
-    level = problem.delta / (2 * nodes(problem))
-    delta0 = level / (8 * problem.silos)
+    level, silos = problem.delta / (2 * nodes(problem)), _unknown(problem)
+    delta0 = level / (8 * silos)
     epsilon0 = GaussianLoss(sigma, records * sensitivity(problem)).epsilon(delta0)
     if epsilon0 == 0:
         return None
     group = GaussianLoss(sigma, problem.horizon * sensitivity(problem)).epsilon(delta0)
     failing = min(1.0, level / (2 * math.tanh(epsilon0 / 2)))
-    node = amplified(epsilon0, delta0, group, problem.silos, failing)
+    node = amplified(epsilon0, delta0, group, silos, failing)
     if node is None or node.epsilon <= 0 or node.delta > level:
         return None
     return advanced_composition(node, nodes(problem), problem.delta / 2)
+
+
+def _unknown(problem: SilosProblem) -> int:
+    """How many silos' messages are unknown to whoever looks."""
+    return max(1, problem.silos - 1)
 
 
 def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
@@ -430,6 +436,7 @@ def _shuffled(
     proven = shuffled is not None and shuffled.delta <= problem.delta
     if shuffled is None or not proven or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone
-    said = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta)
+    rests = f"at least {_unknown(problem)} of {problem.silos} silos add their noise"
+    said = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta).given(rests)
     why = "amplification by shuffling (ZC24 Lemma F.2), advanced composition"
     return replace(alone, guarantee=said, derivation=why)

@@ -132,7 +132,7 @@ def calibrate(
         **_parameters(result.law),
         "meets_target": result.meets_target,
         "target_epsilon": epsilon,
-        "guarantee": str(result.guarantee),
+        "guarantee": result.guarantee.to_dict() if as_json else str(result.guarantee),
         "derivation": result.derivation,
     }
     if result.users is not None:
@@ -420,12 +420,16 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
 
 def corrections(as_json: Json = False) -> None:
     """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
+    from tacit.privacy.guarantees import up
     from tacit.studies.corrections import corrections as rows
 
     found = [asdict(row) for row in rows()]
     if as_json:
         print_json({"corrections": found})
         return
+    for row in found:
+        if "epsilon" in row["what"] or "delta" in row["what"]:
+            row["true"] = float(up(row["true"]))
     table(
         "corrections to the papers",
         ["line", "what", "setting", "printed", "true"],

@@ -101,7 +101,7 @@ def plan(
     if out is not None and liars:
         lies = str(planning.draw_liars(question, result, out / "liars.png"))
     if as_json:
-        costs = [asdict(cost) for cost in result.costs]
+        costs = [cost.to_dict() for cost in result.costs]
         record: dict[str, Any] = {
             "costs": costs,
             "recommendation": result.recommendation,

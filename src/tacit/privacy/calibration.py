@@ -17,10 +17,11 @@ from tacit.checks import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseLaw
 from tacit.privacy import closed_forms
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
-from tacit.privacy.guarantees import IDEAL, ApproximateDP, ConcentratedDP, PureDP
+from tacit.privacy.guarantees import IDEAL, ApproximateDP, ConcentratedDP, PureDP, View
 from tacit.privacy.promises import (
     LARGEST_RATIO,
     SUMMED,
+    check_replaced,
     common_order,
     epsilon_of,
     resolved_loss,
@@ -31,7 +32,7 @@ from tacit.privacy.vectors import l2_guarantee, linf_loss
 Kind = type[NoiseLaw] | type[Gaussian]
 Norm = Literal["linf", "l2"]
 Target = PureDP | ApproximateDP | ConcentratedDP
-LARGEST_EPSILON = 500
+LEAST_EPSILON, LARGEST_EPSILON = 1e-9, 500
 WIDEST_APART = 100.0  # of two laws, past which one says nothing of the other
 
 
@@ -136,12 +137,19 @@ def calibrate(
             "users", users, at_least=1, remedy="the noise is shared among one or more people"
         )
     )
+    if count is not None and count > 1:
+        _check_shared(target)
     if isinstance(target, ApproximateDP):
         positive(
             "epsilon",
             target.epsilon,
             "a guarantee needs epsilon > 0",
         )
+        if target.epsilon < LEAST_EPSILON:
+            raise TacitError(
+                f"epsilon is {target.epsilon:g}; below {LEAST_EPSILON:g} it is 0 for all that can "
+                "be computed: use a larger epsilon, or discrete-laplace noise and delta 0"
+            )
     if not isinstance(target, ConcentratedDP) and target.epsilon > LARGEST_EPSILON:
         raise TacitError(
             f"epsilon is {target.epsilon:g}; above {LARGEST_EPSILON} a guarantee hides nothing: "
@@ -163,6 +171,18 @@ def calibrate(
     if family.continuous or family.divisible or count is None or count == 1:
         return problem.answer(problem.least(family), count)
     return _close_shares(problem, family, count)
+
+
+def _check_shared(target: Target) -> None:
+    """Refuses what shares of noise cannot promise: of one message, which has only one of them, or
+    about people who take theirs along.
+    """
+    check_replaced(target)
+    if target.view not in (View.OPENED_SUM, View.SHUFFLED):
+        raise TacitError(
+            f"{target.short} is about {target.view.value}, from whom shares of several people hide "
+            "nothing together: leave users out, or ask about the opened sum"
+        )
 
 
 def _family(kind: str | Kind) -> Kind:

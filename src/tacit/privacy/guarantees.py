@@ -148,7 +148,7 @@ class Guarantee(ABC):
         at = self.approximated
         return {
             "epsilon": _no_less(at.epsilon),
-            "delta": getattr(at, "delta", 0.0),
+            "delta": _no_less(getattr(at, "delta", 0.0)),
             "view": self.view.value,
             "neighbours": self.neighbours.value,
             "participations": self.participations,
@@ -540,6 +540,8 @@ def _beyond_one(order: float) -> float:
 
 def _factor(epsilon: float) -> str:
     """e^ε for a sentence, rounded up, also where it is too large for a float."""
+    if 0 < epsilon < 1e-11:  # what `up` leaves out is all that there is
+        return "1.01"
     if epsilon < 700:
         return up(math.nextafter(math.exp(epsilon), math.inf), 3)
     return f"10^{math.ceil(epsilon / math.log(10))}"
@@ -555,7 +557,7 @@ def up(value: float, digits: int = 4) -> str:
     if not math.isfinite(value):
         return f"{value:g}"
     rounding = Context(prec=digits, rounding=ROUND_CEILING)
-    exact = Decimal(repr(float(value))) * (1 - Decimal("1e-12"))
+    exact = Decimal(repr(_no_less(value))) * (1 - Decimal("1e-12"))
     return f"{float(rounding.create_decimal(exact)):.{digits}g}"
 
 

@@ -23,6 +23,7 @@ from tacit.noise.law import LOG_TINY
 from tacit.privacy.guarantees import (
     ORDERS,
     ApproximateDP,
+    Guarantee,
     Neighbours,
     PureDP,
     View,
@@ -96,7 +97,7 @@ def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
     return found
 
 
-def check_replaced(target: Target) -> None:
+def check_replaced(target: Guarantee) -> None:
     """Refuses a target about people who are added or removed: how many take part is seen, and
     whoever is removed takes their share of the noise along.
     """

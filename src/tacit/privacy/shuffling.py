@@ -67,16 +67,16 @@ class Clones:
         if finite_epsilon(epsilon) >= self.epsilon0:
             return 0.0
         counts, weights, lost = self._clones
-        likelier = 1 / (1 + math.exp(-self.epsilon0))
+        likelier, other = 1 / (1 + math.exp(-self.epsilon0)), _flipped(self.epsilon0)
         # with c clones, P(a) / Q(a) = (q a + (1-q)(c+1-a)) / ((1-q) a + q (c+1-a)) rises with a,
         # the number of messages of the first kind
         ratio = math.exp(epsilon)
-        slope = (2 * likelier - 1) * (1 + ratio)
-        threshold = np.ceil((counts + 1) * (ratio * likelier - (1 - likelier)) / slope)
+        slope = (likelier - other) * (1 + ratio)
+        threshold = np.ceil((counts + 1) * (ratio * likelier - other) / slope)
         at_least = _binomial_tail(counts, threshold)  # P[A >= t]
         one_less = _binomial_tail(counts, threshold - 1)
-        p = likelier * one_less + (1 - likelier) * at_least
-        q = (1 - likelier) * one_less + likelier * at_least
+        p = likelier * one_less + other * at_least
+        q = other * one_less + likelier * at_least
         return min(1.0, float(weights @ np.maximum(0.0, p - ratio * q)) * (1 + 1e-9) + lost)
 
     def epsilon(self, delta: float) -> float:
@@ -97,12 +97,19 @@ class Clones:
         """
         if self.users == 1:
             return np.zeros(1), np.ones(1), 0.0
-        law = Binomial(self.users - 1, 2 / (1 + math.exp(self.epsilon0)))
+        law = Binomial(self.users - 1, 2 * _flipped(self.epsilon0))
         low, high = law.quantile(UNRESOLVED), law.tail_quantile(UNRESOLVED)
         counts = np.arange(low, high + 1, dtype=float)
         weights = law.pmf(counts)
         starts = np.arange(0, len(counts), -(-len(counts) // MOST_COUNTS))
         return counts[starts], np.add.reduceat(weights, starts), 2 * UNRESOLVED
+
+
+def _flipped(epsilon0: float) -> float:
+    """1/(1+e^ε₀), which one less the likelier answer's probability is not in double precision: at
+    ε₀ = 36 that is off by half of itself.
+    """
+    return math.exp(-epsilon0) / (1 + math.exp(-epsilon0))
 
 
 def _binomial_tail(counts: Floats, threshold: Floats) -> Floats:
@@ -171,11 +178,11 @@ class RandomizedResponse:
 
 @lru_cache(maxsize=1024)
 def _responses(epsilon0: float, users: int, ones: int) -> tuple[Direction, ...]:
-    flip = 1 / (1 + math.exp(epsilon0))
+    flip = _flipped(epsilon0)
     others = np.ones(1)
-    for count, bias in ((ones, 1 - flip), (users - 1 - ones, flip)):
+    for count, step in ((ones, -1), (users - 1 - ones, 1)):  # zeros among the ones, and the reverse
         if count:
-            others = product(others, Binomial(count, bias).pmf(np.arange(count + 1)))
+            others = product(others, Binomial(count, flip).pmf(np.arange(count + 1))[::step])
     with_one = product(others, np.array([flip, 1 - flip]))
     with_zero = product(others, np.array([1 - flip, flip]))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -7,6 +7,7 @@ can be written down as plain data and read back; what was promised is part of it
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -19,7 +20,7 @@ import numpy as np
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Fit, Floats, Round
 from tacit.names import name_of, named
-from tacit.privacy import Guarantee, Neighbours, View
+from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, Neighbours, View
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
@@ -155,7 +156,8 @@ class Releases(Mechanism):
     def __post_init__(self) -> None:
         if self.guarantee is not None and not earned_by(self.sums, self.guarantee):
             raise TacitError(
-                f"these prefix sums do not earn {self.guarantee.short}: their noise was changed"
+                f"these prefix sums do not earn {self.guarantee.short} as it is stated: their "
+                "noise was changed, or the promise"
             )
 
     def open(self, round_: Round) -> PrefixRound:
@@ -213,16 +215,36 @@ class Releases(Mechanism):
 
 
 def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
-    """Whether somebody who comes as often as they may has this guarantee; amplification by
-    shuffling is beyond what can be checked here.
+    """Whether somebody who comes as often as they may has this guarantee, about the view and on
+    the conditions of these sums. How far shuffling amplifies is beyond what can be checked here,
+    but the sum of all messages, which anybody can form, must not refute it.
     """
-    if sums.noise == "none":
+    if (
+        sums.noise == "none"
+        or not isinstance(guarantee, ApproximateDP)
+        or not _about(sums, guarantee)
+    ):
         return False
     if sums.trust == "shuffle" and sums.noise == "gaussian":
-        return True
+        all_of_it = GaussianLoss(sums.sigma * math.sqrt(sums.silos), sums.movement)
+        return all_of_it.delta(guarantee.epsilon) <= guarantee.delta
     return all(
         _earns(sums.of(silo), epsilon, delta * (1 + 1e-6))
         for silo, (epsilon, delta) in enumerate(_pairs(guarantee))
+    )
+
+
+def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
+    """Whether a guarantee says of whom it holds, to whom, how often and on what as the sums do; the
+    headline of silos that each have their own is what holds for all of them.
+    """
+    weakest = tuple(map(max, zip(*_pairs(guarantee), strict=True)))
+    return (
+        guarantee.neighbours is Neighbours.REPLACE_ONE
+        and guarantee.view is sums.view
+        and guarantee.participations <= sums.presence.participations
+        and set(sums.conditions) <= set(guarantee.conditions)
+        and weakest == (guarantee.epsilon, guarantee.delta)
     )
 
 

@@ -28,6 +28,7 @@ from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
 from tacit.checks import TacitError, integer
+from tacit.privacy import ApproximateDP
 from tacit.privacy.audit import lower_bound
 from tacit.simulation.pictures import axes, save
 from tacit.simulation.study import MOST_RUNS
@@ -244,7 +245,7 @@ def draw(outcome: Outcome, path: Path) -> Path:
         one.text(rate - 0.01 if inside else beside, place, said, va="center", **look)
     one.axvline(0.5, color="#888888", linestyle=":")
     one.axvline(outcome.limit, color="black", linestyle="--")
-    promise = f"the most that ({outcome.epsilon:g}, {outcome.delta:g})-DP allows"
+    promise = f"the most that {ApproximateDP(outcome.epsilon, outcome.delta).short} allows"
     one.text(outcome.limit + 0.01, len(SHOWN) - 0.45, promise, va="center")
     one.text(0.49, len(SHOWN) - 0.45, "chance", va="center", ha="right")
     one.set_yticks(range(len(SHOWN)), list(SHOWN.values()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,12 @@ class Cost:
     command: str = ""
     note: str = ""
     refused: str = ""
+    promised: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, the guarantee too; None where there is none."""
+        found = asdict(self)
+        return found | {"guarantee": found.pop("promised")}
 
 
 @dataclass(frozen=True)
@@ -278,6 +284,7 @@ def _until_decided(entry: Algorithm, given: dict[str, Any], question: Question) 
     participants = result.decided()["participants_to_decide"]
     return {
         "guarantee": result.promise,
+        "promised": result.guarantee,
         "participants": participants,
         "days": question.people.days(participants),
         "worse": result.regret_mean / question.expected.difference,
@@ -342,6 +349,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[
         known["users_to_settle"] = _settles(result, gap)
     return {
         "guarantee": result.promise,
+        "promised": result.guarantee,
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,
         "rounds": result.mean("rounds"),
