@@ -235,6 +235,35 @@ def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None
             attempt()
 
 
+def test_an_analyzer_opens_no_batch_of_fewer_reports_than_the_minimum() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b"):
+        shuffler.take(session.wrap([message]))
+    analyzer.take(shuffler._batch())
+    with pytest.raises(Refusal, match="2 reports: the minimum is 3; nothing was opened"):
+        analyzer.close()
+
+
+def test_the_messages_of_one_report_do_not_stay_together() -> None:
+    """Were only whole reports shuffled, each would be told by its first message; by chance all stay
+    together once in 10^18 rounds.
+    """
+    session, shuffler, analyzer = parties(reports=8, minimum=8, messages=4)
+    for who in range(8):
+        shuffler.take(session.wrap([bytes([who])] * 4))
+    messages = finish(shuffler, analyzer).messages
+    assert any(len(set(messages[at : at + 4])) > 1 for at in range(0, 32, 4))
+
+
+def test_what_is_saved_does_not_say_in_which_order_reports_came() -> None:
+    session, shuffler, _ = parties()
+    other, reports = Shuffler(session.round, session.store), [session.wrap([b"a"]) for _ in "123"]
+    for one, another in zip(reports, reversed(reports), strict=True):
+        shuffler.take(one)
+        other.take(another)
+    assert shuffler.save() == other.save()
+
+
 def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     session, shuffler, analyzer = parties()
     for attempt in (shuffler.close, analyzer.close, analyzer.view):
@@ -333,8 +362,20 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         Shuffler(replace(announced, identity=identity), fresh)
     with pytest.raises(TacitError, match="same key"):
         replace(announced, shuffler=keys, analyzer=keys)
+    for half in (keys[:32] + announced.shuffler[32:], announced.shuffler[:32] + keys[32:]):
+        with pytest.raises(TacitError, match="same key"):
+            replace(announced, shuffler=keys, analyzer=half)
     with pytest.raises(TacitError, match="open several rounds"):
         replace(announced, reports=10**6, size=10**6)
+
+
+def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
+    session, shuffler, _ = parties()
+    store, identity = session.store, session.round.identity
+    assert prepare_party(store, Role.SHUFFLER, identity) == session.round.shuffler
+    shuffler.refuse()
+    with pytest.raises(Refusal, match="over: it was refused"):
+        prepare_party(store, Role.SHUFFLER, identity)
 
 
 @pytest.mark.parametrize("sealing", list(Sealing))
