@@ -19,15 +19,18 @@ from tacit.intermediaries import (
     Analyzer,
     MixingSession,
     MixView,
+    Outcome,
     Refusal,
     Sealing,
     ServerKeys,
     Shuffler,
+    mixing_outcome,
     run_mixing,
 )
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.mixing import Role, prepare_party
+from tacit.intermediaries.mixing import MixingRound, Role, prepare_party
+from tacit.intermediaries.two_servers import read_outcome
 from tacit.intermediaries.wire import Kind, header
 from tacit.records import MemoryRecords
 
@@ -367,6 +370,31 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
             replace(announced, shuffler=keys, analyzer=half)
     with pytest.raises(TacitError, match="open several rounds"):
         replace(announced, reports=10**6, size=10**6)
+
+
+@pytest.mark.parametrize("came", [2, 3])
+def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) -> None:
+    session, shuffler, analyzer = parties()
+    announced, pinned = session.round, session.pinned
+
+    def said(description: MixingRound) -> list[tuple[int, Outcome]]:
+        keys = zip(Role, session.rehearsal.keys, strict=True)
+        words = [mixing_outcome(description, session.store, role, key) for role, key in keys]
+        return [read_outcome(pinned, description, word) for word in words]
+
+    with pytest.raises(Refusal, match="not over yet"):
+        said(announced)
+    for _ in range(came):
+        shuffler.take(session.wrap([b"a"]))
+    if came == 3:
+        finish(shuffler, analyzer)
+        shuffler.forget()
+    shuffler.refuse()
+    analyzer.refuse()
+    became = Outcome.OPENED if came == 3 else Outcome.REFUSED
+    assert said(announced) == [(0, became), (1, became)]
+    for other in (replace(announced, identity=new_identity()), replace(announced, minimum=2)):
+        assert said(other) == [(0, Outcome.UNKNOWN), (1, Outcome.UNKNOWN)]
 
 
 def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
