@@ -298,7 +298,7 @@ def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() 
     """The parcel does not open with them, but it is what an honest sender signed: its key would
     give the server both shares.
     """
-    for place in (2, 3):
+    for place in (1, 2, 3):  # the root of the list, and either share's
         session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
         session.join()
         session.share()

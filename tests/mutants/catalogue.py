@@ -456,6 +456,16 @@ TARGETS: tuple[Target, ...] = (
     Target("intermediaries/masking_client.py", "MaskingClient._convict", (checks,), LYING),
     Target("intermediaries/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
+        "intermediaries/masking_client.py",
+        "MaskingClient._stands",
+        (
+            swap("root != self._roots[number]", "False"),
+            swap("evidence.parcel(self._number) != parcel", "False"),
+            swap("shares is None", "True"),
+        ),
+        LYING,
+    ),
+    Target(
         "intermediaries/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING
     ),
     Target("intermediaries/masking_letters.py", "_read_reveal", (checks,), MASKING),
@@ -577,6 +587,11 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "intermediaries/masking_client.py: MaskingClient._stands: root != self._roots[number] -> "
+    "False": (
+        "a parcel that an honest sender signed opens under the root that it signed, so that its "
+        "key stays unknown whatever root the server told"
+    ),
     "privacy/guarantees.py: PureDP.delta_at: finite_epsilon(epsilon) >= self.epsilon -> "
     "finite_epsilon(epsilon) > self.epsilon": "at ε itself the formula below gives 0, too",
     "privacy/shuffling.py: RandomizedResponse.delta: at < self.epsilon0 -> at <= self.epsilon0": (
