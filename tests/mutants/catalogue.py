@@ -75,6 +75,7 @@ VDAF = ("tests/vdaf",)
 VERIFIED = ("tests/intermediaries/test_verified.py",)
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
 MIXING = ("tests/intermediaries/test_mixing.py",)
+COORDINATOR = ("tests/attacks/test_lying_coordinator_masking.py",)
 AGREEMENT = ("tests/intermediaries/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
 KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
@@ -449,6 +450,21 @@ TARGETS: tuple[Target, ...] = (
         (*MASKING, *LYING),
     ),
     Target("intermediaries/masking_client.py", "MaskingClient._make_keys", (checks,), LYING),
+    Target("intermediaries/masking_client.py", "MaskingClient._make_seeds", (checks,), LYING),
+    Target("intermediaries/masking_client.py", "MaskingClient._make_last_seeds", (checks,), LYING),
+    Target(
+        "intermediaries/masking.py",
+        "check_withstands",
+        (
+            swap("found.bits < bits", "False"),
+            swap("math.floor(middle.corrupt * announced.reports)", "0"),
+            swap("Claim(middle.claim)", "Claim.SEMI_HONEST"),
+        ),
+        COORDINATOR,
+    ),
+    Target("intermediaries/masking.py", "MaskingRound.decode", (checks,), COORDINATOR),
+    Target("intermediaries/announcements.py", "endorse_offer", (checks,), COORDINATOR),
+    Target("intermediaries/announcements.py", "_accepted", (checks,), COORDINATOR, ("pinned",)),
     Target("intermediaries/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
     Target("intermediaries/pledges.py", "Pledges.decode", (checks,), PLEDGES),
     Target("intermediaries/pledges.py", "Proof.decode", (checks,), PLEDGES),
