@@ -125,6 +125,13 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
         endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
 
 
+@pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])
+def test_numbers_that_no_description_holds_are_refused(change: dict[str, Any]) -> None:
+    _, announced = thousand()
+    with pytest.raises(TacitError, match="do not fit into a description"):
+        replace(announced.binding, **change)
+
+
 def test_a_round_of_another_format_is_refused_with_what_to_do() -> None:
     _, announced = thousand()
     description = bytearray(announced.encode())
