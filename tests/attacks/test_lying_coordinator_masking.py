@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.intermediaries.rings import ring_session
 
+from tacit.checks import TacitError
 from tacit.intermediaries import (
     Binding,
     MaskingClient,
@@ -34,11 +35,13 @@ from tacit.intermediaries import (
     wrap,
 )
 from tacit.intermediaries.agreement import new_key, public_bytes
-from tacit.intermediaries.announcements import endorse
+from tacit.intermediaries.announcements import endorse, endorse_offer
 from tacit.intermediaries.interface import new_identity
+from tacit.intermediaries.masking import FORMAT
 from tacit.intermediaries.masking_server import Stage
 from tacit.intermediaries.rehearsal import Rehearsal, rehearse
 from tacit.intermediaries.two_servers import read_outcome
+from tacit.intermediaries.wire import HEADER_SIZE
 from tacit.records import MemoryRecords
 from tacit.terms import Middle, Noise
 
@@ -110,6 +113,32 @@ def test_another_experiment_question_or_window_is_refused(
     binding: Binding = replace(announced.binding, **change)
     with pytest.raises(Refusal, match=reason):
         offered(terms, replace(announced, binding=binding))
+
+
+def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key() -> None:
+    terms, announced = thousand()
+    signature = endorse_offer(terms.pinned, announced, terms.keys[0])
+    assert announced.encode() + signature == terms.announced(announced.encode())
+    with pytest.raises(Refusal, match="crowd of at least 900"):
+        endorse_offer(terms.pinned, replace(announced, minimum=899), terms.keys[0])
+    with pytest.raises(TacitError, match="none of those that the terms name"):
+        endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
+
+
+@pytest.mark.parametrize("change", [{"levels": 0}, {"option": -1}, {"closes": 1 << 64}])
+def test_numbers_that_no_description_holds_are_refused(change: dict[str, Any]) -> None:
+    _, announced = thousand()
+    with pytest.raises(TacitError, match="do not fit into a description"):
+        replace(announced.binding, **change)
+
+
+def test_a_round_of_another_format_is_refused_with_what_to_do() -> None:
+    _, announced = thousand()
+    description = bytearray(announced.encode())
+    assert description[HEADER_SIZE] == FORMAT
+    description[HEADER_SIZE] -= 1
+    with pytest.raises(Refusal, match="update the older side"):
+        MaskingRound.decode(bytes(description))
 
 
 def test_a_threshold_for_the_weaker_claim_is_refused_under_the_stronger() -> None:

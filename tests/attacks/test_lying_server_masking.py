@@ -255,6 +255,16 @@ def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks
     kept = {name: value for name, value in vars(client).items() if name != "_answers"}
     assert all(repr(secret) not in repr(kept) for secret in secrets)
     assert "PrivateKey" not in repr(kept)
+    assert told(session, proof(session, [], Secret.OWN)) is not None
+    assert not client._pairs, "nobody is convicted any more"
+
+
+def test_after_its_shares_a_device_reveals_no_seed_of_one_who_left() -> None:
+    session = masked_session(convicts=[7])
+    convicts = proof(session, [with_true_shares(session, 7)], Secret.MASKING)
+    assert told(session, left(session, [7])) is not None
+    assert told(session, request(session, VICTIM, NEIGHBOURS[:-1], [])) is not None
+    assert told(session, convicts) is None
 
 
 def checked_session(spoil: Callable[[bytes], bytes]) -> tuple[MaskingSession, bytes]:
@@ -298,7 +308,7 @@ def test_false_commitments_beside_a_true_parcel_make_no_receiver_reveal_a_key() 
     """The parcel does not open with them, but it is what an honest sender signed: its key would
     give the server both shares.
     """
-    for place in (2, 3):
+    for place in (1, 2, 3):  # the root of the list, and either share's
         session = MaskingSession(list(range(N)), MaskingPlan(6, 1000, Neighbourhood(K, T)))
         session.join()
         session.share()

@@ -19,15 +19,18 @@ from tacit.intermediaries import (
     Analyzer,
     MixingSession,
     MixView,
+    Outcome,
     Refusal,
     Sealing,
     ServerKeys,
     Shuffler,
+    mixing_outcome,
     run_mixing,
 )
 from tacit.intermediaries.agreement import Channel
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.mixing import Role, prepare_party
+from tacit.intermediaries.mixing import MixingRound, Role, prepare_party
+from tacit.intermediaries.two_servers import read_outcome
 from tacit.intermediaries.wire import Kind, header
 from tacit.records import MemoryRecords
 
@@ -235,6 +238,35 @@ def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None
             attempt()
 
 
+def test_an_analyzer_opens_no_batch_of_fewer_reports_than_the_minimum() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b"):
+        shuffler.take(session.wrap([message]))
+    analyzer.take(shuffler._batch())
+    with pytest.raises(Refusal, match="2 reports: the minimum is 3; nothing was opened"):
+        analyzer.close()
+
+
+def test_the_messages_of_one_report_do_not_stay_together() -> None:
+    """Were only whole reports shuffled, each would be told by its first message; by chance all stay
+    together once in 10^18 rounds.
+    """
+    session, shuffler, analyzer = parties(reports=8, minimum=8, messages=4)
+    for who in range(8):
+        shuffler.take(session.wrap([bytes([who])] * 4))
+    messages = finish(shuffler, analyzer).messages
+    assert any(len(set(messages[at : at + 4])) > 1 for at in range(0, 32, 4))
+
+
+def test_what_is_saved_does_not_say_in_which_order_reports_came() -> None:
+    session, shuffler, _ = parties()
+    other, reports = Shuffler(session.round, session.store), [session.wrap([b"a"]) for _ in "123"]
+    for one, another in zip(reports, reversed(reports), strict=True):
+        shuffler.take(one)
+        other.take(another)
+    assert shuffler.save() == other.save()
+
+
 def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     session, shuffler, analyzer = parties()
     for attempt in (shuffler.close, analyzer.close, analyzer.view):
@@ -333,8 +365,45 @@ def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
         Shuffler(replace(announced, identity=identity), fresh)
     with pytest.raises(TacitError, match="same key"):
         replace(announced, shuffler=keys, analyzer=keys)
+    for half in (keys[:32] + announced.shuffler[32:], announced.shuffler[:32] + keys[32:]):
+        with pytest.raises(TacitError, match="same key"):
+            replace(announced, shuffler=keys, analyzer=half)
     with pytest.raises(TacitError, match="open several rounds"):
         replace(announced, reports=10**6, size=10**6)
+
+
+@pytest.mark.parametrize("came", [2, 3])
+def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) -> None:
+    session, shuffler, analyzer = parties()
+    announced, pinned = session.round, session.pinned
+
+    def said(description: MixingRound) -> list[tuple[int, Outcome]]:
+        keys = zip(Role, session.rehearsal.keys, strict=True)
+        words = [mixing_outcome(description, session.store, role, key) for role, key in keys]
+        return [read_outcome(pinned, description, word) for word in words]
+
+    with pytest.raises(Refusal, match="not over yet"):
+        said(announced)
+    for _ in range(came):
+        shuffler.take(session.wrap([b"a"]))
+    if came == 3:
+        finish(shuffler, analyzer)
+        shuffler.forget()
+    shuffler.refuse()
+    analyzer.refuse()
+    became = Outcome.OPENED if came == 3 else Outcome.REFUSED
+    assert said(announced) == [(0, became), (1, became)]
+    for other in (replace(announced, identity=new_identity()), replace(announced, minimum=2)):
+        assert said(other) == [(0, Outcome.UNKNOWN), (1, Outcome.UNKNOWN)]
+
+
+def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
+    session, shuffler, _ = parties()
+    store, identity = session.store, session.round.identity
+    assert prepare_party(store, Role.SHUFFLER, identity) == session.round.shuffler
+    shuffler.refuse()
+    with pytest.raises(Refusal, match="over: it was refused"):
+        prepare_party(store, Role.SHUFFLER, identity)
 
 
 @pytest.mark.parametrize("sealing", list(Sealing))

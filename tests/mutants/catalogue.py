@@ -75,6 +75,7 @@ VDAF = ("tests/vdaf",)
 VERIFIED = ("tests/intermediaries/test_verified.py",)
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
 MIXING = ("tests/intermediaries/test_mixing.py",)
+COORDINATOR = ("tests/attacks/test_lying_coordinator_masking.py",)
 AGREEMENT = ("tests/intermediaries/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
 KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
@@ -192,6 +193,74 @@ TARGETS: tuple[Target, ...] = (
         ("mu / 2 - at / mu ->", "other - one ->"),
     ),
     Target("privacy/vectors.py", "linf_loss", (swap("dimension", "1"),), VECTORS),
+    Target(
+        "privacy/gaussian_distance.py",
+        "NearlyGaussianLoss.delta",
+        (swap("2 * psi", "psi"), swap("math.exp(psi)", "1.0"), swap("inner >= 0", "True")),
+        CROWD,
+    ),
+    Target(
+        "privacy/gaussian_distance.py",
+        "NearlyGaussianLoss.divergence",
+        (swap("self.coordinates", "1"),),
+        CROWD,
+    ),
+    Target(
+        "privacy/gaussian_distance.py",
+        "NearlyGaussianLoss._concentrated",
+        (swap("2 * psi", "0.0"), swap("math.exp(-psi)", "1.0")),
+        CROWD,
+    ),
+    Target(
+        "noise/law.py",
+        "NoiseLaw.loses_at_most",
+        (swap("times * self.pure_loss(shift)", "self.pure_loss(shift)"),),
+        CROWD,
+    ),
+    Target(
+        "protocols/recipes.py",
+        "pure_shuffle",
+        (swap("target.participations", "1"),),
+        CROWD,
+    ),
+    Target(
+        "protocols/vector_noise.py",
+        "joint_epsilon",
+        (swap("2 * psi", "psi"), swap("math.exp(-psi)", "1.0")),
+        VECTORS,
+    ),
+    Target(
+        "protocols/vector_noise.py",
+        "shared_gaussian_noise",
+        (swap("inner + 2 * psi", "inner"), swap("coordinates * share.closeness(clients)", "0.0")),
+        VECTORS,
+    ),
+    Target(
+        "protocols/vector_noise.py",
+        "binomial_noise",
+        (swap("clients.bit_length() - 1", "clients.bit_length()"),),
+        VECTORS,
+    ),
+    Target(
+        "protocols/integer_vectors.py",
+        "LevelProtocol.encode",
+        (sides,),
+        VECTORS,
+        ("min(",),
+    ),
+    Target(
+        "protocols/vectors.py",
+        "VectorProtocol.check",
+        (checks, swap("np.clip(array, -self.bound, self.bound)", "array")),
+        VECTORS,
+    ),
+    Target("protocols/vectors.py", "weakest", (swap("max", "min"),), VECTORS),
+    Target(
+        "protocols/randomized_bits.py",
+        "RandomizedBits.__init__",
+        (swap("View.MESSAGE", "View.OPENED_SUM"),),
+        ("tests/protocols/test_every_protocol.py",),
+    ),
     # devices of protocols
     Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
@@ -381,12 +450,37 @@ TARGETS: tuple[Target, ...] = (
         (*MASKING, *LYING),
     ),
     Target("intermediaries/masking_client.py", "MaskingClient._make_keys", (checks,), LYING),
+    Target("intermediaries/masking_client.py", "MaskingClient._make_seeds", (checks,), LYING),
+    Target("intermediaries/masking_client.py", "MaskingClient._make_last_seeds", (checks,), LYING),
+    Target(
+        "intermediaries/masking.py",
+        "check_withstands",
+        (
+            swap("found.bits < bits", "False"),
+            swap("math.floor(middle.corrupt * announced.reports)", "0"),
+            swap("Claim(middle.claim)", "Claim.SEMI_HONEST"),
+        ),
+        COORDINATOR,
+    ),
+    Target("intermediaries/masking.py", "MaskingRound.decode", (checks,), COORDINATOR),
+    Target("intermediaries/announcements.py", "endorse_offer", (checks,), COORDINATOR),
+    Target("intermediaries/announcements.py", "_accepted", (checks,), COORDINATOR, ("pinned",)),
     Target("intermediaries/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
     Target("intermediaries/pledges.py", "Pledges.decode", (checks,), PLEDGES),
     Target("intermediaries/pledges.py", "Proof.decode", (checks,), PLEDGES),
     Target("intermediaries/pledges.py", "read_shares", (checks,), PLEDGES),
     Target("intermediaries/masking_client.py", "MaskingClient._convict", (checks,), LYING),
     Target("intermediaries/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
+    Target(
+        "intermediaries/masking_client.py",
+        "MaskingClient._stands",
+        (
+            swap("root != self._roots[number]", "False"),
+            swap("evidence.parcel(self._number) != parcel", "False"),
+            swap("shares is None", "True"),
+        ),
+        LYING,
+    ),
     Target(
         "intermediaries/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING
     ),
@@ -417,6 +511,35 @@ TARGETS: tuple[Target, ...] = (
     Target("intermediaries/seats.py", "Seat.endorse", (checks,), TWO_SERVERS),
     Target("intermediaries/seats.py", "Seat.prepare", (checks,), TWO_SERVERS),
     Target("intermediaries/mixing.py", "Analyzer.take", (checks,), MIXING),
+    Target("intermediaries/mixing.py", "Analyzer._opened", (checks,), MIXING),
+    Target("intermediaries/mixing.py", "Shuffler._batch", (checks,), MIXING),
+    Target(
+        "intermediaries/mixing.py",
+        "Shuffler.save",
+        (swap("sorted(self._taken)", "list(self._taken)"),),
+        MIXING,
+    ),
+    Target(
+        "intermediaries/mixing.py",
+        "MixingRound.__post_init__",
+        (
+            swap("self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]", "False"),
+            swap("self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]", "False"),
+        ),
+        MIXING,
+    ),
+    Target("intermediaries/standing.py", "Standing.prepare", (checks,), MIXING),
+    Target(
+        "intermediaries/standing.py",
+        "Standing.outcome",
+        (
+            checks,
+            swap("bytes((role, said))", "bytes((0, said))"),
+            swap("entry.context != announced.context", "False"),
+            swap("entry.phase is Phase.REFUSED", "entry.phase is not Phase.ANSWERED"),
+        ),
+        MIXING,
+    ),
     Target("intermediaries/mixing.py", "Analyzer._read", (checks, limits), MIXING),
     # proofs of range
     Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
@@ -480,6 +603,11 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
+    "intermediaries/masking_client.py: MaskingClient._stands: root != self._roots[number] -> "
+    "False": (
+        "a parcel that an honest sender signed opens under the root that it signed, so that its "
+        "key stays unknown whatever root the server told"
+    ),
     "privacy/guarantees.py: PureDP.delta_at: finite_epsilon(epsilon) >= self.epsilon -> "
     "finite_epsilon(epsilon) > self.epsilon": "at ε itself the formula below gives 0, too",
     "privacy/shuffling.py: RandomizedResponse.delta: at < self.epsilon0 -> at <= self.epsilon0": (

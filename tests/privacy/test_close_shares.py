@@ -6,9 +6,10 @@ import math
 
 import pytest
 
-from tacit.noise import DiscreteLaplace, Skellam
+from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import ApproximateDP, PureDP, privacy_loss
 from tacit.privacy.crowd import Crowd
+from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.guarantees import renyi_epsilon
 from tacit.privacy.promises import common_order, epsilon_of, trimmed_renyi
 
@@ -37,6 +38,18 @@ def test_several_participations_pay_in_the_divergence() -> None:
         total = 4 * (one + apart * (2 * order - 1) / (order - 1))
         found = epsilon_of(law, 9, target, apart)
         assert found == pytest.approx(renyi_epsilon(order, total, rest), rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-9])  # by the distance from a Gaussian; concentrated
+def test_nearly_gaussian_shares_pay_in_every_coordinate(
+    monkeypatch: pytest.MonkeyPatch, delta: float
+) -> None:
+    monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
+    law, psi = DiscreteGaussian(400), 3 * APART
+    one, shared = NearlyGaussianLoss(law, 150, 3), NearlyGaussianLoss(law, 150, 3, shares=8)
+    paid = one.epsilon(delta * math.exp(-psi)) + 2 * psi
+    assert shared.epsilon(delta) == pytest.approx(paid, rel=1e-6)
+    assert shared.delta(1.9 * psi) == 1.0
 
 
 def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:

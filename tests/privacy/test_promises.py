@@ -7,6 +7,7 @@ formula that set it.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -200,6 +201,13 @@ def test_noise_that_earns_less_than_its_target_is_refused() -> None:
         promised(Skellam(100), 1, PureDP(1.0), View.OPENED_SUM)
 
 
+def test_noise_that_suffices_once_is_refused_for_two_participations() -> None:
+    law = PolyaDifference(2, coins.Chance(Fraction(1), Fraction(1)))
+    promised(law, 1, PureDP(1.0), View.OPENED_SUM)
+    with pytest.raises(TacitError, match=r"earns \(2, 0\)-DP, not \(1, 0\)-DP"):
+        promised(law, 1, PureDP(1.0, participations=2), View.OPENED_SUM)
+
+
 def test_noise_that_is_not_centred_is_refused() -> None:
     with pytest.raises(TacitError, match=r"has mean 190; .* must have mean 0"):
         SecureSum(20, 1, Binomial(400), ApproximateDP(1.0, 1e-5), share=Binomial(20))
@@ -235,6 +243,32 @@ def test_pure_participations_add_up(times: int) -> None:
     half = RandomizedBits(64, PureDP(1.0, participations=times))
     one, zero = (half.view_law(bit, 1).pmf(np.arange(2)) for bit in (1, 0))
     assert times * np.abs(np.log(one / zero)).max() == pytest.approx(1.0)
+
+
+def test_every_recipe_promises_for_as_many_participations_as_are_asked_for() -> None:
+    pure = PureDP(0.9, participations=3)
+    target = ApproximateDP(0.9, 1e-5, participations=3)
+    made = [
+        recipes.polya_paper(64, pure, 0.1),
+        recipes.polya_tight(64, pure, True, 0.0),
+        recipes.central_laplace(64, pure, True, None),
+        recipes.two_servers_laplace(64, pure, True),
+        recipes.verified_laplace(64, pure, True),
+        recipes.local_laplace(64, pure, False),
+        recipes.response(64, pure),
+        recipes.skellam_paper(64, target, 10, 0.1),
+        recipes.skellam_tight(64, target, True, 0.0),
+        recipes.gaussian_paper(64, target, 10, 0.1),
+        recipes.gaussian_tight(64, target, True),
+        recipes.split_and_mix(64, pure, True, None),
+        recipes.shuffled_tight(64, target, True, 0.0),
+        recipes.shuffled_paper(64, target),
+        recipes.continuous_laplace(64, pure),
+        recipes.pure_shuffle(30_000, replace(pure, epsilon=3.0)),
+    ]
+    for protocol in made:
+        assert protocol.guarantee is not None
+        assert protocol.guarantee.participations == 3
 
 
 def test_rounds_of_different_noise_share_one_order() -> None:

@@ -134,6 +134,19 @@ def test_skellam_noise_of_small_variance_costs_what_it_costs() -> None:
         assert loose > least * l2_guarantee(Skellam(variance), bound, 10, 1e-5).epsilon
 
 
+@pytest.mark.parametrize("variance", [0.5, 3.0, 400.0])
+@pytest.mark.parametrize(("moved", "dimension", "l1"), [(5, 1, 5), (3, 100, 9), (10, 4, 20)])
+def test_the_proven_bound_of_skellam_noise_is_the_printed_one(
+    variance: float, moved: int, dimension: int, l1: int
+) -> None:
+    """Agarwal, Kairouz & Liu 2021, Theorem 3.5, in its own terms."""
+    for order in (2, 7, 64):
+        small = ((2 * order - 1) * moved**2 + 6 * l1) / (4 * variance**2)
+        printed = order * moved**2 / (2 * variance) + min(small, 3 * l1 / (2 * variance))
+        found = skellam_renyi(variance, moved, dimension, order)
+        assert found == pytest.approx(printed, rel=1e-12)
+
+
 def test_many_ways_to_move_are_bounded_by_likely_outcomes() -> None:
     found = l2_guarantee(Skellam(4.0), 12.0, 200, 1e-5)
     assert "likely outcomes" in found.derivation

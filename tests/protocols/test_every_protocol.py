@@ -20,12 +20,27 @@ import tacit.protocols
 from tacit.checks import TacitError
 from tacit.estimates import Estimate, Floats, Integers, Opened
 from tacit.noise import NoiseLaw
+from tacit.privacy import View
 from tacit.protocols.contract import Protocol
 
 FAST, DEVICES = 4000, 400  # rounds of each path; half the noise shows at about 1e-30
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats
 
 EACH = pytest.mark.parametrize("name", CASES)
+VIEWS = {  # by a word of the name, the first that is in it
+    "shuffle": View.SHUFFLED,
+    "shuffled": View.SHUFFLED,
+    "split": View.SHUFFLED,
+    "central": View.SERVER_OUTPUT,
+    "local": View.MESSAGE,
+    "response": View.MESSAGE,
+    "two": View.OTHER_SERVER,
+    "verified": View.OTHER_SERVER,
+    "joint": View.OTHER_SERVER,
+    "secagg": View.OPENED_SUM,
+    "separate": View.OPENED_SUM,
+    "prefix": View.OPENED_SUM,
+}
 
 
 def concrete(cls: type[Any]) -> set[type[Any]]:
@@ -132,6 +147,21 @@ def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -
             protocol.analyze(replace(opened, reports=reports))
     for reports in (protocol.minimum, protocol.participants):
         protocol.check_reports(reports)
+
+
+@EACH
+def test_a_promise_says_who_looks_and_whose_noise_hides_a_person_from_them(name: str) -> None:
+    protocol = CASES[name].build()
+    if name in ("exact", "vector-plain"):
+        assert protocol.guarantee is None
+        return
+    assert protocol.guarantee is not None
+    view = next(view for word, view in VIEWS.items() if word in name.split("-"))
+    assert protocol.guarantee.view is view
+    shared = view in (View.OPENED_SUM, View.SHUFFLED)
+    rests_on = " ".join(protocol.guarantee.conditions)
+    assert ("honest other" in rests_on or "silos add their noise" in rests_on) == shared
+    assert ("one of the two servers is honest" in rests_on) == (view is View.OTHER_SERVER)
 
 
 @EACH

@@ -55,6 +55,7 @@ from tacit.protocols.vectors import (
     SeparateSums,
     VectorProtocol,
     noise_proxy,
+    weakest,
 )
 
 TEN = ApproximateDP(10.0, 0.25)
@@ -456,3 +457,43 @@ def test_separate_sums_are_opened_all_or_none() -> None:
 def test_separate_sums_say_how_many_others_the_smallest_has(counts: tuple[int, int]) -> None:
     protocol = SeparateSums([SecureVector(count, 1, 1.0, TEN, precision=4) for count in counts])
     assert "at least 10 honest others" in str(protocol.guarantee)
+
+
+APART = 0.02  # of a sum of shares from one draw, in each coordinate
+
+
+def test_shares_that_are_only_close_to_one_draw_pay_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(ε, δ) of one draw is (ε + 2ψ, e^ψ δ) of what is within a factor e^±ψ of it."""
+    monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
+    delta, whole = 1e-4, privacy_loss(DiscreteGaussian(40).sum_of_shares(3), 3 * 8)
+    paid = whole.epsilon(delta * math.exp(-APART)) + 2 * APART
+    assert joint_epsilon(DiscreteGaussian(40), 8, 3, delta) == pytest.approx(paid, rel=1e-9)
+    target = ApproximateDP(1.0, delta)
+    share = shared_gaussian_noise.__wrapped__(8, 3, target, 16)
+    psi = 3 * APART
+    inner = joint_epsilon(share.sum_of_shares(16), 8, 3, delta * math.exp(-psi))
+    assert inner + 2 * psi <= 1.0 < 1.02 * inner + 2 * psi
+
+
+@pytest.mark.parametrize("clients", [3, 100, 127])
+def test_bits_of_a_number_of_clients_that_is_no_power_of_two_suffice(clients: int) -> None:
+    target = ApproximateDP(1.0, 1e-4)
+    bits, bias = binomial_noise(4, 1, target, clients)
+    assert joint_epsilon(Binomial(bits * clients, bias), 4, 1, target.delta) <= target.epsilon
+
+
+def test_no_coin_moves_a_report_beyond_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.protocols.contract.Chance.flip", lambda _: True)
+    for precision in range(1, 50):
+        for bound in (0.1, 0.3, 1.0, 1.1):
+            protocol = SecureVector(2, 2, bound, PureDP(1.0), precision=precision)
+            over = bound * (1 + 5e-13)  # what floating point adds to an average
+            assert np.abs(protocol.check([over, -over])).max() <= bound
+            assert all(0 <= level <= precision for level in protocol.encode([over, -over]))
+
+
+def test_the_weakest_of_several_promises_holds_for_everybody() -> None:
+    strong, weak = ApproximateDP(1.0, 1e-6), ApproximateDP(1.0, 1e-5)
+    assert weakest([strong, None, weak]) is weak
+    assert weakest([ApproximateDP(2.0, 1e-7), weak]) == ApproximateDP(2.0, 1e-7)
+    assert weakest([None]) is None
