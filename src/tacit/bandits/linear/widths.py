@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +42,7 @@ class PhaseEvidence:
     beyond: Floats | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """Points, one row each; every phase's estimates of ⟨θ*, x⟩, and their variances xᵀMx."""
 
     points: Floats
