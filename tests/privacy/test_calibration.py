@@ -25,6 +25,7 @@ from tacit.privacy import (
     calibrate,
     l2_guarantee,
     privacy_loss,
+    privacy_of,
 )
 from tacit.privacy.calibration import Calibration
 from tacit.privacy.search import least, least_integer, least_root
@@ -401,3 +402,15 @@ def test_shares_promise_nothing_of_one_message_or_of_people_who_take_them_along(
         assert calibrate(kind, 1, target).guarantee.view is target.view
     shuffled = ApproximateDP(1.0, 1e-3, view=View.SHUFFLED)
     assert calibrate(kind, 1, shuffled, users=2).guarantee.view is View.SHUFFLED
+
+
+def test_a_printed_skellam_bound_that_no_variance_meets_is_refused() -> None:
+    """At orders up to 512 a delta of 10^-100 alone costs an epsilon of 0.44."""
+    with pytest.raises(TacitError, match="no amount is enough"):
+        calibrate("skellam", 1, ApproximateDP(0.1, 1e-100), method="paper")
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+def test_noise_that_promises_nothing_at_a_delta_says_so(participations: int) -> None:
+    with pytest.raises(TacitError, match=r"promises nothing at a delta of 1e-06: give a larger"):
+        privacy_of(Binomial(3), 1, 1e-6, participations=participations)

@@ -491,3 +491,18 @@ def test_what_is_not_resolved_counts_as_lost(law: NoiseLaw) -> None:
     """Points of a log-probability below the floor have mass, whatever ε."""
     shift = math.ceil(float(law.std))
     assert privacy_loss(law, shift, log_floor=-25.0).delta(500.0) > 0
+
+
+@pytest.mark.parametrize("moved", [1e-12, 1e-9, 1e-6, 1e-3, 0.3, 0.499, 0.501])
+@pytest.mark.parametrize("delta", [1e-15, 1e-20, 1e-100, 1e-300])
+def test_little_that_a_gaussian_hides_is_not_lost_to_cancellation(
+    moved: float, delta: float
+) -> None:
+    """Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) at the ε that is told, in 400 digits."""
+    loss = GaussianLoss(1.0, moved)
+    epsilon = loss.epsilon(delta)
+    with mpmath.workdps(400):
+        mu, at = mpmath.mpf(moved), mpmath.mpf(epsilon)
+        true = mpmath.ncdf(mu / 2 - at / mu) - mpmath.exp(at) * mpmath.ncdf(-mu / 2 - at / mu)
+        assert loss.delta(epsilon) == pytest.approx(float(true), rel=1e-10, abs=0)
+        assert true <= mpmath.mpf(delta) * (1 + mpmath.mpf("1e-10"))

@@ -206,6 +206,9 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
     ):
         assert said in text
     assert "two servers" not in text
+    assert "Nobody has checked" not in text
+    unknown = "\n".join(in_words(replace(other, noise=Noise(Fraction(48), "devices", "skellam"))))
+    assert "Nobody has checked here that skellam noise keeps this promise" in unknown
 
 
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000))

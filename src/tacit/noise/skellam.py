@@ -106,7 +106,8 @@ def skellam_renyi(variance: float, l2: float, dimension: int, order: int) -> flo
     """
     l1 = min(math.sqrt(dimension) * l2, l2 * l2) if dimension > 1 else l2
     correction = min(
-        ((2 * order - 1) * l2**2 + 6 * l1) / (4 * variance**2), 3 * l1 / (2 * variance)
+        ((2 * order - 1) * l2**2 + 6 * l1) / (2 * variance) / (2 * variance),
+        3 * l1 / (2 * variance),
     )
     return order * l2**2 / (2 * variance) + correction
 

@@ -13,10 +13,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtri
 
 from tacit.checks import TacitError, positive, probability
 from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
+
+NARROW = 0.5  # standard deviations that are moved, below which two logarithms would cancel
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
+
+
+def _narrow(t: float, mu: float) -> float:
+    """δ where little is moved: with R(s) = Φ(-s)/φ(s), and because e^ε φ(t + μ) = φ(t), it is
+    φ(t) (R(t) - R(t + μ)), the integral of φ(t) (1 - s R(s)) from t to t + μ.
+    """
+    s = t + mu * (_NODES + 1) / 2
+    ratio = math.sqrt(math.pi / 2) * erfcx(s / math.sqrt(2))
+    falls = float(_WEIGHTS @ (1 - s * ratio).clip(min=0.0)) * mu / 2
+    return math.exp(-t * t / 2) / math.sqrt(2 * math.pi) * falls
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,8 @@ class GaussianLoss:
         at, mu = finite_epsilon(epsilon), self._mu
         if at == 0:
             return math.erf(mu / math.sqrt(8))
+        if mu < NARROW:
+            return _narrow(at / mu - mu / 2, mu)
         one, other = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
         # far out both logs are huge and their difference is rounding: then Φ(μ/2 - ε/μ) alone
         # bounds δ from above

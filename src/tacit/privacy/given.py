@@ -29,6 +29,13 @@ def privacy_of(
             raise TacitError(f"{law!r} promises nothing without exceptions: give a delta, as 1e-6")
         return PureDP(epsilon, participations=times)
     if times == 1:
-        return ApproximateDP(loss.epsilon(delta), delta)
+        return ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta)
     total = returning_user(loss, times, delta)
-    return ApproximateDP(total.best, delta, participations=times, conditions=(total.how,))
+    epsilon = _finite(law, total.best, delta)
+    return ApproximateDP(epsilon, delta, participations=times, conditions=(total.how,))
+
+
+def _finite(law: NoiseLaw, epsilon: float, delta: float) -> float:
+    if not math.isfinite(epsilon):
+        raise TacitError(f"{law!r} promises nothing at a delta of {delta:g}: give a larger one")
+    return epsilon

@@ -43,6 +43,7 @@ def in_words(terms: Terms) -> list[str]:
         if terms.view == "other-server"
         else "This rests on noise that everybody's device adds: on enough others who take part, "
         "and on all parties below, who must follow the protocol and invent nobody.",
+        *_unchecked(terms.noise.law),
         f"Nothing is opened for fewer than {terms.middle.crowd} "
         f"{_plural('report', terms.middle.crowd)}.",
         *(
@@ -59,6 +60,13 @@ def in_words(terms: Terms) -> list[str]:
             else []
         ),
     ]
+
+
+def _unchecked(law: str) -> list[str]:
+    """What terms are refused for where they contradict themselves is known of one law only."""
+    if law == "discrete-laplace":
+        return []
+    return [f"Nobody has checked here that {law} noise keeps this promise: ask whoever made it."]
 
 
 def _plural(word: str, count: int) -> str:
