@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -376,3 +378,36 @@ def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
         pins = Pins(made.urls[0], *(key.hex() for key in made.keys))
         with closing(Ledger(":memory:")) as ledger, Device(ledger, pins) as device:
             assert device.join(digest).asked
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/experiments", 200, [7]),
+        ("/experiments", 200, [{"digest": "a"}]),
+        ("/experiments", 422, {"error": "\x1b[2Jfine\x9b1A"}),
+        ("/terms", 200, {"state": "\x1b[2J\u202efine"}),
+    ],
+)
+def test_a_coordinator_cannot_write_over_what_its_helper_reads(
+    both: Threads,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    status: int,
+    told: Any,
+) -> None:
+    """Terms are shown in a terminal, which would obey what a liar puts behind them."""
+    digest, honest = both.begin().hex(), Operated._answer
+
+    def lie(party: Operated, method: str, asked: str, body: Any = None) -> httpx.Response:
+        answer = honest(party, method, asked, body)
+        if not asked.endswith(path):
+            return answer
+        said = answer.json() | told if path == "/terms" else told
+        return httpx.Response(status, json=said)
+
+    monkeypatch.setattr(Operated, "_answer", lie)
+    code, out, err = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    assert (code, out) == (2, "")
+    assert not re.search(r"[\x1b\x9b\u202e]", err)
