@@ -67,7 +67,7 @@ class RecordDirectory:
             raise TacitError(
                 f"{self.directory} is not the directory that the key files of this party were in: "
                 "mount its volume, or name it as records. If they are lost for good, all open "
-                f"rounds are: say so with `mkdir -p {self.directory}; touch {self._lock}`"
+                f"rounds are: say so with `mkdir -pm 700 {self.directory}; touch {self._lock}`"
             )
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -294,7 +296,11 @@ def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
 
 
 def test_invitations_let_people_in_once(
-    both: Threads, command: Command, defined: Path, tmp_path: Path
+    both: Threads,
+    command: Command,
+    defined: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = defined.read_text().replace('admission = "open"', 'admission = "invitation"')
     defined.write_text(text)
@@ -302,6 +308,7 @@ def test_invitations_let_people_in_once(
     cosigned(both, command, digest)
     out = tmp_path / "invitations.txt"
     words = ("invitations", "make", 3, "--experiment", digest, "--out", out)
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # nobody could read them before, either
     assert command(*words, *config(both, 0))[0] == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     made = out.read_text().split()
@@ -376,3 +383,36 @@ def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
         pins = Pins(made.urls[0], *(key.hex() for key in made.keys))
         with closing(Ledger(":memory:")) as ledger, Device(ledger, pins) as device:
             assert device.join(digest).asked
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/experiments", 200, [7]),
+        ("/experiments", 200, [{"digest": "a"}]),
+        ("/experiments", 422, {"error": "\x1b[2Jfine\x9b1A"}),
+        ("/terms", 200, {"state": "\x1b[2J\u202efine"}),
+    ],
+)
+def test_a_coordinator_cannot_write_over_what_its_helper_reads(
+    both: Threads,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    status: int,
+    told: Any,
+) -> None:
+    """Terms are shown in a terminal, which would obey what a liar puts behind them."""
+    digest, honest = both.begin().hex(), Operated._answer
+
+    def lie(party: Operated, method: str, asked: str, body: Any = None) -> httpx.Response:
+        answer = honest(party, method, asked, body)
+        if not asked.endswith(path):
+            return answer
+        said = answer.json() | told if path == "/terms" else told
+        return httpx.Response(status, json=said)
+
+    monkeypatch.setattr(Operated, "_answer", lie)
+    code, out, err = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    assert (code, out) == (2, "")
+    assert not re.search(r"[\x1b\x9b\u202e]", err)

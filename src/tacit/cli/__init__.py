@@ -19,6 +19,7 @@ import typer
 from tacit import __version__
 from tacit.checks import TacitError
 from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating, sweeping
+from tacit.cli.printing import harmless
 
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,
@@ -132,10 +133,10 @@ def _asked(context: Any) -> str:
 def _fail(message: str, code: int = 2, problems: tuple[str, ...] = ()) -> NoReturn:
     """One line; where several things are wrong, one for each."""
     told = message if len(problems) < 2 else f"{len(problems)} things are to be mended:"
-    spoken = ARGUMENT.sub(r"(--\1)", " ".join(told.split()))
+    spoken = ARGUMENT.sub(r"(--\1)", harmless(" ".join(told.split())))
     print(f"tacit: {spoken}", file=sys.stderr)
     for problem in problems if len(problems) > 1 else ():
-        print(f"  {problem}", file=sys.stderr)
+        print(f"  {harmless(problem)}", file=sys.stderr)
     exec("")  # CPython remembers an interrupt that met code made from text, and would die of it
     raise SystemExit(code)
 

@@ -123,10 +123,11 @@ def agreed(question: str) -> bool:
     return input(f"{question} Type yes: ").strip().lower() == "yes"
 
 
-def write_new(file: Path, text: str) -> None:
-    """Writes a file that is not there yet."""
+def write_new(file: Path, text: str, mode: int = 0o666) -> None:
+    """Writes a file that is not there yet, and that nobody can read whom it is not for."""
     refuse_old(file)
-    with file.open("x", encoding="utf-8") as opened:
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
         opened.write(text)
 
 

@@ -244,8 +244,7 @@ def make(
         )
     made = invitations.make(party.first(terms), told.key_for(terms), count)
     if out is not None:
-        write_new(out, "\n".join(made) + "\n")
-        out.chmod(0o600)
+        write_new(out, "\n".join(made) + "\n", mode=0o600)
     if as_json:
         print_json({"invitations": made} if out is None else {"file": str(out), "count": count})
     elif out is None:

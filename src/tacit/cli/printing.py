@@ -61,10 +61,19 @@ def is_long(value: Any) -> bool:
     return isinstance(value, str) and len(value) > LONGEST_CELL
 
 
+def harmless(text: str) -> str:
+    """What a terminal shows and does not obey, whoever wrote it.
+
+    >>> harmless("fine\\x1b[2J")
+    'fine\ufffd[2J'
+    """
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
+
+
 def sentence(label: str, text: str) -> None:
     """A labelled sentence, wrapped."""
     wrapped = textwrap.fill(
-        f"{label}: {text}",
+        harmless(f"{label}: {text}"),
         max(width(), 20),
         subsequent_indent="  ",
         break_long_words=False,
@@ -139,7 +148,7 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         large = 10_000 <= abs(value) < 1e15
         return f"{value:,.0f}" if large else re.sub(r"e([+-])0*", _power, f"{value:.4g}")
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else harmless(str(value))
 
 
 def no_less(value: float) -> str:

@@ -6,6 +6,7 @@ in no error and no print.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ class Operated:
     def experiments(self) -> list[dict[str, str]]:
         """Digest, question and state of each."""
         found = self.get("/experiments")
-        if not isinstance(found, list):
+        if not isinstance(found, list) or not all(_listed(one) for one in found):
             raise _stranger(self.url)
         return found
 
@@ -77,6 +78,8 @@ class Operated:
             if isinstance(problem, TacitError):
                 raise
             raise _stranger(self.url) from None
+        if not re.fullmatch("[a-z]{1,16}", state):
+            raise _stranger(self.url)
         if terms.digest.hex() != digest:
             raise Refusal(f"{self.url} gives other terms than those of {digest}: do not go on")
         return Published(terms, signatures, state)
@@ -162,6 +165,12 @@ class Published:
 def _authorities() -> ssl.SSLContext:
     """Whose certificates are believed; slow to make."""
     return httpx.create_ssl_context()
+
+
+def _listed(one: Any) -> bool:
+    """Whether this is how a party lists an experiment."""
+    names = ("digest", "question", "state")
+    return isinstance(one, dict) and all(isinstance(one.get(name), str) for name in names)
 
 
 def _stranger(url: str) -> TacitError:

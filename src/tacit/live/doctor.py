@@ -80,7 +80,13 @@ def examine(
             url = waiting.pop(0)
             if url in patients:
                 continue
-            found, patient = _examine_party(client, url, metrics_meant)
+            try:
+                found, patient = _examine_party(client, url, metrics_meant)
+            except httpx.HTTPError as problem:
+                said = f"it stopped answering ({str(problem) or type(problem).__name__})"
+                fix = "look again later; see its log, and that of its proxy"
+                found = [Finding(url, "reachable", BROKEN, said, fix)]
+                patient = Patient(url, "", {})
             findings += found
             patients[url] = patient
             named = {p.address for one in patient.published.values() for p in one.terms.parties}
