@@ -138,6 +138,20 @@ def test_a_wide_share_is_bounded_from_above_and_tightly() -> None:
         assert bound < exact * (1 + 20 / users)
 
 
+@pytest.mark.parametrize(
+    "r", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(999, 1000)]
+)
+def test_the_bound_of_wide_shares_is_never_below_what_is_summed(
+    r: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    law = PolyaDifference(r, coins.Chance(Fraction(1), Fraction(1, 2000)))
+    shifts = (1, 2, 10, 300, 2000, 20_000)
+    exact = [law.pure_loss(shift) for shift in shifts]
+    monkeypatch.setattr("tacit.noise.laplace.WIDEST_POINTS", 0)
+    for shift, summed in zip(shifts, exact, strict=True):
+        assert summed <= law.pure_loss(shift)
+
+
 # what a promise rests on
 
 
