@@ -134,6 +134,7 @@ TARGETS: tuple[Target, ...] = (
         (
             swap("((loss, count),)", "((loss, count - 1),)"),
             swap("release.epsilon(level / (2 * count))", "release.epsilon(level / 2)"),
+            swap("level / 2", "level"),
         ),
         COMPOSITION,
     ),
@@ -141,7 +142,19 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
     Target("privacy/crowd.py", "Crowd.honest", (sides, signs), CROWD),
-    Target("privacy/promises.py", "promised", (checks,), CROWD),
+    Target(
+        "privacy/promises.py",
+        "promised",
+        (
+            checks,
+            swap(
+                "earned(law, sensitivity, target, apart, order)",
+                "earned(law, sensitivity, target, 0, order)",
+            ),
+            swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
+        ),
+        CROWD,
+    ),
     Target("privacy/promises.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
     Target(
         "privacy/promises.py",
@@ -285,6 +298,12 @@ TARGETS: tuple[Target, ...] = (
         DEVICES,
     ),
     Target("protocols/split_and_mix.py", "shares_needed", (counts, signs), SPLITTING),
+    Target(
+        "protocols/split_and_mix.py",
+        "mixed",
+        (swap("opened.participations", "1"), swap("1 + factor", "1"), swap("slack", "0.0")),
+        SPLITTING,
+    ),
     Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "Local.randomize", (noise,), LAW_OF_SUMS),

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from tacit.checks import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
-from tacit.privacy import ApproximateDP, PureDP, privacy_loss
+from tacit.privacy import ApproximateDP, PureDP, View, privacy_loss, promised
 from tacit.privacy.crowd import Crowd
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.guarantees import renyi_epsilon
@@ -50,6 +51,16 @@ def test_nearly_gaussian_shares_pay_in_every_coordinate(
     paid = one.epsilon(delta * math.exp(-psi)) + 2 * psi
     assert shared.epsilon(delta) == pytest.approx(paid, rel=1e-6)
     assert shared.delta(1.9 * psi) == 1.0
+
+
+@pytest.mark.parametrize("target", [PureDP(0.5), ApproximateDP(0.5, 1e-6)], ids=["pure", "delta"])
+def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
+    target: PureDP | ApproximateDP,
+) -> None:
+    law = DiscreteLaplace(2)
+    assert promised(law, 1, target, View.OPENED_SUM).epsilon == 0.5
+    with pytest.raises(TacitError, match="not"):
+        promised(law, 1, target, View.OPENED_SUM, apart=APART)
 
 
 def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:
