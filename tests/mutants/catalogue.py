@@ -277,6 +277,16 @@ TARGETS: tuple[Target, ...] = (
     # devices of protocols
     Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
+    Target(
+        "protocols/sums.py",
+        "SecureSum.__init__",
+        (
+            swap("self.share.closeness(self.honest)", "0"),
+            swap("who.honest(self.participants)", "who.reports(self.participants)"),
+            swap("share.sum_of_shares(self.honest)", "law"),
+        ),
+        CROWD,
+    ),
     Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
     Target(
         "protocols/pure_shuffle.py",
