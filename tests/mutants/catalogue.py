@@ -287,6 +287,18 @@ TARGETS: tuple[Target, ...] = (
         ),
         CROWD,
     ),
+    Target(
+        "protocols/sums.py",
+        "Central.__init__",
+        (
+            swap(
+                "promised(centred(law), self.precision, target, View.SERVER_OUTPUT)",
+                "promised(centred(law), 1, target, View.SERVER_OUTPUT)",
+            ),
+        ),
+        CROWD,
+    ),
+    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), CROWD),
     Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
     Target(
         "protocols/pure_shuffle.py",
