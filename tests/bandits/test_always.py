@@ -246,3 +246,19 @@ def test_intervals_for_one_look_do_not_pass_for_such_as_hold_always(
     monkeypatch.setattr(coverage, "against", once)
     done = [play(SCENARIOS["rates of 2%"], seed, False) for seed in range(30)]
     assert sum(not run.held for run in done) > most_failures(30, 1 - LEVEL)
+
+
+def test_all_answers_together_fail_as_often_as_is_said_and_each_end_has_its_half() -> None:
+    tallies = [tally_of((total, 1000, DiscreteLaplace(2))) for total in (300.0, 350.0, 500.0)]
+    setting = Setting(0.95, first=2)  # the third option came later
+    shares = [setting.share(option) for option in range(1000)]
+    assert 0.99 < sum(shares) <= 1
+    assert shares[0] == shares[1] > shares[2] > shares[3]
+    chance = 0.98 * 0.05  # the rest is for rounds that are misread
+    for row, tally, share in zip(answers(tallies, "abc", setting), tallies, shares, strict=False):
+        level = np.array([math.log(2 / (chance * share))])
+        ends = [float(tally.bounds(level, side)[0]) for side in (1, -1)]
+        assert [row.low, row.high] == pytest.approx(ends, abs=1e-9)
+        if tally is not tallies[0]:
+            lift = lifts(tally, tallies[0], chance * share)
+            assert (row.lift_low, row.lift_high) == pytest.approx(lift, abs=1e-9)

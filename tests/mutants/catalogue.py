@@ -636,6 +636,18 @@ TARGETS: tuple[Target, ...] = (
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
     Target(
+        "bandits/standings.py",
+        "answers",
+        (swap("sure * setting.share(k)", "sure"),),
+        ("tests/bandits/test_always.py",),
+    ),
+    Target(
+        "bandits/standings.py",
+        "interval",
+        (swap("failure / 2", "failure"),),
+        ("tests/bandits/test_always.py",),
+    ),
+    Target(
         "bandits/guardrail.py",
         "Guard._worse",
         (swap("sure * self._setting(self.rail.level).share(option)", "sure"),),
