@@ -15,7 +15,7 @@ from tests.bandits import coverage
 from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, play
 
 from tacit.bandits.always import Tally, evidence_that_larger, is_larger
-from tacit.bandits.standings import Setting, answers, interval, level_of, lifts
+from tacit.bandits.standings import Setting, answers, beats, interval, level_of, lifts
 from tacit.estimates import ErrorLaw, Estimate
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
 
@@ -262,3 +262,18 @@ def test_all_answers_together_fail_as_often_as_is_said_and_each_end_has_its_half
         if tally is not tallies[0]:
             lift = lifts(tally, tallies[0], chance * share)
             assert (row.lift_low, row.lift_high) == pytest.approx(lift, abs=1e-9)
+
+
+@pytest.mark.parametrize(("halted", "kept"), [(None, 1.0), ((), 0.5), ((1,), 0.25)])
+def test_a_decision_is_paid_for_by_the_better_option_and_by_the_one_that_may_be_best(
+    halted: tuple[int, ...] | None, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two options of the start either may be best, which need not be added up unless a guardrail
+    has paused one of them.
+    """
+    levels: list[float] = []
+    monkeypatch.setattr("tacit.bandits.standings.is_larger", lambda *given: levels.append(given[2]))
+    setting = Setting(first=2, halted=None if halted is None else frozenset(halted))
+    beats([Tally(100, 50)] * 3, 2, 0, setting, 0.04)
+    part = 1 / 2.75  # of an option of the start; the third came later
+    assert levels == [pytest.approx(math.log(1 / (0.04 * (0.75 * part / 2) * 2 * part * kept)))]

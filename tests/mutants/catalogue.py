@@ -643,6 +643,15 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "bandits/standings.py",
+        "beats",
+        (
+            swap("setting.rival(other)", "1"),
+            swap("sure * setting.share(one)", "sure"),
+        ),
+        ("tests/bandits/test_always.py",),
+    ),
+    Target(
+        "bandits/standings.py",
         "interval",
         (swap("failure / 2", "failure"),),
         ("tests/bandits/test_always.py",),
