@@ -15,7 +15,7 @@ from tests.bandits import coverage
 from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, play
 
 from tacit.bandits.always import Tally, evidence_that_larger, is_larger
-from tacit.bandits.standings import Setting, answers, interval, level_of, lifts
+from tacit.bandits.standings import Setting, answers, beats, interval, level_of, lifts
 from tacit.estimates import ErrorLaw, Estimate
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
 
@@ -246,3 +246,34 @@ def test_intervals_for_one_look_do_not_pass_for_such_as_hold_always(
     monkeypatch.setattr(coverage, "against", once)
     done = [play(SCENARIOS["rates of 2%"], seed, False) for seed in range(30)]
     assert sum(not run.held for run in done) > most_failures(30, 1 - LEVEL)
+
+
+def test_all_answers_together_fail_as_often_as_is_said_and_each_end_has_its_half() -> None:
+    tallies = [tally_of((total, 1000, DiscreteLaplace(2))) for total in (300.0, 350.0, 500.0)]
+    setting = Setting(0.95, first=2)  # the third option came later
+    shares = [setting.share(option) for option in range(1000)]
+    assert 0.99 < sum(shares) <= 1
+    assert shares[0] == shares[1] > shares[2] > shares[3]
+    chance = 0.98 * 0.05  # the rest is for rounds that are misread
+    for row, tally, share in zip(answers(tallies, "abc", setting), tallies, shares, strict=False):
+        level = np.array([math.log(2 / (chance * share))])
+        ends = [float(tally.bounds(level, side)[0]) for side in (1, -1)]
+        assert [row.low, row.high] == pytest.approx(ends, abs=1e-9)
+        if tally is not tallies[0]:
+            lift = lifts(tally, tallies[0], chance * share)
+            assert (row.lift_low, row.lift_high) == pytest.approx(lift, abs=1e-9)
+
+
+@pytest.mark.parametrize(("halted", "kept"), [(None, 1.0), ((), 0.5), ((1,), 0.25)])
+def test_a_decision_is_paid_for_by_the_better_option_and_by_the_one_that_may_be_best(
+    halted: tuple[int, ...] | None, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two options of the start either may be best, which need not be added up unless a guardrail
+    has paused one of them.
+    """
+    levels: list[float] = []
+    monkeypatch.setattr("tacit.bandits.standings.is_larger", lambda *given: levels.append(given[2]))
+    setting = Setting(first=2, halted=None if halted is None else frozenset(halted))
+    beats([Tally(100, 50)] * 3, 2, 0, setting, 0.04)
+    part = 1 / 2.75  # of an option of the start; the third came later
+    assert levels == [pytest.approx(math.log(1 / (0.04 * (0.75 * part / 2) * 2 * part * kept)))]

@@ -134,6 +134,7 @@ TARGETS: tuple[Target, ...] = (
         (
             swap("((loss, count),)", "((loss, count - 1),)"),
             swap("release.epsilon(level / (2 * count))", "release.epsilon(level / 2)"),
+            swap("level / 2", "level"),
         ),
         COMPOSITION,
     ),
@@ -141,7 +142,19 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
     Target("privacy/crowd.py", "Crowd.honest", (sides, signs), CROWD),
-    Target("privacy/promises.py", "promised", (checks,), CROWD),
+    Target(
+        "privacy/promises.py",
+        "promised",
+        (
+            checks,
+            swap(
+                "earned(law, sensitivity, target, apart, order)",
+                "earned(law, sensitivity, target, 0, order)",
+            ),
+            swap("isinstance(target, PureDP) and not apart", "isinstance(target, PureDP)"),
+        ),
+        CROWD,
+    ),
     Target("privacy/promises.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
     Target(
         "privacy/promises.py",
@@ -264,6 +277,28 @@ TARGETS: tuple[Target, ...] = (
     # devices of protocols
     Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/sums.py", "ServedSum.combine", (noise,), LAW_OF_SUMS),
+    Target(
+        "protocols/sums.py",
+        "SecureSum.__init__",
+        (
+            swap("self.share.closeness(self.honest)", "0"),
+            swap("who.honest(self.participants)", "who.reports(self.participants)"),
+            swap("share.sum_of_shares(self.honest)", "law"),
+        ),
+        CROWD,
+    ),
+    Target(
+        "protocols/sums.py",
+        "Central.__init__",
+        (
+            swap(
+                "promised(centred(law), self.precision, target, View.SERVER_OUTPUT)",
+                "promised(centred(law), 1, target, View.SERVER_OUTPUT)",
+            ),
+        ),
+        CROWD,
+    ),
+    Target("protocols/sums.py", "Local.__init__", (swap("self.precision", "1"),), CROWD),
     Target("protocols/shuffled_bits.py", "ShuffledBits.randomize", (noise,), LAW_OF_SUMS),
     Target(
         "protocols/pure_shuffle.py",
@@ -285,6 +320,12 @@ TARGETS: tuple[Target, ...] = (
         DEVICES,
     ),
     Target("protocols/split_and_mix.py", "shares_needed", (counts, signs), SPLITTING),
+    Target(
+        "protocols/split_and_mix.py",
+        "mixed",
+        (swap("opened.participations", "1"), swap("1 + factor", "1"), swap("slack", "0.0")),
+        SPLITTING,
+    ),
     Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "Local.randomize", (noise,), LAW_OF_SUMS),
@@ -594,6 +635,27 @@ TARGETS: tuple[Target, ...] = (
     # bandits
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
+    Target(
+        "bandits/standings.py",
+        "answers",
+        (swap("sure * setting.share(k)", "sure"),),
+        ("tests/bandits/test_always.py",),
+    ),
+    Target(
+        "bandits/standings.py",
+        "beats",
+        (
+            swap("setting.rival(other)", "1"),
+            swap("sure * setting.share(one)", "sure"),
+        ),
+        ("tests/bandits/test_always.py",),
+    ),
+    Target(
+        "bandits/standings.py",
+        "interval",
+        (swap("failure / 2", "failure"),),
+        ("tests/bandits/test_always.py",),
+    ),
     Target(
         "bandits/guardrail.py",
         "Guard._worse",

@@ -6,12 +6,14 @@ import math
 
 import pytest
 
+from tacit.checks import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
-from tacit.privacy import ApproximateDP, PureDP, privacy_loss
+from tacit.privacy import ApproximateDP, PureDP, View, calibrate, privacy_loss, promised
 from tacit.privacy.crowd import Crowd
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.guarantees import renyi_epsilon
 from tacit.privacy.promises import common_order, epsilon_of, trimmed_renyi
+from tacit.protocols.sums import SecureSum
 
 APART = 0.05
 
@@ -50,6 +52,27 @@ def test_nearly_gaussian_shares_pay_in_every_coordinate(
     paid = one.epsilon(delta * math.exp(-psi)) + 2 * psi
     assert shared.epsilon(delta) == pytest.approx(paid, rel=1e-6)
     assert shared.delta(1.9 * psi) == 1.0
+
+
+@pytest.mark.parametrize("target", [PureDP(0.5), ApproximateDP(0.5, 1e-6)], ids=["pure", "delta"])
+def test_noise_that_would_just_suffice_does_not_where_it_is_only_close(
+    target: PureDP | ApproximateDP,
+) -> None:
+    law = DiscreteLaplace(2)
+    assert promised(law, 1, target, View.OPENED_SUM).epsilon == 0.5
+    with pytest.raises(TacitError, match="not"):
+        promised(law, 1, target, View.OPENED_SUM, apart=APART)
+
+
+def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = ApproximateDP(1.0, 1e-5)
+    law = calibrate("discrete-gaussian", 8, target).integer_law
+    assert SecureSum(64, 8, law, target).guarantee.epsilon == 1.0
+    monkeypatch.setattr(DiscreteGaussian, "closeness", lambda *_: APART)
+    with pytest.raises(TacitError, match="earns"):
+        SecureSum(64, 8, law, target)
 
 
 def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:

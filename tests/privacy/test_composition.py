@@ -222,7 +222,7 @@ def test_returning_users_exact_is_the_least_of_the_three(batches: int) -> None:
         assert found.best == min(found.exact, found.renyi, found.advanced)
 
 
-@pytest.mark.parametrize("batches", [2, 5])
+@pytest.mark.parametrize("batches", [2, 5, 100])
 def test_returning_users_are_accounted_for_in_every_batch(batches: int) -> None:
     """Both from an exact loss and from a guarantee; advanced composition by hand."""
     loss, delta = privacy_loss(DiscreteLaplace(10), 1), 1e-6

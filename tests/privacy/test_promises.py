@@ -45,7 +45,7 @@ from tacit.privacy import (
 from tacit.privacy.composition import ComposedLoss, dominating_loss
 from tacit.privacy.loss import Direction, PrivacyLoss
 from tacit.privacy.promises import epsilon_of, split_delta, trimmed_renyi
-from tacit.protocols import recipes
+from tacit.protocols import recipes, sums
 from tacit.protocols.balls import SecureBall
 from tacit.protocols.contract import random_level
 from tacit.protocols.integer_vectors import SecureVector
@@ -138,6 +138,20 @@ def test_a_wide_share_is_bounded_from_above_and_tightly() -> None:
         assert bound < exact * (1 + 20 / users)
 
 
+@pytest.mark.parametrize(
+    "r", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(999, 1000)]
+)
+def test_the_bound_of_wide_shares_is_never_below_what_is_summed(
+    r: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    law = PolyaDifference(r, coins.Chance(Fraction(1), Fraction(1, 2000)))
+    shifts = (1, 2, 10, 300, 2000, 20_000)
+    exact = [law.pure_loss(shift) for shift in shifts]
+    monkeypatch.setattr("tacit.noise.laplace.WIDEST_POINTS", 0)
+    for shift, summed in zip(shifts, exact, strict=True):
+        assert summed <= law.pure_loss(shift)
+
+
 # what a promise rests on
 
 
@@ -192,6 +206,9 @@ def test_printed_numbers_are_rounded_up(epsilon: float, printed: str) -> None:
 def test_noise_that_earns_less_than_its_target_is_refused() -> None:
     with pytest.raises(TacitError, match=r"earns \(10, 0\)-DP, not \(1, 0\)-DP"):
         SecureSum(100, 10, DiscreteLaplace(1), PureDP(1.0))
+    for make in (sums.Central, sums.Local):
+        with pytest.raises(TacitError, match=r"moves by 10 earns \(10, 0\)-DP, not \(1, 0\)-DP"):
+            make(100, 10, DiscreteLaplace(1), PureDP(1.0), 10_000)
     with pytest.raises(TacitError, match="not"):
         ShuffledBits(10, 4, 1, 0.01, ApproximateDP(0.1, 1e-9))
     share = DiscreteGaussian(4)

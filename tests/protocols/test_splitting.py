@@ -11,7 +11,7 @@ from scipy import stats
 from tacit.checks import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP
-from tacit.protocols.split_and_mix import SplitAndMix, shares_needed
+from tacit.protocols.split_and_mix import SplitAndMix, mixed, shares_needed
 from tacit.protocols.sums import SecureSum
 
 
@@ -69,6 +69,8 @@ def test_the_slack_is_added_to_delta() -> None:
     ).guarantee
     assert isinstance(loose, ApproximateDP)
     assert loose.delta == pytest.approx(1e-6 + (1 + math.e) * 2.0**-40)
+    often = mixed(PureDP(1.0, participations=5), 40)
+    assert often.delta == pytest.approx(5 * (1 + math.e) * 2.0**-40)
 
 
 def test_shares_that_would_overflow_are_refused() -> None:

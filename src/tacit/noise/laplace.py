@@ -357,15 +357,15 @@ class PolyaDifference(NoiseLaw):
         or below (worst at infinity).
 
         Of wide laws a bound: P(0)/P(g) = e^{g·rate} g! Γ(r)/Γ(g+r) F(1-r, 1-r; 1)/F(g+1-r, 1-r;
-        g+1) at β² by Euler's transformation, where the first F is at most 1 + (1-r)²π²/6 and the
-        second at least 1.
+        g+1) at β² by Euler's transformation, where no term of the first F is above the second's,
+        because (j-r)/j grows with j.
         """
         far, r = float(shift) * self.mgf_radius, float(self.r)
         if r >= 1:
             return far
         if self.std > WIDEST_POINTS:
-            steps = math.lgamma(r) + math.lgamma(shift + 1) - math.lgamma(float(shift) + r)
-            return far + steps + math.log1p((1 - r) ** 2 * math.pi**2 / 6) + 1e-12 * (1 + far)
+            steps = gammaln(r) - log_gamma_ratio(np.asarray(float(shift)), r)
+            return far + float(steps) + 1e-12 * (1 + far)
         centre, away = self.log_pmf([0, int(shift)])
         return max(float(centre - away), far)
 
