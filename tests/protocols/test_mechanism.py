@@ -289,7 +289,8 @@ def test_a_round_below_the_smallest_crowd_is_refused() -> None:
 
 def test_a_stored_promise_rests_on_all_that_its_smallest_round_does() -> None:
     how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2}
-    promised = recipes.polya_tight(64, **how).guarantee
+    promised = recipes.polya_tight(64, PureDP(1.0), True, 0.2).guarantee
+    assert promised is not None
     stored = PerRound(recipes.polya_tight, how, promised, smallest=64).to_dict()
     assert Mechanism.from_dict(stored).guarantee == promised
     cut = stored["guarantee"] | {"conditions": list(promised.conditions[1:])}
