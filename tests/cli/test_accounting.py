@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -411,3 +413,62 @@ def test_no_true_epsilon_or_delta_among_the_corrections_is_rounded_down(command:
     for row in wanted:
         near = [number for number in numbers if abs(number / row["true"] - 1) < 1e-3]
         assert any(number >= row["true"] * (1 - 1e-12) for number in near), row
+
+
+FIELDS = {"epsilon", "delta", "view", "neighbours", "participations", "conditions", "text"}
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted", "rests"),
+    [
+        (
+            (*PRIVACY, "--delta", 1e-5, "--arriving", 0.5, "--batches", 3),
+            ("epsilon", "delta", 3, "whoever sees the opened sum"),
+            "at least 0.5 of the noise shares arrive",
+        ),
+        (
+            ("privacy", "--noise", "gaussian", "--sigma", 2, "--epsilon", 1),
+            ("epsilon", "delta", 1, "whoever sees the opened sum"),
+            "in ideal real arithmetic",
+        ),
+        (
+            ("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5),
+            ("best", "delta", 100, "whoever sees the opened sum"),
+            "each batch alone is (0.1, 0)-DP",
+        ),
+        (
+            ("amplify", "--epsilon0", 1, "--users", 1000, "--delta", 1e-6),
+            ("epsilon", "delta", 1, "whoever sees the shuffled messages"),
+            "each round has at least 999 honest others",
+        ),
+    ],
+)
+def test_a_computed_promise_is_data_and_a_sentence(
+    command: Command, words: tuple[Any, ...], wanted: tuple[Any, ...], rests: str
+) -> None:
+    record = result(command(*words, "--json"))
+    found = record["guarantee"]
+    assert set(found) == FIELDS
+    assert (found["epsilon"], found["delta"]) == (record[wanted[0]], record[wanted[1]])
+    assert (found["participations"], found["view"]) == wanted[2:]
+    assert any(rests in condition for condition in found["conditions"])
+    assert f"guarantee: {found['text']}" in " ".join(command(*words)[1].split())
+
+
+def test_noise_that_promises_nothing_has_no_guarantee(command: Command) -> None:
+    record = result(command(*PRIVACY, "--delta", 0, "--json"))
+    assert (record["epsilon"], record["guarantee"]) == (None, None)
+    assert "guarantee" not in command(*PRIVACY, "--delta", 0)[1]
+
+
+def test_what_is_audited_is_said_whole_and_never_rounded_down(command: Command) -> None:
+    words = ("audit", "--noise", "skellam", "--epsilon", 1.00001, "--delta", 1e-5)
+    code, out, _ = command(*words, "--samples", 1000)
+    assert code == 0
+    assert re.search(r"claimed +1\.001", out)
+    found = result(command(*words, "--samples", 1000, "--json"))["guarantee"]
+    assert set(found) == FIELDS
+    assert 1 < found["epsilon"] <= 1.00001
+    whole = result(command("audit", "--algorithm", "dist-dp-se", "--seconds", 0.5, "--json"))
+    assert set(whole["guarantee"]) == FIELDS
+    assert any("62 honest others" in rests for rests in whole["guarantee"]["conditions"])

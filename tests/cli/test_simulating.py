@@ -132,6 +132,19 @@ def test_compared_results_are_those_of_simulations(command: Command, tmp_path: P
         assert _timeless(alone) == _timeless(found)
 
 
+def test_a_comparison_says_how_often_people_may_take_part(command: Command, tmp_path: Path) -> None:
+    size = ("--arms", 2, "--horizon", 500, "--runs", 1, "--out", tmp_path)
+    for names, often, said in (
+        ("dist-dp-se,cdp-se", 1, "promise: to a person who takes part at most once;"),
+        ("dist-dp-se,ucb1", 3, "promise: to a person who takes part at most 3 times;"),
+        ("ucb1,klucb", 1, "promise: nothing is promised about a person"),
+    ):
+        more = ("--participations", often) if often > 1 else ()
+        code, out, _ = command("compare", "--algorithms", names, *size, *more)
+        assert code == 0
+        assert said in " ".join(out.split())
+
+
 def _timeless(summary: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in summary.items() if key != "seconds"}
 

@@ -36,6 +36,8 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
     again = result(command("sweep", study, "--workers", 0, "--json"))
     assert (again["cells"], again["done"], again["done_before"]) == (6, 6, 6)
     assert len(again["configurations"]) == 3
+    promised = next(row for row in again["configurations"] if row["asked"] == "ε 0.5")["guarantee"]
+    assert (promised["epsilon"], promised["participations"]) == (0.5, 1)
     assert Path(again["results"]).exists()
     told = result(command("report", out_dir, "--json"))
     assert {Path(path).name for path in told.values()} == {"report.html", "summary.csv", "runs.csv"}

@@ -150,6 +150,12 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     shown = result(command("terms", "show", f"{both.urls[1]}/experiments/{digest}", "--json"))
     assert shown["signed"]
     assert shown["digest"] == digest
+    told, kept = shown["guarantee"], result(command("experiment", "status", *which, "--json"))
+    same = ("epsilon", "delta", "view", "neighbours", "participations")
+    assert [told[key] for key in same] == [kept["guarantee"][key] for key in same]
+    assert any("one of the two servers is honest" in rests for rests in told["conditions"])
+    checked = result(command("experiment", "check", defined, "--no-forecast", "--json"))
+    assert checked["guarantee"] == kept["guarantee"]
     best = load(defined).options[1]
     assert "nothing is known yet" in command("experiment", "estimates", *which)[1]
     came = len(both.hold(bytes.fromhex(digest), lambda option: int(option == best)))

@@ -150,3 +150,9 @@ def test_who_may_be_missing_lie_or_look_is_told_in_words() -> None:
     assert Crowd(curious=0).conditions(2) == (
         "each round has at least 1 honest other, and nobody who takes part looks at what is opened",
     )
+
+
+def test_no_more_is_said_to_be_kept_or_may_be_corrupt_than_is() -> None:
+    assert Crowd(corrupt=0.12346).conditions(1000)[1] == "at most 12.34% of a round are corrupt"
+    kept = Crowd(dropout=Fraction(1, 3)).conditions(1000)[1]
+    assert kept == "a round with fewer than 66.66% of its reports is not opened"

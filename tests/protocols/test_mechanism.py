@@ -17,7 +17,7 @@ from tacit.algorithms.registry import algorithms, lookup
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Round
 from tacit.experiment import Experiment
-from tacit.privacy import ApproximateDP, ConcentratedDP, Neighbours, PureDP, RenyiDP, View
+from tacit.privacy import ApproximateDP, ConcentratedDP, Crowd, Neighbours, PureDP, RenyiDP, View
 from tacit.privacy.silos import SilosDP
 from tacit.protocols import recipes
 from tacit.protocols.contract import Protocol
@@ -43,7 +43,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         PerRound(
             recipes.polya_tight,
             {"target": PureDP(1.0), "binary": True, "dropout": 0.2},
-            PureDP(1.0, conditions=("a fifth may stay away",)),
+            PureDP(1.0, conditions=(*Crowd(dropout=0.2).conditions(1), "and more")),
             "Read this with it.",
         ),
         ARM,
@@ -52,7 +52,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         PerRound(
             recipes.shuffled_tight,
             {"target": TARGET, "binary": True, "dropout": 0.0},
-            TARGET.at(view=View.SHUFFLED),
+            TARGET.at(view=View.SHUFFLED).given(*Crowd().conditions(1)),
         ),
         ARM,
     ),
@@ -285,6 +285,19 @@ def test_a_round_below_the_smallest_crowd_is_refused() -> None:
     assert crowded.open(ARM).participants == 50
     with pytest.raises(TacitError, match=r"for 49 participants; .* rests on at least 50"):
         crowded.open(Round(3, 49, Arm(1)))
+
+
+def test_a_stored_promise_rests_on_all_that_its_smallest_round_does() -> None:
+    how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2}
+    promised = recipes.polya_tight(64, PureDP(1.0), True, 0.2).guarantee
+    assert promised is not None
+    stored = PerRound(recipes.polya_tight, how, promised, smallest=64).to_dict()
+    assert Mechanism.from_dict(stored).guarantee == promised
+    cut = stored["guarantee"] | {"conditions": list(promised.conditions[1:])}
+    fewer = stored["arguments"] | {"dropout": 0.5}
+    for changed in ({"guarantee": cut}, {"smallest": 2}, {"arguments": fewer}):
+        with pytest.raises(TacitError, match="conditions were changed, or the smallest round"):
+            Mechanism.from_dict(stored | changed)
 
 
 def test_a_round_that_earns_less_than_the_run_promises_is_refused() -> None:

@@ -83,10 +83,24 @@ def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Frame]) -> No
     text, _ = read(made[0] / "report.html")
     table = text[text.index('<table class="sortable">') :]
     table = table[: table.index("</table>")]
-    assert table.count('<th scope="col"') == table.count('<button type="button">') == 9
+    assert table.count('<th scope="col"') == table.count('<button type="button">') == 10
     body = table[table.index("<tbody>") :]
     assert body.count("<tr>") == 10
-    assert body.count("data-value=") == 90
+    assert body.count("data-value=") == 100
+    assert body.count('data-value="(0.5, 0)-DP"') > 1
+
+
+def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> None:
+    given = {"algorithms": ["dist-rdp-se"], "problems": {"arms": 2, "horizon": 200}, "seeds": 1}
+    study = study_of({**given, "guarantees": {"epsilon": 1, "setting": "paper"}})
+    with stored(tmp_path, {**manifest(study), "command": ""}, study.cells) as store:
+        store.add({0: study(0)})
+    write_report(tmp_path)
+    short = rows(tmp_path / "summary.csv")[0]["promise"].split(":")[0]
+    assert not short.startswith("(1, ")
+    text, _ = read(tmp_path / "report.html")
+    assert f"under {short} (± standard error)" in text
+    assert f'<td class="word" data-value="{short}">' in text
 
 
 def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Frame]) -> None:

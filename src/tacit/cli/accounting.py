@@ -6,7 +6,7 @@ Plain functions with annotated options; `tacit.cli` hangs them on the command li
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from tacit.cli.printing import print_json, show, table
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseLaw
-    from tacit.privacy import ApproximateDP, PureDP
+    from tacit.privacy import ApproximateDP, Guarantee, PureDP
 
 
 class Noise(StrEnum):
@@ -132,7 +132,7 @@ def calibrate(
         **_parameters(result.law),
         "meets_target": result.meets_target,
         "target_epsilon": epsilon,
-        "guarantee": result.guarantee.to_dict() if as_json else str(result.guarantee),
+        "guarantee": _said(result.guarantee, as_json),
         "derivation": result.derivation,
     }
     if result.users is not None:
@@ -199,6 +199,16 @@ def privacy(
     else:
         at = float(epsilon or 0.0)
         answer = {"epsilon": at, "delta": loss.delta(at)}
+    arithmetic = IDEAL if noise is Noise.gaussian else EXACT
+    shares = f"at least {arriving!r} of the noise shares arrive and are unknown to whoever looks"
+    rests = (*([shares] if arriving != 1 else []), *([IDEAL] if arithmetic == IDEAL else []))
+    promise = _promise(**answer, participations=batches, conditions=rests)
+    # the sentence says all of these
+    parts = {
+        "neighbours": "replacing one person's data",
+        "view": "whoever sees the noisy sum",
+        "arithmetic": arithmetic,
+    }
     record = {
         "noise": noise.value,
         "sensitivity": _whole(sensitivity),
@@ -208,9 +218,8 @@ def privacy(
         **parameters,
         "arriving": arriving,
         "batches": batches,
-        "neighbours": "replacing one person's data",
-        "view": "whoever sees the noisy sum",
-        "arithmetic": IDEAL if noise is Noise.gaussian else EXACT,
+        **(parts if as_json or promise is None else {}),
+        "guarantee": _said(promise, as_json),
     }
     show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
 
@@ -233,12 +242,11 @@ def returning(
     from tacit.privacy import returning_user
 
     result = returning_user(_target(epsilon, batch_delta), batches, delta)
-    show(
-        {**asdict(result), "best": result.best},
-        f"{batches} batches of epsilon {epsilon}",
-        as_json,
-        PROMISED,
-    )
+    alone = f"each batch alone is ({epsilon!r}, {batch_delta or 0!r})-DP to the same view"
+    rests = (alone, result.how)
+    promise = _promise(result.best, delta, participations=batches, conditions=rests)
+    record = {**asdict(result), "best": result.best, "guarantee": _said(promise, as_json)}
+    show(record, f"{batches} batches of epsilon {epsilon}", as_json, PROMISED)
 
 
 def amplify(
@@ -251,7 +259,7 @@ def amplify(
 
     Example: tacit amplify --epsilon0 1 --users 10000 --delta 1e-6
     """
-    from tacit.privacy import Clones, RandomizedResponse
+    from tacit.privacy import Clones, Crowd, RandomizedResponse, View
 
     people = _count("users", users)
     record: dict[str, Any] = {
@@ -274,6 +282,9 @@ def amplify(
         if people <= 100_000
         else None
     )
+    rests = (f"each message alone is ({epsilon0!r}, 0)-DP", *Crowd(curious=0).conditions(people))
+    promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, conditions=rests)
+    record["guarantee"] = _said(promise, as_json)
     show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
 
 
@@ -368,7 +379,8 @@ def _audit_noise(
     from tacit.privacy import calibrate as find
 
     scale = _positive({"noise factor": factor}, "noise factor")
-    law = find(noise.value, _whole(sensitivity), _target(epsilon, delta)).law.scaled(scale)
+    stated = find(noise.value, _whole(sensitivity), _target(epsilon, delta))
+    law = stated.law.scaled(scale)
     rng = np.random.default_rng()
 
     def outputs(x: Any, count: int) -> Any:
@@ -381,8 +393,9 @@ def _audit_noise(
         "claimed": epsilon,
         "refuted": result.refutes(epsilon),
         "std": law.std,
+        "guarantee": _said(stated.guarantee, as_json),
     }
-    show(record, "audit", as_json)
+    show(record, "audit", as_json, ("claimed",))
 
 
 def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_json: bool) -> None:
@@ -414,6 +427,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         "samples": attack.samples,
         "samples_to_refute": found.samples_to_refute,
         "caught": found.caught,
+        "guarantee": _said(found.guarantee, as_json),
     }
     show(record, f"audit of {name}", as_json)
 
@@ -441,6 +455,20 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
     from tacit.privacy import ApproximateDP, PureDP
 
     return PureDP(epsilon) if delta == 0 else ApproximateDP(epsilon, delta)
+
+
+def _promise(epsilon: float, delta: float, **about: Any) -> PureDP | ApproximateDP | None:
+    """What was computed, as a guarantee; None where it promises nothing."""
+    if not math.isfinite(epsilon) or delta >= 1 or epsilon == delta == 0:
+        return None
+    return replace(_target(epsilon, delta), **about)
+
+
+def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
+    """As data, or as a sentence."""
+    if promise is None:
+        return None
+    return promise.to_dict() if as_json else str(promise)
 
 
 def _width(noise: Noise, said: dict[str, float | None]) -> dict[str, float]:

@@ -104,7 +104,7 @@ def check(
         from tacit.live import definition
         from tacit.live import forecast as forecasting
     defined = definition.load(file)
-    defined.experiment()
+    promise = defined.experiment().guarantee
     words = forecasting.explained(defined)
     doubts = list(forecasting.warnings(defined, datetime.now(UTC).date()))
     found = forecasting.forecast(defined, runs, interactive()) if forecast else None
@@ -115,7 +115,7 @@ def check(
         }
         told = None if found is None else {**vars(found), "words": list(found.sentences())}
         record = {"definition": entries, "words": words, "warnings": doubts, "forecast": told}
-        print_json(record)
+        print_json(record | {"guarantee": None if promise is None else promise.to_dict()})
         return
     for heading, lines in words.items():
         print(heading)

@@ -25,6 +25,8 @@ from tacit.cli.serving import Role
 
 if TYPE_CHECKING:
     from tacit.live.admin import Published
+    from tacit.privacy import Guarantee
+    from tacit.terms import Terms
 
 
 # Terms
@@ -53,10 +55,30 @@ def show(
             "state": published.state or None,
             **keys_of(published),
             "words": words,
+            "guarantee": _guarantee(published.terms).to_dict(),
         }
         print_json(record)
         return
     _say_terms(published)
+
+
+def _guarantee(terms: Terms) -> Guarantee:
+    """What terms promise, as every other guarantee is told."""
+    from tacit.privacy import ApproximateDP, PureDP, View
+
+    promise, own = terms.promise, terms.view == "other-server"
+    about: dict[str, Any] = {
+        "view": View[terms.view.replace("-", "_").upper()],
+        "participations": promise.participations,
+        "conditions": (
+            terms.claim() if own else "enough others take part, whose devices add noise",
+            f"nothing is opened for fewer than {terms.middle.crowd} reports",
+        ),
+    }
+    epsilon: Any = promise.epsilon  # a fraction, which is rounded where it is told
+    if promise.delta:
+        return ApproximateDP(float(epsilon), float(promise.delta), **about)
+    return PureDP(epsilon, **about)
 
 
 def sign(

@@ -355,6 +355,23 @@ def over(compared: list[Result]) -> str:
     return f"{' or '.join(horizons)} {per}s{each}"
 
 
+def how_often(compared: list[Result]) -> str:
+    """To whom the promises of a comparison are made."""
+    from tacit.privacy.guarantees import times
+
+    names: dict[int, list[str]] = {}
+    for result in compared:
+        if result.guarantee is not None:
+            names.setdefault(result.guarantee["participations"], []).append(result.algorithm)
+    often = [
+        f"at most {times(count)}" + (f" ({', '.join(who)})" if len(names) > 1 else "")
+        for count, who in sorted(names.items())
+    ]
+    if not often:
+        return "nothing is promised about a person"
+    return f"to a person who takes part {', '.join(often)}; what it rests on is in --json"
+
+
 def comparison(compared: list[Result]) -> None:
     """The table of a comparison, the least regret first."""
     known = all(result.regret_known for result in compared)
@@ -377,6 +394,7 @@ def comparison(compared: list[Result]) -> None:
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)
     ]
     table(over(compared), [*headings, *(["runs"] if differ else [])], rows)
+    sentence("promise", how_often(compared))
     if bounded:
         sentence(
             "bound",

@@ -153,7 +153,11 @@ def _summary(where: Path) -> list[dict[str, Any]]:
     from tacit.simulation.report import entries, summaries
     from tacit.simulation.sweeping import saved
 
-    return summaries(entries(saved(where)))
+    listed = entries(saved(where))
+    return [
+        row | {"asked": row["guarantee"], "guarantee": one.result.guarantee}
+        for row, one in zip(summaries(listed), listed, strict=True)
+    ]
 
 
 def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
@@ -166,7 +170,7 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
         body = [
             [
                 row["algorithm"],
-                row["guarantee"],
+                row["asked"],
                 row["regret_mean"],
                 row["regret_sem"],
                 row.get("bits_per_user"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 from functools import lru_cache
 
@@ -63,10 +64,9 @@ class Crowd:
             others += ", and nobody who takes part looks at what is opened"
         lost, wrong = (_decimal(value) for value in (self.dropout, self.corrupt))
         if lost:
-            arrived = f"{float((1 - lost) * 100):.4g}% of its reports"
-            rest = [f"a round with fewer than {arrived} is not opened"]
+            rest = [f"a round with fewer than {_percent(1 - lost)} of its reports is not opened"]
         if wrong:
-            rest.append(f"at most {float(wrong * 100):.4g}% of a round are corrupt")
+            rest.append(f"at most {_percent(wrong)} of a round are corrupt")
         return (others, *rest)
 
 
@@ -95,6 +95,17 @@ def _kept(dropout: Number, corrupt: Number) -> Fraction:
             "less than 1"
         )
     return 1 - lost
+
+
+def _percent(part: Fraction) -> str:
+    """Rounded down: no more is said to be kept, or may be corrupt, than is.
+
+    >>> _percent(Fraction(1, 10)), _percent(Fraction(2, 3)), _percent(Fraction("0.123456"))
+    ('10%', '66.66%', '12.34%')
+    """
+    rounding = Context(prec=4, rounding=ROUND_FLOOR)
+    percent = part * 100
+    return f"{float(rounding.divide(percent.numerator, percent.denominator)):.4g}%"
 
 
 def _decimal(value: Number) -> Fraction:

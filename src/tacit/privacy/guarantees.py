@@ -134,10 +134,9 @@ class Guarantee(ABC):
         """Everything that must hold: how often a person takes part, who is trusted, the
         conditions, the arithmetic.
         """
-        often = TIMES.get(self.participations, f"{self.participations:,} times")
         return (
-            f"each person takes part at most {often}, and whether they do does not depend on the "
-            "answer",
+            f"each person takes part at most {times(self.participations)}, and whether they do "
+            "does not depend on the answer",
             self.view.trust,
             *self.conditions,
             *(() if IDEAL in self.conditions else (EXACT,)),
@@ -516,6 +515,15 @@ class ConcentratedDP(Guarantee):
     def group(self, size: int) -> ConcentratedDP:
         """size² ρ."""
         return replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+
+
+def times(participations: int) -> str:
+    """How often, in words.
+
+    >>> times(1), times(2), times(3000)
+    ('once', 'twice', '3,000 times')
+    """
+    return TIMES.get(participations, f"{participations:,} times")
 
 
 def finite_epsilon(epsilon: float) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
+from inspect import signature
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -138,7 +139,22 @@ class PerRound(Mechanism):
         """The reverse."""
         make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
-        return cls(make, arguments, rich(data["guarantee"]), data["note"], data["smallest"])
+        found = cls(make, arguments, rich(data["guarantee"]), data["note"], data["smallest"])
+        found._check_rests()
+        return found
+
+    def _check_rests(self) -> None:
+        """Refuses a promise that leaves out what a round of the smallest size rests on, where a
+        number of participants is all that makes a round.
+        """
+        if self.guarantee is None or not _takes_a_number(self.make, self.arguments):
+            return
+        earned = self.make(self.smallest, **self.arguments).guarantee
+        if earned is None or not set(earned.conditions) <= set(self.guarantee.conditions):
+            raise TacitError(
+                f"a round of {self.smallest} does not rest on what the stored promise says: its "
+                "conditions were changed, or the smallest round"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +290,18 @@ def recipe(make: Any) -> Callable[..., Protocol]:
         )
     found: Callable[..., Protocol] = make
     return found
+
+
+def _takes_a_number(make: Callable[..., Protocol], arguments: Mapping[str, Any]) -> bool:
+    """Whether, but for these arguments, `make` needs one whole number and nothing else."""
+    hints = get_type_hints(make)
+    needed = [
+        hints.get(name)
+        for name, one in signature(make).parameters.items()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+        if name not in arguments
+    ]
+    return needed == [int]
 
 
 def plain(value: Any) -> Any:

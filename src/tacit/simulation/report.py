@@ -95,6 +95,11 @@ class Entry:
         return None if found is None else float(found)
 
     @property
+    def short(self) -> str:
+        """What is promised, which need not be the ε that was asked for."""
+        return self.result.promise.split(":")[0]
+
+    @property
     def variant(self) -> str:
         """What tells it from other configurations of its algorithm, but for ε."""
         others = {k: v for k, v in self.about["chosen"]["guarantee"].items() if k != "epsilon"}
@@ -270,7 +275,7 @@ def _least(
         losses = ", ".join(
             f"{one.result.regret_mean:,.4g}"
             + (f" ± {one.result.regret_sem:,.2g}" if one.result.regret_sem else "")
-            + (f" at ε\u00a0=\u00a0{one.epsilon:g}" if len(best) > 1 else "")
+            + f" under {one.short}"
             for one in run
         )
         where = f" ({_titled(place, settings)})" if len(settings) > 1 else ""
@@ -427,8 +432,9 @@ def _bits(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _table(listed: Sequence[Entry]) -> str:
-    rows = summaries(listed)
-    words = {"algorithm": "algorithm"} | {
+    found = zip(summaries(listed), listed, strict=True)
+    rows = [row | {"promise": one.short} for row, one in found]
+    words = {"algorithm": "algorithm", "promise": "promise"} | {
         name: name
         for name in ("guarantee", "problem", "environment")
         if len({row[name] for row in rows}) > 1

@@ -26,7 +26,7 @@ from tacit.checks import TacitError, positive, probability
 from tacit.estimates import Floats, Opened
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import View
+from tacit.privacy import Guarantee, View
 from tacit.privacy.audit import Audit, lower_bound, samples_to_refute
 from tacit.protocols.continuous import CentralLaplace, Laplace
 from tacit.protocols.contract import Protocol, SumProtocol
@@ -77,13 +77,18 @@ class AlgorithmAudit:
     protocol: str
     participants: int
     coordinates: int
-    claimed: str
+    guarantee: Guarantee
     residuals: Verdict
     attack: Audit
     claimed_epsilon: float
     claimed_delta: float
     samples_to_refute: int | None  # were the noise half as wide, or as it was made
     counted: bool = False  # rows of bits too long to be made stood as their numbers of ones
+
+    @property
+    def claimed(self) -> str:
+        """What is attacked, in the field's notation."""
+        return self.guarantee.short
 
     @property
     def caught(self) -> bool:
@@ -125,9 +130,8 @@ def audit_algorithm(
     factor = noise_factor if noise_factor != 1 else 0.5
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
-    claimed = protocol.guarantee.short
-    verdict = residuals(rows, alarm)
-    return AlgorithmAudit(name, *about, claimed, verdict, bound, epsilon, delta, needed, counted)
+    promise, verdict = protocol.guarantee, residuals(rows, alarm)
+    return AlgorithmAudit(name, *about, promise, verdict, bound, epsilon, delta, needed, counted)
 
 
 def first_round(name: str, options: dict[str, Any]) -> Protocol:
