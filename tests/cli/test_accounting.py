@@ -407,7 +407,7 @@ def test_a_calibrated_guarantee_is_data(command: Command) -> None:
 def test_no_true_epsilon_or_delta_among_the_corrections_is_rounded_down(command: Command) -> None:
     rows = result(command("corrections", "--json"))["corrections"]
     shown = [line.split()[-1] for line in command("corrections")[1].splitlines() if line]
-    numbers = [float(last.replace(",", "")) for last in shown if last[0].isdigit()]
+    numbers = [float(last.replace(",", "")) for last in shown if re.fullmatch(r"[\d,.e-]+", last)]
     wanted = [row for row in rows if "epsilon" in row["what"] or "delta" in row["what"]]
     assert len(wanted) > 10
     for row in wanted:

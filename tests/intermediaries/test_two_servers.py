@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -610,6 +611,36 @@ def test_a_scale_has_one_spelling() -> None:
 
 
 # Several at once
+
+
+class Overtaken(dict[bytes, bytes]):
+    """A table of which another process closes the round while somebody looks for a list."""
+
+    def __init__(self, closing: Callable[[], object]) -> None:
+        super().__init__()
+        self.closing: Callable[[], object] | None = closing
+
+    def get(self, name: bytes, default: bytes | None = None) -> bytes | None:  # type: ignore[override]
+        """What is there when the other is done."""
+        closing, self.closing = self.closing, None
+        if closing is not None:
+            closing()
+        return super().get(name, default)
+
+
+def test_who_is_overtaken_while_closing_gives_the_same_answer() -> None:
+    session = TwoServerSession(8, 1, 10_000, noise=LOUD)
+    late = session.round.binding.closes
+    session.tables[1] = Overtaken(lambda: answers.append(session.server(1).close(late)))
+    answers: list[Mapping[bytes, bytes]] = []
+    for place in range(8):
+        for role, half in enumerate(session.split(place, [1])):
+            session.server(role).take(half, session.now)
+    session.server(1).take(session.server(0).close(late)[session.server(0).peer], late)
+    answers.append(session.server(1).close(late))
+    assert session.tables[1] == {}
+    assert answers[0] == answers[1]
+    assert answers[0][session.round.collector]
 
 
 def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:

@@ -258,8 +258,8 @@ class HalfServer:
         working = self._working(record)
         name = working.list_name
         wrapped = self._table.get(name)
-        if wrapped is None:
-            return record
+        if wrapped is None:  # or another process has closed the round and cleared the table
+            return self._record()
         listing = working.unwrap(name, wrapped)
         found = self._added(record, listing, self._halves(record))
         if found is None:  # another process has listed what came after these were opened
