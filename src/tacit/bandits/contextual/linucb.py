@@ -85,6 +85,7 @@ class LinUCB:
         self._covariance = None if spread is None else np.array(spread, dtype=float)
         self.bias, self.gram = np.zeros((silos, d)), np.zeros((silos, d, d))
         self._chosen: Floats | None = None
+        self._product = np.empty((0, 0, 0))
 
     @property
     def finished(self) -> bool:
@@ -156,15 +157,28 @@ class LinUCB:
 
     def _widths(self, features: Floats) -> Floats:
         inverses = self._common if self._inverses is None else self._inverses
-        around = (inverses if self._covariance is None else self._covariance) @ features
+        around = self._times(inverses if self._covariance is None else self._covariance, features)
         widths: Floats = np.einsum("sda,sda->sa", around, features)
         np.maximum(widths, 0.0, out=widths)
         np.sqrt(widths, out=widths)
         widths *= self.policy.radii[min(self.step, self.steps - 1)]
         if self.policy.shift:
-            along = around if self._covariance is None else inverses @ features
+            along = around if self._covariance is None else self._times(inverses, features)
             widths += self.policy.shift * np.sqrt(np.einsum("sda,sda->sa", along, along))
         return widths
+
+    def _times(self, matrix: Floats, features: Floats) -> Floats:
+        """A matrix, or one for each silo, times every silo's features, until the next is asked for:
+        memory that is taken anew each time costs more than the product.
+        """
+        if matrix.ndim > 2:
+            return np.asarray(matrix @ features)
+        by_feature = features.transpose(1, 0, 2)  # as they usually lie in memory
+        if self._product.shape != by_feature.shape:
+            self._product = np.empty(by_feature.shape)
+        rows = len(by_feature)
+        np.matmul(matrix, by_feature.reshape(rows, -1), out=self._product.reshape(rows, -1))
+        return self._product.transpose(1, 0, 2)
 
     def _take(self, features: Floats, chosen: Choices) -> Choices:
         self.step += 1
