@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Path, Request, Response
@@ -38,6 +39,7 @@ from tacit.live.service import models, reports
 from tacit.live.service.calls import HEADER, check_call
 from tacit.live.service.driver import Driver
 from tacit.live.service.front import Front
+from tacit.live.service.lately import Changing, Lately
 from tacit.live.service.metrics import CONTENT_TYPE, Gauges, Metrics
 from tacit.live.service.pages import add_pages
 from tacit.live.service.writer import GroupWriter
@@ -257,7 +259,21 @@ def _add_health(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.page(), media_type=CONTENT_TYPE)
 
 
+def _terms(party: Party, digest: str) -> bytes:
+    known, state, successor = party.shown(bytes.fromhex(digest))
+    said = {
+        "terms": known.terms.encode().decode(),
+        "signatures": _hex(known.signatures or (party.signature(known.terms.digest),)),
+        "state": state,
+        "successor": _successor(successor),
+    }
+    return bytes(JSONResponse(said).body)
+
+
 def _add_reading(app: FastAPI, party: Party) -> None:
+    lately = Lately(partial(_terms, party))
+    app.add_middleware(Changing, lately=lately)
+
     @app.get("/experiments", tags=["devices"], responses=_errors())
     def experiments() -> list[models.Listed]:
         """All experiments of this party."""
@@ -276,17 +292,9 @@ def _add_reading(app: FastAPI, party: Party) -> None:
         response_model=models.TermsAnswer,
         responses=_errors(404),
     )
-    def terms(digest: Digest) -> JSONResponse:
+    async def terms(digest: Digest) -> Response:
         """The terms, their signatures, and their successor if there is one."""
-        known, state, successor = party.shown(bytes.fromhex(digest))
-        return JSONResponse(
-            {
-                "terms": known.terms.encode().decode(),
-                "signatures": _hex(known.signatures or (party.signature(known.terms.digest),)),
-                "state": state,
-                "successor": _successor(successor),
-            }
-        )
+        return Response(await lately(digest), media_type="application/json")
 
     @app.get(
         "/experiments/{digest}/words",
