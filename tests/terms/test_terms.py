@@ -22,6 +22,7 @@ from tests.terms.make_vectors import FILE, vectors
 
 from tacit import keyfiles
 from tacit.checks import Refusal, TacitError
+from tacit.cli.parties import _guarantee
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (
@@ -207,8 +208,11 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         assert said in text
     assert "two servers" not in text
     assert "Nobody has checked" not in text
-    unknown = "\n".join(in_words(replace(other, noise=Noise(Fraction(48), "devices", "skellam"))))
-    assert "Nobody has checked here that skellam noise keeps this promise" in unknown
+    unknown = replace(other, noise=Noise(Fraction(48), "devices", "skellam"))
+    said = "Nobody has checked here that skellam noise keeps this promise"
+    assert said in "\n".join(in_words(unknown))
+    assert _guarantee(unknown) is None  # in --json of `tacit terms show`
+    assert _guarantee(other) is not None
 
 
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000))

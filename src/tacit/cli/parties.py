@@ -48,24 +48,27 @@ def show(
     if as_json:
         from tacit.terms import in_words
 
-        words = in_words(published.terms)
+        words, promise = in_words(published.terms), _guarantee(published.terms)
         record = {
             "digest": published.terms.digest.hex(),
             "signed": published.signed,
             "state": published.state or None,
             **keys_of(published),
             "words": words,
-            "guarantee": _guarantee(published.terms).to_dict(),
+            "guarantee": None if promise is None else promise.to_dict(),
         }
         print_json(record)
         return
     _say_terms(published)
 
 
-def _guarantee(terms: Terms) -> Guarantee:
-    """What terms promise, as every other guarantee is told."""
+def _guarantee(terms: Terms) -> Guarantee | None:
+    """What terms promise, as every other guarantee is told; None where nobody has checked it."""
     from tacit.privacy import ApproximateDP, PureDP, View
+    from tacit.terms.words import CHECKED
 
+    if terms.noise.law != CHECKED:
+        return None
     promise, own = terms.promise, terms.view == "other-server"
     about: dict[str, Any] = {
         "view": View[terms.view.replace("-", "_").upper()],

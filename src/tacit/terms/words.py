@@ -23,6 +23,8 @@ _TRUST = {
     "work together.",
 }
 
+CHECKED = "discrete-laplace"  # the law whose terms are refused where they contradict themselves
+
 
 def in_words(terms: Terms) -> list[str]:
     """Sentences that say everything that these terms say."""
@@ -64,7 +66,7 @@ def in_words(terms: Terms) -> list[str]:
 
 def _unchecked(law: str) -> list[str]:
     """What terms are refused for where they contradict themselves is known of one law only."""
-    if law == "discrete-laplace":
+    if law == CHECKED:
         return []
     return [f"Nobody has checked here that {law} noise keeps this promise: ask whoever made it."]
 
