@@ -18,6 +18,7 @@ from tests.cli.conftest import command as command
 from tests.cli.test_start import of_command
 from tests.live.served import TOKEN, Joined, Threads, served, wait_for
 
+from tacit.cli.operating import operated
 from tacit.intermediaries.two_servers import split
 from tacit.keyfiles import load_signing_keys
 from tacit.live.admin import Operated
@@ -229,6 +230,30 @@ def test_the_admin_token_comes_from_the_environment_or_a_private_file(
     assert command("experiment", "status", *url, "--token-file", file)[0] == 0
     monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
     assert command("experiment", "status", *url)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://coordinator.invalid", True),
+        ("HTTP://192.0.2.1:8700/", True),
+        ("https://coordinator.invalid", False),
+        ("http://127.0.0.1:8700", False),
+        ("http://[::1]:8700", False),
+        ("http://localhost:8700", False),
+    ],
+)
+def test_a_token_that_can_be_read_on_the_way_is_warned_of(
+    url: str, warned: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
+    assert operated(None, url, None).url == url.rstrip("/")
+    said = capsys.readouterr().err
+    assert ("use https://" in said) is warned
+    assert TOKEN not in said
+    monkeypatch.delenv("TACIT_ADMIN_TOKEN")
+    operated(None, url, None)
+    assert capsys.readouterr().err == ""  # nothing secret is sent
 
 
 def test_a_helper_signs_only_terms_that_name_it(

@@ -81,7 +81,7 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
         from tacit.live.admin import Operated
     if config is not None:
         told = configured(config, "coordinator")
-        return Operated((url or listening(told)).rstrip("/"), told.admin_token)
+        return Operated(guarded(url) if url else listening(told), told.admin_token)
     token = os.environ.get("TACIT_ADMIN_TOKEN", "")
     if token_file is not None:
         token = _secret(token_file)
@@ -90,7 +90,17 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
             "which coordinator is not said: give --config coordinator/party.toml, or --url with "
             "the admin token in TACIT_ADMIN_TOKEN"
         )
-    return Operated(url.rstrip("/"), token)
+    return Operated(guarded(url) if token else url.rstrip("/"), token)
+
+
+def guarded(url: str) -> str:
+    """An address to which the admin token goes; a warning where others can read it on the way."""
+    from tacit.live.nearby import on_this_machine
+
+    if url.lower().startswith("http://") and not on_this_machine(url):
+        said = "sends the admin token where it can be read on the way: use https://"
+        typer.echo(f"tacit: {url} {said}", err=True)
+    return url.rstrip("/")
 
 
 def _secret(file: Path) -> str:

@@ -12,6 +12,7 @@ from tacit.cli.operating import (
     Url,
     agreed,
     configured,
+    guarded,
     keys_of,
     listening,
     needs_live,
@@ -120,7 +121,7 @@ def sign(
     if not (yes or agreed("Sign these terms?")):
         raise TacitError("nothing was signed: read the terms and answer yes, or give --yes")
     coordinator = Operated(_base(source))
-    helper = Operated(url or listening(told), told.admin_token)
+    helper = Operated(guarded(url) if url else listening(told), told.admin_token)
     signature = cosign(terms, key)
     both = (published.signatures[0], signature)
     Published(terms, both).check()

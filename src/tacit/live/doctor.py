@@ -7,7 +7,6 @@ The second party is found through the terms that the first one publishes.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import socket
 import stat
@@ -25,7 +24,7 @@ from tacit import __version__
 from tacit.checks import TacitError
 from tacit.live.admin import Operated, Published
 from tacit.live.config import PartyConfig
-from tacit.live.nearby import NEARBY
+from tacit.live.nearby import NEARBY, on_this_machine
 from tacit.signatures import fingerprint
 
 OK, WARNING, BROKEN = "ok", "warning", "broken"
@@ -174,13 +173,12 @@ def _clock(url: str, alive: httpx.Response, now: float) -> Finding:
 
 
 def _encrypted(url: str, alive: httpx.Response) -> Finding:
-    parts = urlsplit(url)
-    if parts.scheme == "https":
+    if urlsplit(url).scheme == "https":
         if "strict-transport-security" in alive.headers:
             return Finding(url, "TLS", OK, "https, and browsers are told to stay with it")
         fix = "let the proxy add Strict-Transport-Security: max-age=31536000"
         return Finding(url, "TLS", WARNING, "https, but browsers are not told to stay", fix)
-    if _on_this_machine(parts.hostname or ""):
+    if on_this_machine(url):
         fix = "fine for trying out; for people put a proxy with TLS in front"
         return Finding(url, "TLS", WARNING, "http on this machine", fix)
     fix = "put a proxy with TLS in front: whoever is on the way sees who takes part"
@@ -235,7 +233,7 @@ def _cross_origin(client: httpx.Client, url: str) -> Iterator[Finding]:
 
 def _metrics(client: httpx.Client, url: str, meant: bool) -> Finding:
     public = client.get(f"{url}/metrics").status_code == 200
-    if public and not meant and not _on_this_machine(urlsplit(url).hostname or ""):
+    if public and not meant and not on_this_machine(url):
         fix = "let the proxy refuse /metrics, or say --metrics-public if that is meant"
         return Finding(url, "metrics", WARNING, "anybody can read them", fix)
     return Finding(url, "metrics", OK, "public, as meant" if public else "not public")
@@ -326,13 +324,6 @@ def _private(what: str, path: Path) -> Finding:
         return Finding(what, "private", BROKEN, f"{path} has mode {mode:o}", f"chmod go= {path}")
     fix = "keep it out of backups and snapshots" if path.is_dir() else "keep a copy, and its lock"
     return Finding(what, "private", OK, str(path), fix)
-
-
-def _on_this_machine(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _addresses(url: str) -> frozenset[str]:
