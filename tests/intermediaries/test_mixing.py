@@ -269,8 +269,12 @@ def test_what_is_saved_does_not_say_in_which_order_reports_came() -> None:
 
 def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     session, shuffler, analyzer = parties()
-    for attempt in (shuffler.close, analyzer.close, analyzer.view):
-        with pytest.raises(Refusal):
+    for attempt, reason in (
+        (shuffler.close, "0 reports: the minimum is 3"),
+        (analyzer.close, "no batch has arrived"),
+        (analyzer.view, "was not opened"),
+    ):
+        with pytest.raises(Refusal, match=reason):
             attempt()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
