@@ -52,6 +52,7 @@ CROWD = (
     "tests/privacy/test_dropout.py",
     "tests/privacy/test_promises.py",
 )
+RETURNING = ("tests/privacy/test_returning.py",)
 SHUFFLING = ("tests/privacy/test_shuffling.py",)
 VECTORS = ("tests/protocols/test_vectors.py", "tests/privacy/test_vectors.py")
 CALIBRATION = ("tests/privacy/test_calibration.py",)
@@ -156,6 +157,41 @@ TARGETS: tuple[Target, ...] = (
         CROWD,
     ),
     Target("privacy/promises.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
+    Target(
+        "privacy/promises.py",
+        "gaussian_mu",
+        (
+            swap("direction.infinite * math.exp(apart) > dropped", "False"),
+            swap("np.cumsum(masses) + direction.infinite", "np.cumsum(masses)"),
+            swap("math.exp(apart)", "1.0"),
+            swap("math.exp(-apart)", "1.0"),
+            swap("-2 * apart", "0.0"),
+            swap("true - dropped", "true - 2 * dropped"),
+            swap("masses * np.exp(-losses)", "masses"),
+            swap("found.max(initial=ROUNDING)", "found.min(initial=1.0)"),
+        ),
+        RETURNING,
+    ),
+    Target(
+        "privacy/promises.py",
+        "_as_gaussian",
+        (
+            swap("loss.directions", "loss.directions[:1]"),
+            swap("math.sqrt(target.participations)", "1.0"),
+            swap("rest", "2 * rest"),
+            swap("math.isfinite(mu)", "True"),
+        ),
+        RETURNING,
+    ),
+    Target(
+        "privacy/promises.py",
+        "bell_shaped",
+        (swap("math.isinf(law.mgf_radius)", "True"), swap("SMOOTH", "0.5")),
+        RETURNING,
+    ),
+    Target(
+        "privacy/promises.py", "_ways", (swap("accounting(law, target, order)", "''"),), RETURNING
+    ),
     Target(
         "privacy/promises.py",
         "split_delta",

@@ -38,7 +38,7 @@ def test_several_participations_pay_in_the_divergence() -> None:
     for apart in (APART, 1.0):
         one = trimmed_renyi(privacy_loss(law, 9), order, dropped * math.exp(-apart))
         total = 4 * (one + apart * (2 * order - 1) / (order - 1))
-        found = epsilon_of(law, 9, target, apart)
+        found = epsilon_of(law, 9, target, apart, order)
         assert found == pytest.approx(renyi_epsilon(order, total, rest), rel=1e-9)
 
 

@@ -102,6 +102,9 @@ def calibrate(
         SettingChoice,
         typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee."),
     ] = SettingChoice.tight,
+    participations: Annotated[
+        int, typer.Option(help="How often the same person may take part.", **Whole)
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """The least noise that gives a target guarantee.
@@ -113,7 +116,7 @@ def calibrate(
     result = find(
         noise.value,
         _whole(sensitivity),
-        _target(epsilon, delta),
+        replace(_target(epsilon, delta), participations=participations),
         method=method.value,
         users=None if users is None else _count("users", users),
         bits=bits,
@@ -125,6 +128,7 @@ def calibrate(
         "noise": result.kind,
         "method": result.method,
         "sensitivity": _whole(sensitivity),
+        "participations": participations,
         "epsilon": result.epsilon,
         "delta": result.delta,
         "variance": float(result.law.variance),

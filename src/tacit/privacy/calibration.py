@@ -21,8 +21,8 @@ from tacit.privacy.guarantees import IDEAL, ApproximateDP, ConcentratedDP, PureD
 from tacit.privacy.promises import (
     LARGEST_RATIO,
     SUMMED,
+    accounting,
     check_replaced,
-    common_order,
     epsilon_of,
     resolved_loss,
 )
@@ -284,7 +284,7 @@ class _Problem:
             return loss, LARGEST_RATIO
         if self.dimension == 1:
             epsilon = epsilon_of(law, self.whole, target) if self.whole else 0.0
-            return epsilon, SUMMED if self.times == 1 else self._common()
+            return epsilon, accounting(law, target) or SUMMED
         everything = self.dimension * self.times
         if self.norm == "linf":
             epsilon = linf_loss(law, int(self.sensitivity), everything).epsilon(delta)
@@ -297,10 +297,6 @@ class _Problem:
     def whole(self) -> int:
         """The most that one participation moves an integer."""
         return math.floor(self.sensitivity)
-
-    def _common(self) -> str:
-        assert isinstance(self.target, ApproximateDP)
-        return f"{self.times} Rényi divergences of order {common_order(self.target)[0]:g} added up"
 
     def _rho(self, law: NoiseLaw | Gaussian) -> float:
         if law.continuous:

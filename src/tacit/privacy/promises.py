@@ -3,9 +3,13 @@
 A protocol states the law of the noise that is certain to be in what is seen, and is told a target.
 `promised` computes what that noise earns and gives the target back with what it rests on, or
 refuses it; `earned` gives the computed numbers themselves. Numbers are exact for one participation.
-For several, pure losses add up, and others are accounted for by a Rényi divergence of one order, so
-that rounds of different sizes compose: fixed by the target (`common_order`), or, where the noise is
-not made for the target, by the noise of the smallest round (`best_order`).
+
+For several, pure losses add up. Others are accounted for in one way that is fixed beforehand, so
+that rounds of different sizes compose: where the target asks for enough noise (`bell_shaped`) each
+round is compared with Gaussian noise (`gaussian_mu`), which composes exactly; else, and for noise
+with exponential tails, by a Rényi divergence of one order, which is the target's (`common_order`)
+or, where the noise is not made for the target, that of the smallest round (`best_order`). Rounds
+that one person may meet are of one kind of noise.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import numpy as np
 
 from tacit.checks import TacitError
 from tacit.noise import NoiseLaw
-from tacit.noise.law import LOG_TINY
+from tacit.noise.law import LOG_TINY, ROUNDING
+from tacit.privacy.gaussian import GaussianLoss
 from tacit.privacy.guarantees import (
     ORDERS,
     ApproximateDP,
@@ -29,13 +34,15 @@ from tacit.privacy.guarantees import (
     View,
     renyi_epsilon,
 )
-from tacit.privacy.loss import PrivacyLoss, privacy_loss
+from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
+from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP
 Asked = TypeVar("Asked", bound=Target)
 LARGEST_RATIO = "exact: the largest ratio of probabilities"
 SUMMED = "exact: summed over the noise's probabilities, both directions"
-DROPPED = 0.1  # the part of δ that pays for losses too large for any Rényi divergence
+DROPPED = 0.1  # the part of δ that pays for losses too large for any divergence or comparison
+SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
 
 
 def promised(
@@ -71,7 +78,7 @@ def promised(
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
-    return about(target.epsilon, target, view, *conditions)
+    return about(target.epsilon, target, view, *conditions, *_ways(law, target, order))
 
 
 def earned(
@@ -82,7 +89,13 @@ def earned(
     Rounds that one person may meet must be given the same `order`.
     """
     epsilon = epsilon_of(law, sensitivity, target, apart, order)
-    return about(epsilon, target, target.view, *target.conditions)
+    ways = _ways(law, target, order)
+    return about(epsilon, target, target.view, *target.conditions, *ways)
+
+
+def _ways(law: NoiseLaw, target: Target, order: float | None) -> tuple[str, ...]:
+    """How several participations were accounted for, as a condition."""
+    return tuple(f"accounted for by {way}" for way in [accounting(law, target, order)] if way)
 
 
 def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
@@ -120,7 +133,72 @@ def epsilon_of(
     loss = resolved_loss(law, sensitivity, inner / times)
     if times == 1:
         return loss.epsilon(inner) + 2 * apart
+    if order is None and bell_shaped(law, target):
+        return _as_gaussian(loss, target, apart)
     return _at_order(loss, order or common_order(target)[0], target, apart)
+
+
+def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> str:
+    """How several participations are accounted for; nothing for one."""
+    times = target.participations
+    if times == 1:
+        return ""
+    if isinstance(target, PureDP):
+        return f"{times} largest losses added up"
+    if order is None and bell_shaped(law, target):
+        return f"{times} comparisons with Gaussian noise, composed exactly (Dong, Roth & Su 2022)"
+    return f"{times} Rényi divergences of order {order or common_order(target)[0]:g} added up"
+
+
+def bell_shaped(law: NoiseLaw, target: ApproximateDP) -> bool:
+    """Whether the target's participations are compared with Gaussian noise: where one that is
+    moved by 1 would need a standard deviation of 3. It depends on the target and on the kind of
+    noise alone, so that it is the same for all rounds.
+    """
+    return math.isinf(law.mgf_radius) and _gaussian_std(target) >= SMOOTH
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_std(target: ApproximateDP) -> float:
+    _, rest = split_delta(target)
+    moved = math.sqrt(target.participations)
+    return least(lambda std: GaussianLoss(std, moved).delta(target.epsilon) <= rest, moved)
+
+
+def _as_gaussian(loss: PrivacyLoss, target: ApproximateDP, apart: float) -> float:
+    """The ε of several participations, each no easier to tell than Gaussian noise moved by μ: √V μ
+    for V of them, also if each is chosen with a view to those before (Dong, Roth & Su 2022,
+    Theorem 3.2 and Corollary 3.3).
+    """
+    dropped, rest = split_delta(target)
+    mu = max(gaussian_mu(direction, dropped, apart) for direction in loss.directions)
+    if not math.isfinite(mu):
+        return math.inf
+    return GaussianLoss(1.0, mu * math.sqrt(target.participations)).epsilon(rest)
+
+
+def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float:
+    """The least μ such that the pair is no easier to tell apart than N(0, 1) and N(μ, 1), but for
+    an event of probability `dropped` that tells all.
+
+    For ε >= 0 the set where P - e^ε Q is largest is that of the losses above ε. Each such set has
+    P-mass t and Q-mass f, and t <= γ + (1 - γ) Φ(Φ⁻¹(f) + μ) for all of them bounds δ(ε) by that
+    of the Gaussian pair that fails openly with probability γ; the same for the other direction
+    bounds it for ε < 0. Where the noise is only within e^±a of the law, t is at most e^a and f at
+    least e^-a times the law's, and the sets are those of the law's losses above ε - 2a.
+    """
+    from scipy.special import ndtri  # slow to import
+
+    if direction.infinite * math.exp(apart) > dropped:
+        return math.inf
+    told = direction.losses > -2 * apart
+    masses, losses = direction.masses[told], direction.losses[told]
+    true = (np.cumsum(masses) + direction.infinite) * math.exp(apart) * (1 + ROUNDING)
+    false = np.cumsum(masses * np.exp(-losses)) * math.exp(-apart) * (1 - ROUNDING)
+    left = ((true - dropped) / (1 - dropped)).clip(0.0, 1.0)
+    beyond = left > 0
+    found = ndtri(left[beyond]) - ndtri(false[beyond])
+    return float(found.max(initial=ROUNDING))
 
 
 def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: float) -> float:

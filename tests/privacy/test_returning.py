@@ -1,0 +1,204 @@
+"""Several participations: what is promised of them, against what they add up to."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, View, calibrate, promised
+from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
+from tacit.privacy.promises import (
+    _as_gaussian,
+    _at_order,
+    accounting,
+    bell_shaped,
+    common_order,
+    epsilon_of,
+    gaussian_mu,
+    split_delta,
+)
+
+Floats = npt.NDArray[np.float64]
+STEP = 2e-4  # losses are rounded down to multiples of it, so that sums are below the truth
+
+
+def delta_below(laws: list[tuple[NoiseLaw, int]], epsilon: float) -> float:
+    """A number below the true δ of a person who is in a round of each of these noises, moved so
+    far, always in the direction of larger sums: losses rounded down and multiplied out.
+    """
+    size, offset = 1 << 18, 0
+    spectrum = np.ones(size // 2 + 1, complex)
+    for law, moved in laws:
+        low, high = law.window(-50.0)
+        points = np.arange(low, high + 1)
+        p, q = law.pmf(points), law.pmf(points + moved)
+        seen = (p > 0) & (q > 0)
+        places = np.floor((np.log(p[seen]) - np.log(q[seen])) / STEP).astype(int)
+        masses = np.bincount(places - places.min(), weights=p[seen], minlength=size)
+        assert len(masses) == size
+        spectrum *= np.fft.rfft(masses)
+        offset += int(places.min())
+    masses = np.fft.irfft(spectrum, size).clip(min=0.0)
+    losses = (np.arange(size) + offset) * STEP
+    beyond = losses > epsilon
+    return float((masses[beyond] * -np.expm1(epsilon - losses[beyond])).sum())
+
+
+@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "times", "moved"),
+    [
+        (1.0, 1e-6, 5, 1),
+        (0.5, 1e-2, 3, 1),
+        (1.0, 1e-5, 2, 7),
+        (2.0, 1e-7, 40, 1),
+        (6.0, 1e-5, 3, 2),
+    ],
+)
+def test_calibrated_noise_keeps_its_promise_and_wastes_little(
+    kind: str, epsilon: float, delta: float, times: int, moved: int
+) -> None:
+    target = ApproximateDP(epsilon, delta, participations=times)
+    law = calibrate(kind, moved, target).integer_law
+    true = delta_below([(law, moved)] * times, epsilon)
+    assert true <= delta
+    if accounting(law, target).endswith("2022)"):
+        assert true > 0.5 * delta
+
+
+def test_rounds_of_different_noise_and_levels_keep_one_promise() -> None:
+    target = ApproximateDP(1.0, 1e-5, participations=3)
+    rounds = [
+        (calibrate(kind, moved, target).integer_law, moved)
+        for kind, moved in (("skellam", 1), ("binomial", 5), ("discrete-gaussian", 9))
+    ]
+    assert len({accounting(law, target) for law, _ in rounds}) == 1
+    assert delta_below(rounds, 1.0) <= 1e-5
+
+
+@pytest.mark.parametrize("times", [5, 500])
+@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+def test_a_tiny_epsilon_needs_hardly_more_than_gaussian_noise(kind: str, times: int) -> None:
+    target = ApproximateDP(0.001, 1e-9, participations=times)
+    found, ideal = calibrate(kind, 1, target), calibrate("gaussian", 1, target)
+    assert found.epsilon <= 0.001
+    assert ideal.law.std < found.law.std < 1.01 * ideal.law.std
+
+
+pairs = st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0)), min_size=2, max_size=8).map(
+    lambda found: np.array(found).T / np.array(found).sum(axis=0)[:, None]
+)
+
+
+def both(p: Floats, q: Floats, infinite: float = 0.0) -> PrivacyLoss:
+    """The loss of a pair that fails openly so often, in both directions."""
+    one, other = (1 - infinite) * p, (1 - infinite) * q
+    first = Direction.of(np.log(p / q), one, infinite)
+    return PrivacyLoss((first, Direction.of(np.log(q / p), other, infinite)), math.inf)
+
+
+def mixture(mu: float, dropped: float, epsilon: float) -> float:
+    """δ of the Gaussian pair that fails openly with probability `dropped`."""
+    return dropped + (1 - dropped) * GaussianLoss(1.0, mu).delta(epsilon)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pairs, st.sampled_from([0.0, 1e-3, 0.05]), st.sampled_from([0.0, 1e-3]))
+def test_a_pair_is_no_easier_to_tell_apart_than_the_gaussian_one(
+    pair: Floats, dropped: float, infinite: float
+) -> None:
+    """At every epsilon, in both directions; and for less than that μ at some it is."""
+    loss = both(pair[0], pair[1], infinite)
+    mus = [gaussian_mu(direction, dropped) for direction in loss.directions]
+    if infinite > dropped:
+        assert mus == [math.inf, math.inf]
+        return
+    assume(math.isfinite(max(mus)))  # or nothing is said: equal but for rounding
+    at = np.concatenate([[0.0], *(direction.losses for direction in loss.directions)])
+    between = [np.linspace(one, two, 20) for one, two in pairwise(np.unique(at[at >= 0]))]
+    grid = np.concatenate([[0.0], *between])
+    for mu, direction in zip(mus, loss.directions, strict=True):
+        for epsilon in grid:
+            assert direction.delta(epsilon) <= mixture(mu, dropped, epsilon) * (1 + 1e-9) + 1e-15
+
+
+def test_no_smaller_gaussian_movement_would_do() -> None:
+    """The law of one draw, so that the smallest is known: its own."""
+    for sigma in (5.0, 20.0):
+        (direction,) = privacy_loss(DiscreteGaussian(sigma), 1).directions
+        mu = gaussian_mu(direction, 1e-8)
+        assert 1 / sigma <= mu < (1 + 0.1 / sigma**2) / sigma
+        rest = [epsilon for epsilon in np.linspace(0, 6 * mu, 200) if direction.delta(epsilon) > 0]
+        assert any(
+            direction.delta(epsilon) > mixture(0.995 * mu, 1e-8, epsilon) for epsilon in rest
+        )
+
+
+@pytest.mark.parametrize("apart", [0.01, 0.06])
+def test_noise_that_is_only_close_to_a_law_is_compared_as_what_it_may_be(apart: float) -> None:
+    """The worst that fits: e^a more on one side of the threshold, e^a less on the other."""
+    law, points = Skellam(30), np.arange(-80, 81)
+    (direction,) = privacy_loss(law, 2).directions
+    mu = gaussian_mu(direction, 1e-6, apart)
+    assert mu > gaussian_mu(direction, 1e-6)
+    p, q = law.pmf(points), law.pmf(points + 2)
+    for threshold in range(-3, 20):
+        told = points >= threshold
+        for sign in (1, -1):
+            side = told if sign == 1 else ~told
+            one = p * np.exp(apart * np.where(side, 1, -1))
+            two = q * np.exp(apart * np.where(side, -1, 1))
+            for epsilon in np.linspace(0, 2, 21):
+                # not normalised: an upper bound on what any such noise can do with this set
+                delta = one[side].sum() - math.exp(epsilon) * two[side].sum()
+                assert delta <= mixture(mu, 1e-6, epsilon) * (1 + 1e-9)
+
+
+def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> None:
+    fine, coarse = (ApproximateDP(e, 1e-6, participations=4) for e in (1.0, 8.0))
+    for law in (Skellam(4), Skellam(4000), Binomial(50), DiscreteGaussian(2)):
+        assert bell_shaped(law, fine)
+        assert not bell_shaped(law, coarse)
+        assert "Gaussian" in accounting(law, fine)
+        assert f"of order {common_order(coarse)[0]:g}" in accounting(law, coarse)
+    assert not bell_shaped(DiscreteLaplace(9), fine)
+    assert "order 7" in accounting(Skellam(4), fine, 7.0)
+    assert accounting(Skellam(4), ApproximateDP(1.0, 1e-6)) == ""
+
+
+def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
+    for epsilon, delta, times in ((1.0, 1e-6, 2), (0.3, 1e-9, 10), (6.0, 1e-6, 3), (10.0, 1e-6, 5)):
+        target = ApproximateDP(epsilon, delta, participations=times)
+        law = calibrate("skellam", 1, target).integer_law
+        loss, order = privacy_loss(law, 1), common_order(target)[0]
+        ways = _as_gaussian(loss, target, 0), _at_order(loss, order, target, 0)
+        assert epsilon_of(law, 1, target) == pytest.approx(min(ways), rel=1e-9)
+
+
+def test_the_way_is_named_where_a_promise_is_made() -> None:
+    target = ApproximateDP(1.0, 1e-6, participations=5)
+    law = calibrate("skellam", 3, target).integer_law
+    said = promised(law, 3, target, View.OPENED_SUM, "on a condition").conditions
+    assert said == ("on a condition", f"accounted for by {accounting(law, target)}")
+    once = promised(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)
+    assert once.conditions == ()
+    pure = promised(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.OPENED_SUM)
+    assert pure.conditions == ("accounted for by 10 largest losses added up",)
+
+
+def test_what_tells_all_is_paid_for_or_refused() -> None:
+    target = ApproximateDP(1.0, 1e-3, participations=4)
+    dropped, _ = split_delta(target)
+    small = Direction.of(np.array([0.01, -0.01]), np.array([0.5, 0.4999]), 0.9 * dropped)
+    large = Direction.of(np.array([0.01, -0.01]), np.array([0.5, 0.4999]), 1.1 * dropped)
+    assert _as_gaussian(PrivacyLoss((small,), math.inf), target, 0) < 0.2
+    for directions in ((large,), (small, large), (large, small)):
+        assert _as_gaussian(PrivacyLoss(directions, math.inf), target, 0) == math.inf
+    assert isinstance(calibrate("gaussian", 1, target).law, Gaussian)
