@@ -232,6 +232,15 @@ def test_sums_of_gaussian_shares_keep_their_promise_at_scale_one(users: int) -> 
     assert found <= promise.delta
 
 
+def test_the_printed_skellam_protocol_has_the_papers_numbers() -> None:
+    """CZ23 Theorem 2 at n = 400, ε = ½, s = 10, p = 0.1: g = 100, variance 200², τ = 697."""
+    protocol = recipes.skellam_paper(400, ApproximateDP(0.5, 1e-6), 10, 0.1)
+    assert isinstance(protocol, SecureSum)
+    assert protocol.precision == 100
+    assert protocol.share.variance * 400 == 200**2
+    assert protocol.modulus == 400 * 100 + 2 * 697 + 1
+
+
 def test_a_promise_at_scale_one_fades_with_the_round() -> None:
     """CORRECTIONS 11: how far a sum of shares is from one draw grows with the round."""
     target = ApproximateDP(1.0, 1e-6)

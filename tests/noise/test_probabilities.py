@@ -137,6 +137,17 @@ def test_the_log_moment_generating_function_agrees_with_summation(name: str) -> 
     assert float(law.log_mgf(0.0)) == pytest.approx(0.0, abs=1e-15)
 
 
+@pytest.mark.parametrize("sigma", [0.6, 0.99, 1.0, 1.3])
+def test_a_narrow_gaussian_grows_by_its_own_sum_not_by_the_continuous_one(sigma: float) -> None:
+    """They differ by 10^-9 at σ = 1."""
+    k = np.arange(-40.0, 41.0)
+    weights = np.exp(-((k / sigma) ** 2) / 2)
+    for rate in (0.2, 0.37, 1.4):
+        exact = math.log(math.fsum(weights * np.exp(rate * k)) / math.fsum(weights))
+        found = float(DiscreteGaussian(sigma).log_mgf(rate))
+        assert found == pytest.approx(exact, rel=1e-12, abs=1e-14)
+
+
 def test_a_moment_generating_function_is_infinite_where_the_sum_diverges() -> None:
     assert float(DiscreteLaplace(2).log_mgf(0.5)) == math.inf
     assert float(DiscreteLaplace(2).log_mgf(-0.7)) == math.inf

@@ -22,6 +22,7 @@ from tacit.noise import (
     Skellam,
     Table,
 )
+from tacit.noise.chernoff import tail_bound
 from tacit.noise.law import chord_sums, grid, tail_bounds
 from tacit.noise.table import entries
 
@@ -180,3 +181,12 @@ def test_the_documented_quantiles() -> None:
     assert Binomial(1).quantile(0.5) == 0
     assert Binomial(1).quantile(0.5000001) == 1
     assert Skellam(1388).bound(0.05) == 73
+
+
+@pytest.mark.parametrize("bias", [Fraction(1, 20), Fraction(1, 2), Fraction(19, 20)])
+def test_a_chernoff_bound_is_above_both_tails(bias: Fraction) -> None:
+    law = Binomial(200, bias)
+    for t in range(5, 60, 5):
+        mean = int(law.mean)
+        true = law.tail(mean + t) + law.cdf(mean - t - 1)
+        assert tail_bound(law, t) >= true

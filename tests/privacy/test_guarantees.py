@@ -282,3 +282,19 @@ def test_extreme_guarantees_convert_without_overflow() -> None:
     assert math.isinf(ApproximateDP(1.0, 1e-5).epsilon_at(1e-6))
     with pytest.raises(TacitError, match="larger delta"):
         ApproximateDP(1.0, 1e-5).to_approximate(1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0])
+def test_a_pure_guarantee_is_concentrated_as_the_worst_mechanism_is(epsilon: float) -> None:
+    """Half of its square: no order of randomized response is above, and order 1 reaches it."""
+    pure = PureDP(epsilon)
+    rho = pure.rho_bound()
+    ratios = [pure.renyi(order) / order for order in (1.0001, 1.5, 2, 8, 64, 1024)]
+    assert max(ratios) <= rho * (1 + 1e-9)
+    if epsilon <= 0.1:
+        assert max(ratios) > 0.99 * rho
+
+
+def test_a_composed_loss_has_no_divergence_of_its_own() -> None:
+    with pytest.raises(TacitError, match="add the Rényi divergences of its parts"):
+        dominating_loss(PureDP(1.0)).renyi(2.0)

@@ -204,4 +204,6 @@ def test_what_tells_all_is_paid_for_or_refused() -> None:
     for directions in ((large,), (small, large), (large, small)):
         assert _as_gaussian(PrivacyLoss(directions, math.inf), target, 0) == math.inf
     assert gaussian_mu(small, dropped) < gaussian_mu(small, dropped, 0.01) < 0.2
-    assert gaussian_mu(small, dropped, 0.2) == math.inf  # 0.9 e^0.2 > 1
+    wide = Direction.of(np.array([1.0, -1.0]), np.array([0.5, 0.4999]), 0.9 * dropped)
+    assert gaussian_mu(wide, dropped, 0.1) < math.inf
+    assert gaussian_mu(wide, dropped, 0.2) == math.inf  # 0.9 e^0.2 > 1

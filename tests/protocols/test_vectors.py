@@ -161,6 +161,22 @@ def test_the_papers_noise_says_what_it_truly_gives() -> None:
     assert shuffled.guarantee.epsilon < 1.0  # asked for 10: 18√ln(2/δ) too careful
 
 
+@pytest.mark.parametrize("size", [1, 30])
+def test_printed_shuffle_noise_promises_what_hides_the_most_that_levels_move(size: int) -> None:
+    protocol = ShuffledVector(50, size, 1.0, TEN, paper=True)
+    rng = np.random.default_rng(3)
+    ends = [protocol.levels(np.full((2000, size), value), rng) for value in (1.0, -1.0)]
+    moved = int(ends[0].max() - ends[1].min())
+    reduced = 5 if size == 1 else 10 / (18 * math.sqrt(math.log(8)))
+    log = math.log(8) if size == 1 else math.log(4 * size * 4)
+    amount = protocol.precision**2 * log / (reduced**2 * 50)
+    assert protocol.noise_bits == math.ceil(180 * amount)
+    assert protocol.bias * protocol.noise_bits == pytest.approx(90 * amount)
+    assert isinstance(protocol.guarantee, ApproximateDP)
+    hidden = joint_epsilon(protocol.noise(49), moved, size, 0.25)
+    assert protocol.guarantee.epsilon == pytest.approx(hidden)
+
+
 def test_tight_local_noise_is_the_exact_gaussian() -> None:
     law = Local(50, 30, 2.0, TEN).law
     assert law.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
@@ -412,6 +428,13 @@ def test_protocols_that_are_refused() -> None:
         Plain(2, 2, 0.0)
     with pytest.raises(TacitError, match="epsilon < 15"):
         ShuffledVector(10, 3, 1.0, ApproximateDP(20.0, 0.25), paper=True)
+    with pytest.raises(TacitError, match="epsilon < 30"):
+        ShuffledVector(10, 1, 1.0, ApproximateDP(30.0, 0.25), paper=True)
+    with pytest.raises(TacitError, match="delta < 1/2"):
+        ShuffledVector(10, 1, 1.0, ApproximateDP(20.0, 0.5), paper=True)
+    for size in (2, 1):
+        asked = ApproximateDP(14.9 * (3 - size), 0.25)
+        assert ShuffledVector(10, size, 1.0, asked, paper=True).coordinates == size
     with pytest.raises(TacitError, match="skellam"):
         SecureVector(10, 3, 1.0, TEN, noise_kind="uniform")
     protocol = ShuffledVector(10, 3, 1.0, TEN)

@@ -150,6 +150,7 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         ({"promise": Promise(Fraction(0))}, "must be above 0"),
         ({"promise": Promise(Fraction(1), Fraction(1, 10))}, "delta is 0"),
         ({"noise": Noise(48)}, "no fraction"),  # type: ignore[arg-type]
+        ({"noise": Noise(Fraction(10**40))}, "no fraction"),  # too long to be written
         ({"parties": parties(KEYS[0], KEYS[0])}, "key of its own"),
         ({"parties": parties(KEYS[0], KEYS[1])[::-1]}, "in this order"),
         ({"parties": parties(KEYS[0], KEYS[1])[:1]}, "coordinator, helper"),
