@@ -43,6 +43,18 @@ def test_silos_are_lazy_unless_told() -> None:
     assert result.summary()["configuration"]["lazy"] is True
 
 
+def test_printed_bits_promise_what_is_left_when_a_silo_takes_its_own_off() -> None:
+    problem = replace(SMALL, silos=3, setting="paper")
+    private = sdp_fedlinucb_vec(problem)
+    assert private.guarantee is not None
+    sums, found = private.sums, private.guarantee
+    assert "at least 2 of 3 silos add their noise" in found.conditions
+    others = math.sqrt(2 * float(sums.share.variance)) / sums.scale
+    moved = sensitivity(problem) * math.sqrt(nodes(problem))
+    assert 0.1 < GaussianLoss(others, moved).delta(found.epsilon) / found.delta <= 1
+    assert sums.row_variance == pytest.approx((private.sigma or 0) ** 2 / nodes(problem), rel=1e-6)
+
+
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
 def test_a_lazy_run_promises_the_target_to_a_person(name: str) -> None:
     assert 0.97 <= promised(name, SMALL).epsilon <= 1.0

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cli.commands import Command, refused, result
 
+from tacit.privacy.audit import Audit
+
 
 def test_the_examples_of_the_help_work(command: Command) -> None:
     found = result(
@@ -459,6 +461,26 @@ def test_noise_that_promises_nothing_has_no_guarantee(command: Command) -> None:
     record = result(command(*PRIVACY, "--delta", 0, "--json"))
     assert (record["epsilon"], record["guarantee"]) == (None, None)
     assert "guarantee" not in command(*PRIVACY, "--delta", 0)[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--noise", "discrete-laplace", "--epsilon", 1, "--samples", 1000),
+        ("--algorithm", "cdp-se", "--seconds", 0.2),
+    ],
+)
+def test_what_an_attack_shows_is_never_rounded_up(
+    command: Command, words: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also under a name of its own: beside a promise an ε is read as promised."""
+    proved = Audit(0.98768, 0.999, 1000, 0.0, True, False)
+    monkeypatch.setattr("tacit.privacy.audit", lambda *_, **__: proved)
+    monkeypatch.setattr("tacit.studies.audit.lower_bound", lambda *_, **__: proved)
+    code, out, _ = command("audit", *words)
+    assert code == 0
+    assert re.search(r"^epsilon at least +0\.9876 *$", out, re.MULTILINE)
+    assert not re.search(r"^epsilon  ", out, re.MULTILINE)
 
 
 def test_what_is_audited_is_said_whole_and_never_rounded_down(command: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -42,6 +43,18 @@ def test_a_sweep_and_its_report_in_two_commands(command: Command, study: Path) -
     told = result(command("report", out_dir, "--json"))
     assert {Path(path).name for path in told.values()} == {"report.html", "summary.csv", "runs.csv"}
     assert "sweep" in json.loads((out_dir / "study.json").read_text())["command"]
+
+
+def test_a_sweep_prints_what_is_promised_beside_what_was_asked_for(
+    command: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.toml"
+    asked = {"algorithms": "['dist-dp-se']", "problems": "{arms = 2, horizon = 200}", "seeds": 1}
+    lines = [f"{name} = {value}" for name, value in asked.items()]
+    path.write_text("\n".join([*lines, "guarantees = {epsilon = 1, setting = 'paper'}"]))
+    _, out, _ = command("sweep", path, "--workers", 0)
+    assert re.search(r"asked for +promised", out)
+    assert "(1.366, 0)-DP" in out
 
 
 def test_a_dry_run_says_how_much_and_writes_nothing(command: Command, tmp_path: Path) -> None:

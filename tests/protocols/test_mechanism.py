@@ -17,7 +17,16 @@ from tacit.algorithms.registry import algorithms, lookup
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Round
 from tacit.experiment import Experiment
-from tacit.privacy import ApproximateDP, ConcentratedDP, Crowd, Neighbours, PureDP, RenyiDP, View
+from tacit.privacy import (
+    ALL_BUT_ONE,
+    ApproximateDP,
+    ConcentratedDP,
+    Crowd,
+    Neighbours,
+    PureDP,
+    RenyiDP,
+    View,
+)
 from tacit.privacy.silos import SilosDP
 from tacit.protocols import recipes
 from tacit.protocols.contract import Protocol
@@ -57,8 +66,8 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         ARM,
     ),
     "no-promise": (PerRound(recipes.exact, {"binary": True}), ARM),
-    "design": (PerRound(recipes.vector_of, VECTOR, TARGET), WATCHED),
-    "design-each": (PerRound(recipes.sums_of, VECTOR, TARGET), EACH),
+    "design": (PerRound(recipes.vector_of, VECTOR, TARGET.given(ALL_BUT_ONE)), WATCHED),
+    "design-each": (PerRound(recipes.sums_of, VECTOR, TARGET.given(ALL_BUT_ONE)), EACH),
 }
 
 
@@ -296,8 +305,31 @@ def test_a_stored_promise_rests_on_all_that_its_smallest_round_does() -> None:
     cut = stored["guarantee"] | {"conditions": list(promised.conditions[1:])}
     fewer = stored["arguments"] | {"dropout": 0.5}
     for changed in ({"guarantee": cut}, {"smallest": 2}, {"arguments": fewer}):
-        with pytest.raises(TacitError, match="conditions were changed, or the smallest round"):
+        with pytest.raises(TacitError, match="the promise, or the smallest round"):
             Mechanism.from_dict(stored | changed)
+
+
+@pytest.mark.parametrize("name", ["secagg-dpe", "sdp-pe", "cdp-dpe", "dist-dp-se", "vb-sdp-ae"])
+def test_a_stored_promise_is_derived_anew_and_refused_where_it_says_more(name: str) -> None:
+    """Also where no round is left to be opened, of which the promise alone is read."""
+    small = {"horizon": 500, "dimension": 2, "actions": 5}
+    asked = lookup(name).ask({k: v for k, v in small.items() if k in lookup(name).options})
+    problem = asked.fitted(asked.start(0, None).world, 0)
+    stored = json.loads(json.dumps(lookup(name).build(problem).mechanism.to_dict()))
+    promised = Mechanism.from_dict(stored).guarantee
+    assert promised is not None
+    changes: list[dict[str, Any]] = [
+        {"epsilon": 0.5},
+        {"view": "MESSAGE"},
+        {"participations": 2},
+        {"neighbours": "ADD_OR_REMOVE_ONE"},
+    ]
+    if promised.conditions:
+        changes += [{"conditions": []}, {"conditions": ["nobody looks"]}]
+    for changed in changes:
+        said = stored["guarantee"] | changed
+        with pytest.raises(TacitError, match="the promise, or the smallest round"):
+            Mechanism.from_dict(stored | {"guarantee": said})
 
 
 def test_a_round_that_earns_less_than_the_run_promises_is_refused() -> None:

@@ -92,15 +92,18 @@ def test_the_table_can_be_sorted_by_every_column(made: tuple[Path, Frame]) -> No
 
 def test_a_page_says_what_is_promised_not_what_was_asked_for(tmp_path: Path) -> None:
     given = {"algorithms": ["dist-rdp-se"], "problems": {"arms": 2, "horizon": 200}, "seeds": 1}
-    study = study_of({**given, "guarantees": {"epsilon": 1, "setting": "paper"}})
+    study = study_of({**given, "guarantees": {"epsilon": [1, 2], "setting": "paper"}})
     with stored(tmp_path, {**manifest(study), "command": ""}, study.cells) as store:
-        store.add({0: study(0)})
+        store.add({cell: study(cell) for cell in range(2)})
     write_report(tmp_path)
     short = rows(tmp_path / "summary.csv")[0]["promise"].split(":")[0]
     assert not short.startswith("(1, ")
     text, _ = read(tmp_path / "report.html")
-    assert f"under {short} (± standard error)" in text
+    assert f"under {short}, " in text
     assert f'<td class="word" data-value="{short}">' in text
+    for asked in ("asked for ε = 1<", "against the ε asked for<", ">ε asked for<", ">asked for<"):
+        assert asked in text
+    assert not re.search(r"[a-z], ε = 1<|>guarantees?<", text)
 
 
 def test_tables_hold_the_means_of_the_runs(made: tuple[Path, Frame]) -> None:

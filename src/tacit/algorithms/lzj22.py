@@ -138,7 +138,6 @@ def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination 
 
 
 FITTED_SECRET = "all that a participant saw: the parameter fitted to it, and whatever made it"
-ALL_BUT_ONE = "all clients of a phase but one who may look are honest and report"
 
 
 def promised(problem: LinearProblem, trust: Trust) -> tuple[Guarantee | None, str]:
@@ -156,5 +155,5 @@ def promised(problem: LinearProblem, trust: Trust) -> tuple[Guarantee | None, st
         return None, note  # what the printed noise gives depends on the phases
     view = privacy.View
     views = {"central": view.SERVER_OUTPUT, "local": view.MESSAGE, "shuffle": view.SHUFFLED}
-    shared = () if trust in ("central", "local") else (ALL_BUT_ONE,)
+    shared = () if trust in ("central", "local") else (privacy.ALL_BUT_ONE,)
     return target.at(view=views.get(trust, view.OPENED_SUM)).given(*shared), note

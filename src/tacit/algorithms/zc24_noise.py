@@ -257,7 +257,8 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
 
     `paper` takes the variance of the theorem's proof, κ ln(1/δ) ln²(d²κ/δ) / ε², constant 1: with
     the constants of Appendix F.2 (24·10⁴) its noise would exceed that of silo-level privacy and
-    Figure 2(b) could not be as it is.
+    Figure 2(b) could not be as it is. What it truly gives is what is left when a silo that looks
+    takes its own bits off.
     """
     e, d = problem.epsilon, problem.delta
     if problem.setting == "tight":
@@ -276,7 +277,10 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     scale = (
         1 << max(0, min(6, math.floor(math.log2(BIT_WIDTH / sigma)))) if sigma < BIT_WIDTH else 1
     )
-    protocol = _tree(problem, sigma, "shuffle", "binomial", scale)
+    looking = problem.silos - _unknown(problem)
+    others = sigma * math.sqrt(_unknown(problem) / problem.silos)
+    printed = _tree(problem, others, "shuffle", "binomial", scale)
+    protocol = replace(printed, corrupt=looking)
     return finished(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
 
 

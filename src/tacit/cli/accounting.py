@@ -43,6 +43,7 @@ PROMISED = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
     *("exact", "renyi", "advanced", "best"),
 )
+SHOWN = ("epsilon_at_least",)  # which are rounded down
 FAIR = 0.5
 WIDTHS = {
     Noise.discrete_laplace: ("scale",),
@@ -399,7 +400,9 @@ def _audit_noise(
         "std": law.std,
         "guarantee": _said(stated.guarantee, as_json),
     }
-    show(record, "audit", as_json, ("claimed",))
+    if not as_json:  # beside the promise that it is held against
+        record = {"epsilon_at_least": record.pop("epsilon"), **record}
+    show(record, "audit", as_json, ("claimed",), SHOWN)
 
 
 def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_json: bool) -> None:
@@ -433,7 +436,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         "caught": found.caught,
         "guarantee": _said(found.guarantee, as_json),
     }
-    show(record, f"audit of {name}", as_json)
+    show(record, f"audit of {name}", as_json, shown=SHOWN)
 
 
 def corrections(as_json: Json = False) -> None:

@@ -22,7 +22,7 @@ from tacit.cli.options import (
     Whole,
     interactive,
 )
-from tacit.cli.printing import count_of, print_json, sentence, table
+from tacit.cli.printing import count_of, no_more, print_json, sentence, table
 
 
 def plan(
@@ -248,7 +248,11 @@ def exhibit(
         f"nobody is right more often than {outcome.limit:.3f}",
         ["what is looked at", "right", "so epsilon is at least"],
         [
-            [label.replace("\n", " "), getattr(outcome, name), outcome.epsilon_at_least[name]]
+            [
+                label.replace("\n", " "),
+                getattr(outcome, name),
+                no_more(outcome.epsilon_at_least[name]),
+            ]
             for name, label in attacks.SHOWN.items()
         ],
     )

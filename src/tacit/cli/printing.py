@@ -19,13 +19,22 @@ LONGEST_CELL = 40  # characters of a two-column table's value; longer ones are s
 GAP = 3  # between columns
 
 
-def show(record: dict[str, Any], title: str, as_json: bool, promised: Collection[str] = ()) -> None:
-    """A record, as JSON or as a two-column table, in which what is promised is rounded up."""
+def show(
+    record: dict[str, Any],
+    title: str,
+    as_json: bool,
+    promised: Collection[str] = (),
+    shown: Collection[str] = (),
+) -> None:
+    """A record, as JSON or as a two-column table, in which what is promised is rounded up, and what
+    was shown to be exceeded is rounded down.
+    """
     if as_json:
         print_json(record)
         return
+    rounded = dict.fromkeys(promised, no_less) | dict.fromkeys(shown, no_more)
     known = {
-        key.replace("_", " "): no_less(value) if key in promised else value
+        key.replace("_", " "): rounded[key](value) if key in rounded else value
         for key, value in record.items()
         if value is not None
     }
@@ -161,6 +170,17 @@ def no_less(value: float) -> str:
 
     shown = re.sub(r"e([+-])0*", _power, up(value))
     return shown if math.isfinite(value) else cell(value)
+
+
+def no_more(value: float) -> str:
+    """What a number was shown to be at least, as people read it: rounded down.
+
+    >>> no_more(0.99996), no_more(1.0)
+    ('0.9999', '1')
+    """
+    from tacit.privacy.guarantees import down  # with it comes NumPy
+
+    return re.sub(r"e([+-])0*", _power, down(value))
 
 
 def _power(found: re.Match[str]) -> str:

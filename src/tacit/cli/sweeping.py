@@ -171,6 +171,7 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
             [
                 row["algorithm"],
                 row["asked"],
+                row["guarantee"]["text"].split(":")[0] if row["guarantee"] else "nothing",
                 row["regret_mean"],
                 row["regret_sem"],
                 row.get("bits_per_user"),
@@ -179,7 +180,8 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
             for row in same
         ]
         title = "; ".join(part for part in setting if part not in ("default", "–")) or told
-        table(title, ["algorithm", "guarantee", "regret", "± s.e.", "bits each", "runs"], body)
+        heads = ["algorithm", "asked for", "promised", "regret", "± s.e.", "bits each", "runs"]
+        table(title, heads, body)
     if len(rows) > MOST_ROWS:
         sentence("note", f"the first {MOST_ROWS} of {len(rows)} configurations; the report has all")
     sentence("done", told)

@@ -17,7 +17,7 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.crowd import Crowd, dropout_loss, guaranteed_reports
+from tacit.privacy.crowd import ALL_BUT_ONE, Crowd, dropout_loss, guaranteed_reports
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
@@ -40,6 +40,7 @@ from tacit.privacy.silos import SilosDP
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
+    "ALL_BUT_ONE",
     "IDEAL",
     "IN_RANGE",
     "ORDERS",

@@ -18,6 +18,8 @@ from tacit.checks import Number, TacitError, integer, probability
 from tacit.noise import NoiseLaw
 from tacit.privacy.loss import PrivacyLoss, privacy_loss
 
+ALL_BUT_ONE = "all clients of a phase but one who may look are honest and report"
+
 
 @dataclass(frozen=True)
 class Crowd:

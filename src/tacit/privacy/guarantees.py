@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import Enum
 from typing import Any, Self
 
@@ -567,6 +567,18 @@ def up(value: float, digits: int = 4) -> str:
     rounding = Context(prec=digits, rounding=ROUND_CEILING)
     exact = Decimal(repr(_no_less(value))) * (1 - Decimal("1e-12"))
     return f"{float(rounding.create_decimal(exact)):.{digits}g}"
+
+
+def down(value: float, digits: int = 4) -> str:
+    """A number that a bound was shown to be above, as it is printed: rounded down.
+
+    >>> down(1.0), down(0.99996), down(1.23456, 2)
+    ('1', '0.9999', '1.2')
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    rounding = Context(prec=digits, rounding=ROUND_FLOOR)
+    return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
 
 
 def _no_less(value: float) -> float:

@@ -21,7 +21,14 @@ import numpy as np
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Fit, Floats, Round
 from tacit.names import name_of, named
-from tacit.privacy import ApproximateDP, GaussianLoss, Guarantee, Neighbours, View
+from tacit.privacy import (
+    ALL_BUT_ONE,
+    ApproximateDP,
+    GaussianLoss,
+    Guarantee,
+    Neighbours,
+    View,
+)
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
@@ -144,16 +151,23 @@ class PerRound(Mechanism):
         return found
 
     def _check_rests(self) -> None:
-        """Refuses a promise that leaves out what a round of the smallest size rests on, where a
-        number of participants is all that makes a round.
+        """Refuses a promise of more than a small round earns, or that leaves out what it rests on:
+        the round of the smallest size of arms, a round of one number of designs. Others are not
+        known here, and are checked as they are opened.
         """
-        if self.guarantee is None or not _takes_a_number(self.make, self.arguments):
+        size = _small(self.make, self.arguments, self.smallest)
+        if self.guarantee is None or size is None:
             return
-        earned = self.make(self.smallest, **self.arguments).guarantee
-        if earned is None or not set(earned.conditions) <= set(self.guarantee.conditions):
+        earned = self.make(*size, **self.arguments).guarantee
+        said, design = set(self.guarantee.conditions), size != (self.smallest,)
+        if (
+            earned is None
+            or not earned.implies(self.guarantee)
+            or not (set(earned.conditions) <= said or (design and ALL_BUT_ONE in said))
+        ):
             raise TacitError(
-                f"a round of {self.smallest} does not rest on what the stored promise says: its "
-                "conditions were changed, or the smallest round"
+                f"a small round earns {earned or 'nothing'}; the stored promise is not that, on "
+                "all that it rests on: its noise was changed, or the promise, or the smallest round"
             )
 
 
@@ -292,8 +306,12 @@ def recipe(make: Any) -> Callable[..., Protocol]:
     return found
 
 
-def _takes_a_number(make: Callable[..., Protocol], arguments: Mapping[str, Any]) -> bool:
-    """Whether, but for these arguments, `make` needs one whole number and nothing else."""
+def _small(
+    make: Callable[..., Protocol], arguments: Mapping[str, Any], smallest: int
+) -> tuple[Any, ...] | None:
+    """The size of a small round, by what `make` needs besides these arguments; None where that is
+    something else.
+    """
     hints = get_type_hints(make)
     needed = [
         hints.get(name)
@@ -301,7 +319,13 @@ def _takes_a_number(make: Callable[..., Protocol], arguments: Mapping[str, Any])
         if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
         if name not in arguments
     ]
-    return needed == [int]
+    few = max(2, smallest)
+    sizes: dict[tuple[Any, ...], tuple[Any, ...]] = {
+        (int,): (smallest,),
+        (int, int): (few, 1),
+        (tuple[int, ...],): ((few,),),
+    }
+    return sizes.get(tuple(needed))
 
 
 def plain(value: Any) -> Any:

@@ -90,7 +90,7 @@ class Entry:
 
     @property
     def epsilon(self) -> float | None:
-        """Of the promise; None where nothing is promised."""
+        """As it was asked for, which need not be what is promised; None where nothing is."""
         found = self.about["options"].get("epsilon")
         return None if found is None else float(found)
 
@@ -297,11 +297,13 @@ def _pictures(group: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
     per = known[0].about["per"]
     epsilons = _epsilons(known)
     figures = [
-        (f"Regret by {per}s, ε = {epsilon:g}", _curves(known, epsilon, looks))
+        (f"Regret by {per}s, asked for ε = {epsilon:g}", _curves(known, epsilon, looks))
         for epsilon in _some(epsilons)
     ] or [(f"Regret by {per}s", _curves(known, None, looks))]
     if len(epsilons) > 1:
-        figures.append(("Regret at the end against ε", _against_epsilon(known, looks)))
+        figures.append(
+            ("Regret at the end against the ε asked for", _against_epsilon(known, looks))
+        )
     figures.append(
         (f"Regret at the end against bits sent by each {_who(per)}", _bits(known, looks))
     )
@@ -408,7 +410,7 @@ def _against_epsilon(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -
     placed = tuple(Point(e, v) for e, v in sorted((e, v) for e, v in bounds.items() if e))
     lowest = Series("lower bound", placed, limits.SOFT, limits.LEAST_DASH, quiet=True)
     values = [y for line in [*series, lowest] for p in line.points for y in (p.y, p.y + p.spread)]
-    across = Axis.around("ε", _epsilons(known), places=_epsilons(known))
+    across = Axis.around("ε asked for", _epsilons(known), places=_epsilons(known))
     up = Axis.around("regret at the end", values)
     return chart("regret at the end by epsilon", across, up, [*series, lowest])
 
@@ -435,7 +437,7 @@ def _table(listed: Sequence[Entry]) -> str:
     found = zip(summaries(listed), listed, strict=True)
     rows = [row | {"promise": one.short} for row, one in found]
     words = {"algorithm": "algorithm", "promise": "promise"} | {
-        name: name
+        name: "asked for" if name == "guarantee" else name
         for name in ("guarantee", "problem", "environment")
         if len({row[name] for row in rows}) > 1
     }
@@ -505,7 +507,7 @@ def _again(found: Saved) -> list[str]:
     ]
     for axis in ("label", "problem", "environment", "guarantee"):
         names = dict.fromkeys(one[axis] for one in about["configurations"])
-        label = "algorithms" if axis == "label" else f"{axis}s"
+        label = {"label": "algorithms", "guarantee": "asked for"}.get(axis, f"{axis}s")
         rows.append((label, "<br>".join(map(escape, names))))
     told = "".join(
         f'<tr><th scope="row">{escape(one.about["label"])}<br>{escape(one.about["guarantee"])}</th>'

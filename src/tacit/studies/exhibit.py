@@ -30,6 +30,7 @@ from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
 from tacit.checks import TacitError, integer
 from tacit.privacy import ApproximateDP
 from tacit.privacy.audit import lower_bound
+from tacit.privacy.guarantees import down
 from tacit.simulation.pictures import axes, save
 from tacit.simulation.study import MOST_RUNS
 
@@ -239,7 +240,7 @@ def draw(outcome: Outcome, path: Path) -> Path:
         rate, proved = getattr(outcome, name), outcome.epsilon_at_least[name]
         broken = proved > outcome.epsilon
         one.barh(place, rate, color="#d55e00" if broken else "#0072b2", height=0.6)
-        said = f" {rate:.1%}" + (f", so ε is at least {proved:.2g}" if broken else "")
+        said = f" {rate:.1%}" + (f", so ε is at least {down(proved, 2)}" if broken else "")
         inside, beside = rate > 0.8, max(rate, outcome.limit) + 0.01
         look = {"ha": "right", "color": "white"} if inside else {"ha": "left"}
         one.text(rate - 0.01 if inside else beside, place, said, va="center", **look)
