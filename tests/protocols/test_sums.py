@@ -23,6 +23,7 @@ from tacit.estimates import ErrorLaw, Levels
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import IN_RANGE, ApproximateDP, PureDP
+from tacit.protocols import recipes
 from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
 from tacit.protocols.contract import SumProtocol, round_levels
 from tacit.protocols.pure_shuffle import GroupedShares
@@ -201,6 +202,12 @@ def test_wrap_arounds_are_as_frequent_as_computed(kind: str, path: str) -> None:
     assert stats.binomtest(wrapped, BATCHES, computed).pvalue > ALARM
     assert read.min() >= -8 / 2
     assert read.max() <= (60 + 8) / 2
+
+
+@pytest.mark.parametrize("paper", [False, True])
+@pytest.mark.parametrize("users", [2, 500, 100_000])
+def test_local_noise_of_many_has_room(users: int, paper: bool) -> None:
+    assert recipes.local_laplace(users, PureDP(1.0), paper).error(users).misread <= 1e-9
 
 
 def test_the_default_modulus_is_misread_less_than_once_in_a_billion_batches() -> None:
