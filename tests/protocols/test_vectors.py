@@ -184,7 +184,7 @@ def test_views_and_guarantees() -> None:
 def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
     central = Central(10, 3, 1.0, PureDP(2.0))
     assert central.law == DiscreteLaplace(1024 * 3 / 2.0)
-    assert joint_epsilon(DiscreteLaplace(1024 * 3 / 2.0), 1024, 3, 0.0) == pytest.approx(2.0)
+    assert 3 * DiscreteLaplace(1024 * 3 / 2.0).pure_loss(1024) == pytest.approx(2.0)
     assert Local(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
     secure = SecureVector(10, 3, 1.0, PureDP(2.0), precision=4)
     points = np.arange(-30, 31)
