@@ -25,7 +25,7 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import IDEAL, ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
-from tacit.protocols.factorization import Kind, depth, factorize
+from tacit.protocols.factorization import Factorization, Kind, depth, factorize
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
@@ -289,6 +289,13 @@ def test_returning_users_move_the_best_rows_by_no_more_than_is_counted(
             for signs in itertools.product((-1, 1), repeat=visits)
         )
         assert worst * (1 - 1e-12) <= shape.movement(visits) < 1.01 * worst
+
+
+def test_batches_that_pull_apart_are_moved_apart() -> None:
+    """Rows may have entries below 0: who raises one batch and lowers the next moves most."""
+    right = np.array([[1.0, -0.8], [0.0, 0.6]])
+    shape = Factorization("optimal", right, np.tril(np.ones((2, 2))) @ np.linalg.inv(right))
+    assert shape.movement(2) >= float(np.linalg.norm(right @ [1.0, -1.0]))
 
 
 def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, ...]]:
