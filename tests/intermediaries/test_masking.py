@@ -20,6 +20,7 @@ from tacit.intermediaries import (
     Dropouts,
     MaskingClient,
     MaskingPlan,
+    MaskingServer,
     MaskingSession,
     Neighbourhood,
     Refusal,
@@ -186,6 +187,20 @@ def test_pairs_are_not_a_neighbourhood() -> None:
     with pytest.raises(TacitError, match="makes pairs"):
         MaskingSession([0] * 4, MaskingPlan(4, 100, Neighbourhood(1, 1)))
     assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
+
+
+def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
+    """Of twelve clients one is another: neighbours by number agree but for a chance of 10⁻⁷."""
+    plan = MaskingPlan(10, 100, Neighbourhood(4, 3), participants=13)
+    session, dealt = MaskingSession([0] * 12, plan), []
+    others = [*session.clients[:11], session.client()]
+    for clients in (session.clients, session.clients, others):
+        server = MaskingServer(session.server.round, session.store)
+        for client in clients:
+            server.take(client.join())
+        server._deal_graph()
+        dealt.append([member.neighbours for member in server._crowd.members])
+    assert dealt[0] == dealt[1] != dealt[2]
 
 
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:

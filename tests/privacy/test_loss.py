@@ -506,3 +506,14 @@ def test_little_that_a_gaussian_hides_is_not_lost_to_cancellation(
         true = mpmath.ncdf(mu / 2 - at / mu) - mpmath.exp(at) * mpmath.ncdf(-mu / 2 - at / mu)
         assert loss.delta(epsilon) == pytest.approx(float(true), rel=1e-10, abs=0)
         assert true <= mpmath.mpf(delta) * (1 + mpmath.mpf("1e-10"))
+
+
+def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
+    """ln P(k) - ln P(k+1) = (2k+1) / 2σ² of a discrete Gaussian, at every point of its window."""
+    law = DiscreteGaussian(1000)
+    (direction,) = privacy_loss(law, 1).directions
+    first, last = law.window()
+    true = (2 * np.arange(last, first - 1, -1) + 1) / 2e6
+    assert len(direction.losses) == len(true)
+    assert np.all(direction.losses >= true)
+    assert np.all(direction.losses <= true + 1e-11)

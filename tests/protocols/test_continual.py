@@ -757,7 +757,8 @@ def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
     from scipy.special import ndtr
 
     k = np.arange(-2000, 2001)
-    for law in (DiscreteGaussian(150.0), Skellam(150.0**2), Binomial(4 * 150**2)):
+    narrowest = DiscreteGaussian(50.0), Skellam(2500), Binomial(10_000)
+    for law in (*narrowest, DiscreteGaussian(150.0), Skellam(150.0**2), Binomial(4 * 150**2)):
         pmf = law.pmf(k + round(law.mean))
         rounded = ndtr((k + 0.5) / law.std) - ndtr((k - 0.5) / law.std)
         true = float(np.abs(pmf - rounded).sum()) / 2
@@ -773,6 +774,10 @@ def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentratio
         assert exact <= loss.delta(epsilon) <= exact + 1e-6
     assert loss.epsilon(0.1) < 0.75 * ConcentratedDP(0.125).epsilon_at(0.1)
     assert loss.epsilon(1e-3) == pytest.approx(GaussianLoss(2.0, 1.0).epsilon(1e-3), rel=1e-3)
+    narrow, gaussian = NearlyGaussianLoss(DiscreteGaussian(60), 30, 2), GaussianLoss(60.0, 30.0)
+    for epsilon in (0.5, 4.0):  # how far apart the laws are counts once for each of two inputs
+        paid = (1 + math.exp(epsilon)) * 2 * distance_from_gaussian(DiscreteGaussian(60))
+        assert narrow.delta(epsilon) == pytest.approx(gaussian.delta(epsilon) + paid)
     assert math.isfinite(NearlyGaussianLoss(law, 30_000.0, coordinates=65).epsilon(1e-3))
     assert math.isinf(
         NearlyGaussianLoss(Skellam(2000.0**2), 30_000.0, coordinates=65).epsilon(1e-9)
