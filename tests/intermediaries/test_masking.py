@@ -5,6 +5,7 @@ the threshold.
 from __future__ import annotations
 
 import copy
+import hashlib
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ from tacit.intermediaries import (
     SumView,
     run_masking,
 )
+from tacit.intermediaries.agreement import derive
+from tacit.intermediaries.graph import regular_graph, shuffled_by
 from tacit.intermediaries.masking_server import Stage
 from tacit.intermediaries.wire import Kind
 
@@ -201,6 +204,12 @@ def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
         server._deal_graph()
         dealt.append([member.neighbours for member in server._crowd.members])
     assert dealt[0] == dealt[1] != dealt[2]
+    joined = hashlib.sha256(b"".join(sorted(server._taken[Stage.JOINING]))).digest()
+    about = server.round.context, b"tacit masking graph v2" + joined
+    for known in (server.round.server, bytes(32)):  # to anybody else
+        assert regular_graph(12, 4, shuffled_by(derive(known, *about))) != dealt[2]
+    own = server._key.private_bytes_raw()
+    assert regular_graph(12, 4, shuffled_by(derive(own, *about))) == dealt[2]
 
 
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:

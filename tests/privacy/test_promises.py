@@ -314,6 +314,8 @@ def test_a_person_who_comes_often_is_accounted_for_by_the_smaller_way_and_it_is_
     assert often.participations == 100
     assert often.epsilon < 2.5  # a hundred times 1/40
     assert any("accounted for by" in condition for condition in often.conditions)
+    composed = ComposedLoss(((privacy_loss(DiscreteLaplace(40), 1), 100),))
+    assert often.epsilon == pytest.approx(composed.epsilon(1e-6), rel=1e-9)  # not one batch less
 
 
 # tighter where it is free
