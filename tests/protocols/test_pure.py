@@ -74,6 +74,16 @@ def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
             assert group.row.certificate.epsilon <= promised.epsilon
 
 
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_all_participations_together_keep_what_is_promised(times: int) -> None:
+    protocol = PureShuffle(1000, 2.0, participations=times)
+    promised = protocol.guarantee
+    assert isinstance(promised, PureDP)
+    each = max(group.row.certificate.epsilon for group in protocol._groups)
+    assert times * each <= promised.epsilon <= 2.0
+    assert promised.participations == times
+
+
 def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
     with pytest.raises(
         TacitError,
