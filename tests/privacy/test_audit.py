@@ -108,10 +108,11 @@ def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
         assert audit(leaky, *pair, 100_000).refutes(3.0)
 
 
-def test_the_bound_is_clopper_pearson_on_the_other_half() -> None:
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+def test_the_bound_is_clopper_pearson_on_the_other_half(delta: float) -> None:
     rng = np.random.default_rng(9)
     outputs = {0: rng.integers(0, 2, 1000), 1: rng.integers(0, 2, 1000) | rng.integers(0, 2, 1000)}
-    found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95)
+    found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95, delta=delta)
     first, second = (
         (outputs[1][500:], outputs[0][500:])
         if found.swapped
@@ -122,7 +123,8 @@ def test_the_bound_is_clopper_pearson_on_the_other_half() -> None:
         for side in (first, second)
     )
     low, high = beta.ppf(0.025, hits, 500 - hits + 1), beta.ppf(0.975, misses + 1, 500 - misses)
-    assert found.epsilon == pytest.approx(max(0.0, math.log(low / high)))
+    assert found.epsilon == pytest.approx(max(0.0, math.log((low - delta) / high)))
+    assert found.epsilon > 0
 
 
 @pytest.mark.slow
