@@ -319,6 +319,30 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("protocols/vectors.py", "weakest", (swap("max", "min"),), VECTORS),
     Target(
+        "protocols/integer_vectors.py",
+        "ShuffledVector.__init__",
+        (swap("each_time(target)", "target"),),
+        VECTORS,
+    ),
+    Target(
+        "protocols/shuffled_bits.py",
+        "ShuffledBits.__init__",
+        (swap("self.noise_bits * self.honest", "self.noise_bits * self.participants"),),
+        CROWD,
+    ),
+    Target(
+        "protocols/pure_shuffle.py",
+        "PureShuffle.__init__",
+        (swap("times * certified(self.epsilon)", "certified(self.epsilon)"),),
+        PURE,
+    ),
+    Target(
+        "privacy/given.py",
+        "privacy_of",
+        (swap("returning_user(loss, times, delta)", "returning_user(loss, times - 1, delta)"),),
+        CROWD,
+    ),
+    Target(
         "protocols/randomized_bits.py",
         "RandomizedBits.__init__",
         (swap("View.MESSAGE", "View.OPENED_SUM"),),
