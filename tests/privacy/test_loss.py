@@ -517,3 +517,18 @@ def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
     assert len(direction.losses) == len(true)
     assert np.all(direction.losses >= true)
     assert np.all(direction.losses <= true + 1e-11)
+
+
+@pytest.mark.parametrize(
+    "law", [DiscreteGaussian(1e5), Skellam(1e10), Binomial(4 * 10**9)], ids=repr
+)
+def test_blocks_have_no_less_of_one_law_and_no_more_of_the_other_than_there_is(
+    law: NoiseLaw,
+) -> None:
+    """Each law has mass 1: the first is summed from above, the one it is compared with from
+    below.
+    """
+    for direction in privacy_loss(law, 5000).directions:
+        assert 1 <= direction.masses.sum() + direction.infinite < 1 + 1e-5
+        other = float(direction.masses @ np.exp(-direction.losses))
+        assert 1 - 1e-5 < other <= 1

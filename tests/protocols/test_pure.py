@@ -109,6 +109,9 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
     assert protocol.combine(messages).reports == 5
     with pytest.raises(TacitError, match=r"group 0 has 4 of its 5 reports; nothing was opened"):
         protocol.combine(messages[:-1])
+    assert protocol.minimum == 5  # with fewer nothing is even handed on
+    with pytest.raises(TacitError, match="below the 5 that the guarantee needs"):
+        protocol.check_reports(4)
     with pytest.raises(TacitError, match=r"group 0 has 6 of its 5 reports"):
         protocol.combine([messages[0], *messages])
     with pytest.raises(TacitError, match=r"belong to no group"):
