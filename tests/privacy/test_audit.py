@@ -19,6 +19,7 @@ from scipy.stats import beta
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, PureDP, RandomizedResponse, audit, calibrate
+from tacit.privacy.audit import samples_to_refute
 
 SAMPLES = 200_000
 Mechanism = Callable[[Any, int], Any]
@@ -106,6 +107,16 @@ def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
 
     for pair in ((0, 1), (1, 0)):
         assert audit(leaky, *pair, 100_000).refutes(3.0)
+
+
+def test_what_a_delta_allows_refutes_nothing() -> None:
+    points = np.arange(-60, 61)
+    p, q = (DiscreteLaplace(0.5).pmf(points - shift) for shift in (0, 1))
+    few, more = (samples_to_refute(p, q, 1.0, delta=delta) for delta in (0.0, 0.3))
+    assert few is not None
+    assert more is not None
+    assert more > 1.5 * few
+    assert samples_to_refute(p, q, 1.0, delta=0.7) is None
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.1])
