@@ -12,6 +12,7 @@ from tests.algorithms.asking import options_of
 
 from tacit.algorithms import SilosProblem, algorithms, lookup
 from tacit.algorithms.zc24_noise import (
+    _amplified_guarantee,
     amplified,
     nodes,
     sdp_fedlinucb,
@@ -147,6 +148,22 @@ def groups(problem: SilosProblem, sigma: float) -> tuple[float, float, float, fl
         GaussianLoss(sigma, n * sensitivity(problem)).epsilon(delta0) for n in (1, problem.horizon)
     )
     return one, delta0, problem.horizon * one, all_
+
+
+def test_amplification_promises_nothing_where_a_node_fails_more_often_than_its_part() -> None:
+    """A single record each, and noise so small that the lemma's own δ is beyond its part."""
+    problem = SilosProblem(silos=10**6 + 1, horizon=1, sync=1, delta=0.01)
+    assert nodes(problem) == 1
+    beyond = 0
+    for sigma in np.linspace(1.5, 1.6, 41):
+        epsilon0, delta0, _, group = groups(problem, sigma)
+        failing = problem.delta / (4 * math.tanh(epsilon0 / 2))
+        node = amplified(epsilon0, delta0, group, problem.silos - 1, failing)
+        found = _amplified_guarantee(problem, sigma)
+        assert found is None or found.delta <= problem.delta
+        beyond += node is not None and node.delta > problem.delta / 2
+        assert (found is None) == (node is None or node.delta > problem.delta / 2)
+    assert beyond
 
 
 def test_a_group_of_records_costs_more_than_their_number_times_one() -> None:

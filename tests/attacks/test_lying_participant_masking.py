@@ -135,6 +135,10 @@ def test_an_accusation_says_everything_once() -> None:
     accused = accuser.accuse(session.outgoing[accuser.address])
     with pytest.raises(Refusal, match="about others than those"):
         session.server.take(reworded(session, accuser, accused, lambda said: 1000 * said))
+    liar = session.server._by_address[session.clients[3].address].number
+    other = ((liar + 1) % 8).to_bytes(4, "big")
+    with pytest.raises(Refusal, match="about others than those"):
+        session.server.take(reworded(session, accuser, accused, lambda said: other + said[4:]))
     session.server.take(accused)
 
 

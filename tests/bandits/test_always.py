@@ -15,7 +15,7 @@ from tests.bandits import coverage
 from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, play
 
 from tacit.bandits.always import Tally, evidence_that_larger, is_larger
-from tacit.bandits.standings import Setting, answers, beats, interval, level_of, lifts
+from tacit.bandits.standings import Setting, answers, beats, best_option, interval, level_of, lifts
 from tacit.estimates import ErrorLaw, Estimate
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
 
@@ -118,6 +118,10 @@ def test_a_comparison_is_the_least_over_a_common_mean() -> None:
     assert evidence_that_larger(other, one) <= 0
     assert is_larger(one, other, brute - 0.01)
     assert not is_larger(one, other, brute + 0.01)
+    sure, noisy = tally_of((100.0, 200, None)), tally_of((40.0, 2_000, DiscreteLaplace(4)))
+    least = float(np.min(sure.against(grid, 1) + noisy.against(grid, -1)))
+    assert is_larger(sure, noisy, least - 0.1)
+    assert not is_larger(sure, noisy, least + 0.1)  # which a common mean by variances would pass
     assert not is_larger(other, one, 0.1)
 
 
@@ -137,6 +141,21 @@ def test_a_lift_holds_every_pair_that_is_not_refuted_and_little_more() -> None:
     apart = interval(one, 0.05), interval(control, 0.05)
     assert low > apart[0][0] / apart[1][1] - 1
     assert high < apart[0][1] / apart[1][0] - 1
+
+
+def test_the_best_is_better_than_every_other_one() -> None:
+    """Of three, one is clearly worse; the other two are hardly apart, whichever is ahead."""
+    setting = Setting(0.95, first=3)
+    for totals in ((100.0, 901.0, 900.0), (100.0, 900.0, 901.0), (901.0, 100.0, 900.0)):
+        tallies = [tally_of((total, 1_000, DiscreteLaplace(2))) for total in totals]
+        assert [row.decision for row in answers(tallies, "abc", setting)] == [
+            "worse" if total < 900 else "open" for total in totals
+        ]
+        assert best_option(tallies, range(3), setting, 0.05) is None
+    tallies = [tally_of((total, 1_000, DiscreteLaplace(2))) for total in (100.0, 900.0, 500.0)]
+    decisions = [row.decision for row in answers(tallies, "abc", setting)]
+    assert decisions == ["worse", "best", "worse"]
+    assert best_option(tallies, range(3), setting, 0.05) == 1
 
 
 @given(first=st.integers(2, 60), later=st.integers(0, 40))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 from tests.bandits.coverage import most_failures
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import Managed
-from tacit.bandits.ratios import Ratios
+from tacit.bandits.ratios import TILTS, Ratios, SampleRatio
 from tacit.checks import TacitError
 from tacit.environments import Bernoulli
 from tacit.estimates import Round
@@ -171,6 +174,50 @@ def test_an_option_that_loses_reports_is_noticed_and_others_are_not() -> None:
         broken.add(came, 3)
     assert broken.result().mismatch
     assert Ratios.from_dict(json.loads(json.dumps(broken.to_dict()))).result() == broken.result()
+
+
+def worth(rounds: list[list[tuple[int, int, int]]], option: int, tilt: float) -> float:
+    """e^{δr} / (1 - s + s e^δ)^R, rounds multiplied."""
+    factor = 1.0
+    for held in rounds:
+        asked, came = (sum(entry[place] for entry in held) for place in (1, 2))
+        own = next(entry for entry in held if entry[0] == option)
+        share = own[1] / asked
+        factor *= math.exp(tilt * own[2]) / (1 - share + share * math.exp(tilt)) ** came
+    return factor
+
+
+def test_the_evidence_of_ratios_is_a_mixture_that_is_kept_at_its_largest() -> None:
+    """Two options of the start, one that came later; the third round speaks against the first."""
+    rounds = [
+        [(0, 500, 370), (1, 500, 430), (2, 500, 420)],
+        [(0, 500, 370), (1, 500, 420), (2, 500, 410)],
+        [(0, 500, 430), (1, 500, 380), (2, 500, 410)],
+    ]
+    ratios, worst = Ratios(), 1.0
+    for number, held in enumerate(rounds, start=1):
+        ratios.add(held, 2)
+        mixed = 1 - 1 / 4 - 1 / 4 - 1 / 4
+        for option in range(3):
+            values = [worth(rounds[:number], option, tilt) for tilt in TILTS]
+            mixed += sum(values) / len(values) / 4
+        worst = max(worst, mixed)
+        assert 1 / ratios.result().p == pytest.approx(worst)
+    assert worst > max(2.0, 2 * mixed)
+    assert SampleRatio(0.9e-3).mismatch
+    assert not SampleRatio(1e-3).mismatch
+
+
+def test_reports_that_chance_takes_are_worth_one_at_most_on_average() -> None:
+    """Added up over everything that can happen in two rounds of six people, of whom four report."""
+    expected = 0.0
+    for first, second in itertools.product(range(1, 4), repeat=2):
+        ratios = Ratios()
+        for came in (first, second):
+            ratios.add([(0, 3, came), (1, 3, 4 - came)], 2)
+        chance = math.prod(float(hypergeom.pmf(came, 6, 3, 4)) for came in (first, second))
+        expected += chance * math.exp(ratios._evidence(2))
+    assert 0.9 < expected <= 1
 
 
 def test_the_sample_ratio_of_an_experiment_counts_reports() -> None:

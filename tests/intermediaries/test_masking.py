@@ -5,6 +5,7 @@ the threshold.
 from __future__ import annotations
 
 import copy
+import hashlib
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +21,15 @@ from tacit.intermediaries import (
     Dropouts,
     MaskingClient,
     MaskingPlan,
+    MaskingServer,
     MaskingSession,
     Neighbourhood,
     Refusal,
     SumView,
     run_masking,
 )
+from tacit.intermediaries.agreement import derive
+from tacit.intermediaries.graph import regular_graph, shuffled_by
 from tacit.intermediaries.masking_server import Stage
 from tacit.intermediaries.wire import Kind
 
@@ -186,6 +190,26 @@ def test_pairs_are_not_a_neighbourhood() -> None:
     with pytest.raises(TacitError, match="makes pairs"):
         MaskingSession([0] * 4, MaskingPlan(4, 100, Neighbourhood(1, 1)))
     assert run_masking([1, 2], 10, 2, Neighbourhood(1, 1)).numbers == (3,)
+
+
+def test_the_graph_is_dealt_anew_for_others_and_the_same_for_the_same() -> None:
+    """Of twelve clients one is another: neighbours by number agree but for a chance of 10⁻⁷."""
+    plan = MaskingPlan(10, 100, Neighbourhood(4, 3), participants=13)
+    session, dealt = MaskingSession([0] * 12, plan), []
+    others = [*session.clients[:11], session.client()]
+    for clients in (session.clients, session.clients, others):
+        server = MaskingServer(session.server.round, session.store)
+        for client in clients:
+            server.take(client.join())
+        server._deal_graph()
+        dealt.append([member.neighbours for member in server._crowd.members])
+    assert dealt[0] == dealt[1] != dealt[2]
+    joined = hashlib.sha256(b"".join(sorted(server._taken[Stage.JOINING]))).digest()
+    about = server.round.context, b"tacit masking graph v2" + joined
+    for known in (server.round.server, bytes(32)):  # to anybody else
+        assert regular_graph(12, 4, shuffled_by(derive(known, *about))) != dealt[2]
+    own = server._key.private_bytes_raw()
+    assert regular_graph(12, 4, shuffled_by(derive(own, *about))) == dealt[2]
 
 
 def test_after_a_refusal_the_server_holds_nothing_and_says_so() -> None:

@@ -26,7 +26,7 @@ from tests.intermediaries.liars import (
 )
 from tests.intermediaries.rings import ring_session
 
-from tacit.intermediaries import MaskingSession, Neighbourhood, Refusal
+from tacit.intermediaries import MaskingClient, MaskingSession, Neighbourhood, Refusal
 from tacit.intermediaries.blame import Blame, Lie, decode_blames
 from tacit.intermediaries.graph import neighbourhood
 from tacit.intermediaries.masking_server import STAGES, MaskingServer, Stage
@@ -129,6 +129,20 @@ def test_a_liar_costs_at_most_its_own_number_and_is_named(
     play(session, {3: liar})
     check_opened(session, out)
     check_named(session, *named)
+
+
+class OtherSeeds(Liar):
+    """Reveals its masks as if they were with somebody else."""
+
+    def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+        seeds = kind in (Kind.SEEDS, Kind.LAST_SEEDS)
+        return (4).to_bytes(4, "big") + content[4:] if seeds else content
+
+
+@pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed()])
+def test_seeds_are_those_that_were_asked_for(liar: Liar) -> None:
+    with pytest.raises(Refusal, match="does not answer what was asked about seeds"):
+        play(session_of(12, 11, Neighbourhood(11, 7)), {3: liar, 5: OtherSeeds()})
 
 
 def test_a_wrong_share_of_the_key_of_one_who_left_is_left_out() -> None:

@@ -30,6 +30,7 @@ from tacit.intermediaries.masking import (
     SETUP_ENTRY,
     SETUP_HEAD,
     mask_seed,
+    pack_listed,
 )
 from tacit.intermediaries.masking_letters import inboxes
 from tacit.intermediaries.pledges import SHARE_ENTRY
@@ -230,6 +231,24 @@ def test_pairs_that_make_no_sense_are_refused_before_numbers_are_sent() -> None:
     with pytest.raises(Refusal, match="did not complain of"):
         client.mask(forge(session, 0, Kind.PAIRS, content), [1])
     assert client.mask(session.outgoing[client.address], [1])
+
+
+def test_complaints_of_others_than_neighbours_are_refused_by_the_server() -> None:
+    session = ring_session([0] * 16, 14, 100, Neighbourhood(4, 3))
+    session.join()
+    session.share()
+    client = session.clients[0]
+    member, checked = (
+        session.server._by_address[client.address],
+        client.check(session.outgoing[client.address]),
+    )
+    near, own = member.neighbours, member.number
+    far = next(number for number in range(16) if number not in (*near, own))
+    for named in ([far], [own], [99], near[:1] * 2, [near[1], near[0]]):
+        spoilt = client._channel.seal(checked[:52], pack_listed(named))
+        with pytest.raises(Refusal, match="names others than those whose parcels"):
+            session.server.take(spoilt)
+    session.server.take(checked)
 
 
 def test_reveals_that_do_not_answer_are_refused_by_the_server() -> None:

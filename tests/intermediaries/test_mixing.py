@@ -276,6 +276,8 @@ def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
     ):
         with pytest.raises(Refusal, match=reason):
             attempt()
+    with pytest.raises(Refusal, match="no batch has arrived"):
+        analyzer.close()
     for message in (b"a", b"b", b"c"):
         shuffler.take(session.wrap([message]))
     assert shuffler.close() == shuffler.close()

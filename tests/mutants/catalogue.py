@@ -124,6 +124,24 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "ComposedLoss.__post_init__", (checks,), COMPOSITION),
     Target(
         "privacy/composition.py",
+        "ComposedLoss.delta",
+        (swap("self._resolution", "0.0"),),
+        COMPOSITION,
+    ),
+    Target(
+        "privacy/composition.py",
+        "ComposedLoss.epsilon",
+        (swap("level - self._resolution", "level"),),
+        COMPOSITION,
+    ),
+    Target(
+        "privacy/composition.py",
+        "_on_grid",
+        (swap("direction.infinite + float(masses[:top].sum())", "direction.infinite"),),
+        COMPOSITION,
+    ),
+    Target(
+        "privacy/composition.py",
         "advanced_composition",
         (signs,),
         COMPOSITION,
@@ -222,14 +240,40 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
     Target(
-        "privacy/guarantees.py", "up", (swap("ROUND_CEILING", "'ROUND_HALF_EVEN'"),), GUARANTEES
+        "privacy/guarantees.py",
+        "up",
+        (swap("ROUND_CEILING", "'ROUND_HALF_EVEN'"), swap("Decimal('1e-12')", "Decimal('1e-6')")),
+        GUARANTEES,
+    ),
+    Target(
+        "privacy/guarantees.py",
+        "renyi_log_delta",
+        (swap("math.log(order - 1)", "math.log(order)"),),
+        GUARANTEES,
     ),
     Target("privacy/guarantees.py", "_no_less", (swap("near >= value", "True"),), GUARANTEES),
     Target(
         "privacy/guarantees.py",
         "Guarantee.implies",
-        (swap("self.participations < other.participations", "False"),),
+        (
+            swap("self.participations < other.participations", "False"),
+            swap("isinstance(self, PureDP)", "self.epsilon_at(1e-12) < math.inf"),
+            swap("all", "any"),
+        ),
         GUARANTEES,
+    ),
+    Target(
+        "privacy/calibration.py",
+        "_Problem._rho",
+        (swap("self.times", "1"), swap("self.dimension", "1")),
+        CALIBRATION,
+    ),
+    Target("privacy/calibration.py", "_Problem.apart", (swap("self.dimension", "1"),), CALIBRATION),
+    Target(
+        "privacy/calibration.py",
+        "_Problem.account_of_shares",
+        (swap("2 * psi", "psi"),),
+        CALIBRATION,
     ),
     Target("privacy/shuffling.py", "Clones.delta", (swap("lost", "0.0"),), SHUFFLING),
     Target("privacy/shuffling.py", "RandomizedResponse.delta", (sides, limits), SHUFFLING),
@@ -242,6 +286,12 @@ TARGETS: tuple[Target, ...] = (
         ("mu / 2 - at / mu ->", "other - one ->"),
     ),
     Target("privacy/vectors.py", "linf_loss", (swap("dimension", "1"),), VECTORS),
+    Target(
+        "privacy/vectors.py",
+        "_likely_outcomes",
+        (swap("0.9 * delta", "delta"),),
+        ("tests/privacy/test_vectors.py",),
+    ),
     Target(
         "privacy/gaussian_distance.py",
         "NearlyGaussianLoss.delta",
@@ -304,6 +354,30 @@ TARGETS: tuple[Target, ...] = (
         VECTORS,
     ),
     Target("protocols/vectors.py", "weakest", (swap("max", "min"),), VECTORS),
+    Target(
+        "protocols/integer_vectors.py",
+        "ShuffledVector.__init__",
+        (swap("each_time(target)", "target"),),
+        VECTORS,
+    ),
+    Target(
+        "protocols/shuffled_bits.py",
+        "ShuffledBits.__init__",
+        (swap("self.noise_bits * self.honest", "self.noise_bits * self.participants"),),
+        CROWD,
+    ),
+    Target(
+        "protocols/pure_shuffle.py",
+        "PureShuffle.__init__",
+        (swap("times * certified(self.epsilon)", "certified(self.epsilon)"),),
+        PURE,
+    ),
+    Target(
+        "privacy/given.py",
+        "privacy_of",
+        (swap("returning_user(loss, times, delta)", "returning_user(loss, times - 1, delta)"),),
+        CROWD,
+    ),
     Target(
         "protocols/randomized_bits.py",
         "RandomizedBits.__init__",
@@ -457,8 +531,17 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/factorization.py",
         "Factorization.movement",
-        (swap("products[:, -count:]", "products[:, -1:]"),),
+        (
+            swap("products[:, -count:]", "products[:, -1:]"),
+            swap("np.abs(self.right.T @ self.right)", "self.right.T @ self.right"),
+        ),
         PREFIX,
+    ),
+    Target(
+        "protocols/joint.py",
+        "JointSums.report",
+        (swap("place", "0"),),
+        ("tests/protocols/test_joint.py",),
     ),
     Target("protocols/mechanism.py", "_earns", (swap("sums.slack(epsilon)", "0.0"),), PREFIX),
     Target("protocols/mechanism.py", "earned_by", (swap("sums.of(silo)", "sums.of(0)"),), BUDGETS),
@@ -466,6 +549,12 @@ TARGETS: tuple[Target, ...] = (
         "algorithms/zc24_noise.py",
         "amplified",
         (swap("silos * (math.exp(epsilon) + 1)", "(math.exp(epsilon) + 1)"),),
+        SILOS,
+    ),
+    Target(
+        "algorithms/zc24_noise.py",
+        "_amplified_guarantee",
+        (swap("node.delta > level", "False"),),
         SILOS,
     ),
     Target(
@@ -674,8 +763,29 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "bandits/standings.py",
         "answers",
-        (swap("sure * setting.share(k)", "sure"),),
+        (swap("sure * setting.share(k)", "sure"), swap("len(present) - 1", "len(worse)")),
         ("tests/bandits/test_always.py",),
+    ),
+    Target(
+        "bandits/standings.py",
+        "best_option",
+        (swap("others", "others[1:]"),),
+        ("tests/bandits/test_always.py",),
+    ),
+    Target(
+        "bandits/ratios.py",
+        "Ratios.add",
+        (
+            swap("before + TILTS * arrived - grown", "TILTS * arrived - grown"),
+            swap("max(self._largest, self._evidence(first))", "self._evidence(first)"),
+        ),
+        ("tests/bandits/test_managed.py",),
+    ),
+    Target(
+        "bandits/ratios.py",
+        "SampleRatio.mismatch",
+        (swap("ALARM", "20 * ALARM"),),
+        ("tests/bandits/test_managed.py",),
     ),
     Target(
         "bandits/standings.py",

@@ -116,6 +116,7 @@ def test_the_wrap_probability_is_that_of_the_worst_sum(
     worst = max(misread(law, total, largest_sum, modulus) for total in range(largest_sum + 1))
     stated = wrap_probability(law, largest_sum, modulus)
     assert worst <= stated * (1 + 1e-9) + 1e-300
+    assert worst <= law.wrap_chance(largest_sum, modulus) * (1 + 1e-9) + 1e-300
     if law.symmetric and law.mean == 0:
         assert stated == pytest.approx(worst, rel=1e-9, abs=1e-300)
 

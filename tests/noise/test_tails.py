@@ -112,6 +112,15 @@ def test_the_window_holds_what_is_above_the_floor_and_nothing_more(name: str) ->
     assert float(law.log_pmf(last)) >= -30 > float(law.log_pmf(last + 1))
 
 
+@pytest.mark.parametrize("law", [DiscreteLaplace(3), Skellam(9), Binomial(60, 0.3)], ids=repr)
+def test_what_is_outside_the_window_is_bounded_on_both_sides(law: NoiseLaw) -> None:
+    first, last, outside = law.cover(-12.0)
+    assert law.log_pmf(first - 1) < -12
+    assert law.log_pmf(last + 1) < -12
+    true = law.tail(last) + law.cdf(first - 1)
+    assert true * (1 - 1e-9) <= outside <= 1.5 * true
+
+
 def test_a_tail_across_a_gap_in_a_table_is_not_cut_at_the_gap() -> None:
     pmf = np.zeros(2001)
     pmf[[0, 2000]] = 0.5

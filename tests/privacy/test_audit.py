@@ -19,6 +19,7 @@ from scipy.stats import beta
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, PureDP, RandomizedResponse, audit, calibrate
+from tacit.privacy.audit import samples_to_refute
 
 SAMPLES = 200_000
 Mechanism = Callable[[Any, int], Any]
@@ -108,10 +109,21 @@ def test_an_asymmetric_leak_is_found_in_its_direction() -> None:
         assert audit(leaky, *pair, 100_000).refutes(3.0)
 
 
-def test_the_bound_is_clopper_pearson_on_the_other_half() -> None:
+def test_what_a_delta_allows_refutes_nothing() -> None:
+    points = np.arange(-60, 61)
+    p, q = (DiscreteLaplace(0.5).pmf(points - shift) for shift in (0, 1))
+    few, more = (samples_to_refute(p, q, 1.0, delta=delta) for delta in (0.0, 0.3))
+    assert few is not None
+    assert more is not None
+    assert more > 1.5 * few
+    assert samples_to_refute(p, q, 1.0, delta=0.7) is None
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+def test_the_bound_is_clopper_pearson_on_the_other_half(delta: float) -> None:
     rng = np.random.default_rng(9)
     outputs = {0: rng.integers(0, 2, 1000), 1: rng.integers(0, 2, 1000) | rng.integers(0, 2, 1000)}
-    found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95)
+    found = audit(lambda x, count: outputs[x][:count], 0, 1, 1000, confidence=0.95, delta=delta)
     first, second = (
         (outputs[1][500:], outputs[0][500:])
         if found.swapped
@@ -122,7 +134,8 @@ def test_the_bound_is_clopper_pearson_on_the_other_half() -> None:
         for side in (first, second)
     )
     low, high = beta.ppf(0.025, hits, 500 - hits + 1), beta.ppf(0.975, misses + 1, 500 - misses)
-    assert found.epsilon == pytest.approx(max(0.0, math.log(low / high)))
+    assert found.epsilon == pytest.approx(max(0.0, math.log((low - delta) / high)))
+    assert found.epsilon > 0
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from tacit.privacy import (
     View,
     calibrate,
     l2_guarantee,
+    linf_loss,
     privacy_loss,
     privacy_of,
 )
@@ -264,6 +266,35 @@ def test_gaussian_vectors_are_exact_in_either_norm() -> None:
     ).law.std == pytest.approx(3 * single, rel=1e-6)
 
 
+def test_every_coordinate_of_every_participation_is_paid_for() -> None:
+    """Three times five numbers, in each way of accounting."""
+    often: dict[str, Any] = {"participations": 3}
+    pure = calibrate("discrete-laplace", 2, PureDP(1.0, **often), dimension=5)
+    assert isinstance(pure.law, DiscreteLaplace)
+    assert (pure.law.scale, pure.epsilon) == (30, 1.0)
+    found = calibrate("discrete-laplace", 2, ConcentratedDP(0.5, **often), dimension=5)
+    assert isinstance(found.law, DiscreteLaplace)
+    assert float(found.law.scale) == pytest.approx(2 * math.sqrt(15), rel=1e-6)
+    target = ApproximateDP(2.0, 1e-6, **often)
+    single = calibrate("gaussian", 1.0, ApproximateDP(2.0, 1e-6)).law.std
+    ideal = calibrate("gaussian", 1.0, target, dimension=5).law.std
+    assert ideal == pytest.approx(math.sqrt(15) * single, rel=1e-6)
+    skellam = calibrate("skellam", 2, target, dimension=5)
+    composed = ComposedLoss(((privacy_loss(skellam.integer_law, 2), 15),))
+    assert composed.epsilon(1e-6) == pytest.approx(skellam.epsilon, rel=1e-9)
+    assert 1.99 < skellam.epsilon <= 2.0
+
+
+def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
+    """So many shares that their sum is visibly not one draw."""
+    found = calibrate("discrete-gaussian", 1, ApproximateDP(1.0, 1e-5), users=3000, dimension=3)
+    assert found.share is not None
+    psi = 3 * found.share.closeness(3000)
+    assert psi > 1e-6
+    inner = linf_loss(found.integer_law, 1, 3).epsilon(1e-5 * math.exp(-psi))
+    assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
+
+
 # the papers' closed forms
 
 
@@ -287,6 +318,7 @@ def test_paper_methods_report_what_they_truly_give() -> None:
     wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), method="paper")
     assert not wrong.meets_target
     assert wrong.epsilon > 10
+    assert wrong.guarantee == ApproximateDP(wrong.epsilon, 0.25)
 
 
 def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:

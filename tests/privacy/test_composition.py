@@ -33,6 +33,8 @@ from tacit.privacy import (
     privacy_loss,
     returning_user,
 )
+from tacit.privacy.composition import _on_grid
+from tacit.privacy.loss import Direction
 
 SINGLES = [
     DiscreteLaplace(2),
@@ -170,6 +172,16 @@ def test_a_part_that_gives_everything_away_gives_everything_away() -> None:
     assert math.isinf(compose_losses([privacy_loss(DiscreteLaplace(1), 1), hopeless]).epsilon(1e-3))
 
 
+def test_what_is_too_rare_for_the_grid_counts_as_lost_and_nothing_goes_missing() -> None:
+    """Atoms of mass 5·10⁻¹⁶ at both ends: none stretches the grid, none is forgotten."""
+    rare = 5e-16
+    losses, masses = np.array([50.0, 1.0, -1.0, -50.0]), np.array([rare, 0.7, 0.3, rare])
+    lowest, kept, infinite = _on_grid(Direction.of(losses, masses, 1e-9), 0.25)
+    assert infinite == pytest.approx(1e-9 + rare, rel=1e-12, abs=0)
+    assert kept.sum() == pytest.approx(1.0 + rare, rel=1e-15)
+    assert lowest == -4
+
+
 def test_very_unequal_and_very_small_losses_compose() -> None:
     small = privacy_loss(Binomial(10**8, 0.02), 1)
     mixed = compose_losses([(small, 100), privacy_loss(DiscreteGaussian(2), 1)])
@@ -183,6 +195,11 @@ def test_composition_states_the_least_delta_that_it_resolves() -> None:
     composed = ComposedLoss(((privacy_loss(DiscreteLaplace(5), 1), 3),))
     with pytest.raises(TacitError, match=r"resolves delta down to"):
         composed.epsilon(1e-13)
+    wide = privacy_loss(DiscreteGaussian(5), 1)
+    for times, resolved in ((3, 1e-12), (5000, 5e-12)):
+        often = ComposedLoss(((wide, times),))
+        assert often.delta(400.0 + times) >= resolved
+        assert often.delta(often.epsilon(1e-10)) <= 1e-10 * (1 + 1e-6)
     assert composed.epsilon(0) == composed.pure == pytest.approx(0.6)
     with pytest.raises(TacitError, match="at least one loss"):
         ComposedLoss(())

@@ -70,7 +70,7 @@ def test_every_epsilon_prints(epsilon: float) -> None:
 # comparing
 
 
-@pytest.mark.parametrize("value", [1.0004, 0.33333, 2.00001, 1.00001e-5, 699.994])
+@pytest.mark.parametrize("value", [1.0004, 0.33333, 2.00001, 1.00001e-5, 699.994, 1 + 1e-11])
 def test_no_printed_number_is_below_the_promise(value: float) -> None:
     promise = ApproximateDP(value, 1.00001e-5)
     epsilon, delta = (float(number) for number in promise.short[1:-4].split(", "))
@@ -126,7 +126,10 @@ def test_implication_goes_from_strong_to_weak() -> None:
     assert PureDP(1.0).implies(RenyiDP.of(lambda order: order / 2))
     assert ConcentratedDP(0.5).implies(ApproximateDP(4.74, 1e-5))
     assert not ConcentratedDP(0.5).implies(ApproximateDP(4.3, 1e-5))  # the exact Gaussian has 4.38
+    assert not PureDP(1.0).implies(RenyiDP(((2.0, 1.0), (64.0, 0.5))))
     assert not ApproximateDP(0.1, 1e-9).implies(PureDP(10.0))
+    assert not ApproximateDP(0.1, 1e-300).implies(PureDP(10.0))
+    assert not ConcentratedDP(0.5).implies(PureDP(100.0))
     assert not ApproximateDP(0.1, 1e-9).implies(ConcentratedDP(10.0))
     assert not ApproximateDP(1.0, 1e-5).implies(ApproximateDP(5.0, 1e-6))
 
@@ -227,6 +230,8 @@ def test_lemma_10_is_the_formula_at_one_order() -> None:
     assert curve.epsilon_at(1e-6) == pytest.approx(
         0.7 + math.log(1 / (8 * 1e-6)) / 7 + math.log(1 - 1 / 8)
     )
+    assert curve.delta_at(curve.epsilon_at(1e-6)) == pytest.approx(1e-6)
+    assert math.isinf(curve.epsilon_at(0))
 
 
 def test_correction_10_half_zcdp_is_about_4_4_at_1e_minus_5() -> None:

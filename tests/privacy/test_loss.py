@@ -506,3 +506,29 @@ def test_little_that_a_gaussian_hides_is_not_lost_to_cancellation(
         true = mpmath.ncdf(mu / 2 - at / mu) - mpmath.exp(at) * mpmath.ncdf(-mu / 2 - at / mu)
         assert loss.delta(epsilon) == pytest.approx(float(true), rel=1e-10, abs=0)
         assert true <= mpmath.mpf(delta) * (1 + mpmath.mpf("1e-10"))
+
+
+def test_no_loss_is_rounded_below_the_truth_where_losses_are_tiny() -> None:
+    """ln P(k) - ln P(k+1) = (2k+1) / 2σ² of a discrete Gaussian, at every point of its window."""
+    law = DiscreteGaussian(1000)
+    (direction,) = privacy_loss(law, 1).directions
+    first, last = law.window()
+    true = (2 * np.arange(last, first - 1, -1) + 1) / 2e6
+    assert len(direction.losses) == len(true)
+    assert np.all(direction.losses >= true)
+    assert np.all(direction.losses <= true + 1e-11)
+
+
+@pytest.mark.parametrize(
+    "law", [DiscreteGaussian(1e5), Skellam(1e10), Binomial(4 * 10**9)], ids=repr
+)
+def test_blocks_have_no_less_of_one_law_and_no_more_of_the_other_than_there_is(
+    law: NoiseLaw,
+) -> None:
+    """Each law has mass 1: the first is summed from above, the one it is compared with from
+    below.
+    """
+    for direction in privacy_loss(law, 5000).directions:
+        assert 1 <= direction.masses.sum() + direction.infinite < 1 + 1e-5
+        other = float(direction.masses @ np.exp(-direction.losses))
+        assert 1 - 1e-5 < other <= 1

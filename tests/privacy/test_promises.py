@@ -50,7 +50,7 @@ from tacit.protocols.balls import SecureBall
 from tacit.protocols.contract import random_level
 from tacit.protocols.integer_vectors import SecureVector
 from tacit.protocols.randomized_bits import RandomizedBits
-from tacit.protocols.shuffled_bits import ShuffledBits
+from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
 from tacit.protocols.vector_noise import each_time
@@ -112,6 +112,8 @@ def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
     assert isinstance(protocol, ShuffledBits)
     assert delta_by_hand(protocol.share.power(3), 1, 1.0, 1) <= 1e-5
     assert delta_by_hand(protocol.share.power(2), 1, 1.0, 1) > 1e-5
+    with pytest.raises(TacitError, match=r"not \(1, 1e-05\)-DP: calibrate the noise"):
+        ShuffledBits(4, 1, *shuffle_noise(4, 1, TARGET), TARGET)
 
 
 @pytest.mark.parametrize("users", [4, 16, 1024])
@@ -315,6 +317,8 @@ def test_a_person_who_comes_often_is_accounted_for_by_the_smaller_way_and_it_is_
     assert often.participations == 100
     assert often.epsilon < 2.5  # a hundred times 1/40
     assert any("accounted for by" in condition for condition in often.conditions)
+    composed = ComposedLoss(((privacy_loss(DiscreteLaplace(40), 1), 100),))
+    assert often.epsilon == pytest.approx(composed.epsilon(1e-6), rel=1e-9)  # not one batch less
 
 
 # tighter where it is free

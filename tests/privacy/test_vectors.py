@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from tacit.checks import TacitError
 from tacit.noise import (
@@ -33,6 +34,7 @@ from tacit.privacy import (
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.guarantees import renyi_epsilon
 from tacit.privacy.loss import renyi_divergence
+from tacit.privacy.vectors import ORDERS, _likely_outcomes
 
 
 def joint_delta(law: NoiseLaw, movement: tuple[int, ...], epsilon: float) -> float:
@@ -153,6 +155,27 @@ def test_many_ways_to_move_are_bounded_by_likely_outcomes() -> None:
     ones = ComposedLoss(((privacy_loss(Skellam(4.0), 1), 144),)).epsilon(1e-5)
     twelve = privacy_loss(Skellam(4.0), 12).epsilon(1e-5)
     assert max(ones, twelve) <= found.epsilon
+
+
+@pytest.mark.parametrize("law", [Skellam(4.0), Binomial(2001)], ids=repr)
+def test_likely_outcomes_are_bounded_as_is_proven(law: NoiseLaw) -> None:
+    """Once more, shift by shift: a tenth of δ for outcomes that are not likely, the rest for the
+    others; movements to both sides.
+    """
+    delta, norm, best = 1e-5, 12.0, math.inf
+    reach = law.bound(delta / 10 / 144)
+    points = np.arange(-reach, reach + 1) + round(law.mean)
+    for order in ORDERS:
+        worst = max(
+            float(
+                logsumexp(order * law.log_pmf(points) + (1 - order) * law.log_pmf(points + shift))
+            )
+            / shift**2
+            for size in range(1, 13)
+            for shift in (size, -size)
+        )
+        best = min(best, renyi_epsilon(order, norm**2 * worst / (order - 1), 0.9 * delta))
+    assert _likely_outcomes(law, norm, 200, delta).epsilon == pytest.approx(best, rel=1e-9)
 
 
 def test_binomial_l2_is_finite_with_enough_bits_and_says_so_with_too_few() -> None:

@@ -161,6 +161,8 @@ def test_vectors_beyond_the_ball_and_other_sizes_are_refused() -> None:
         protocol.randomize([1.1, 0.0, 0.0])
     with pytest.raises(TacitError, match=r"is 1.13137 long, beyond 1: shrink it"):
         protocol.randomize([0.8, 0.8, 0.0])
+    with pytest.raises(TacitError, match="is nan long, beyond 1"):
+        protocol.randomize([math.nan, 0.0, 0.0])
     with pytest.raises(TacitError, match="must hold 3 numbers"):
         protocol.randomize([0.1, 0.0])
     with pytest.raises(TacitError, match="below the 4"):

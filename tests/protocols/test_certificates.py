@@ -356,7 +356,8 @@ def test_groups_hold_everyone_once_and_one_more_than_is_certified(users: int) ->
     cut = groups(users, 1)
     assert sum(group.people for group in cut) == users
     assert all(group.row.certificate.epsilon <= 1 for group in cut)
-    assert all(group.size >= group.row.users + 1 for group in cut)
+    assert all(users >= group.size >= group.row.users + 1 for group in cut)
+    assert all(group.count >= 1 for group in cut)
     assert len({group.row.users for group in cut}) == 1
 
 

@@ -25,7 +25,7 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import IDEAL, ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
-from tacit.protocols.factorization import Kind, depth, factorize
+from tacit.protocols.factorization import Factorization, Kind, depth, factorize
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
@@ -289,6 +289,13 @@ def test_returning_users_move_the_best_rows_by_no_more_than_is_counted(
             for signs in itertools.product((-1, 1), repeat=visits)
         )
         assert worst * (1 - 1e-12) <= shape.movement(visits) < 1.01 * worst
+
+
+def test_batches_that_pull_apart_are_moved_apart() -> None:
+    """Rows may have entries below 0: who raises one batch and lowers the next moves most."""
+    right = np.array([[1.0, -0.8], [0.0, 0.6]])
+    shape = Factorization("optimal", right, np.tril(np.ones((2, 2))) @ np.linalg.inv(right))
+    assert shape.movement(2) >= float(np.linalg.norm(right @ [1.0, -1.0]))
 
 
 def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, ...]]:
@@ -750,7 +757,8 @@ def test_nearly_gaussian_noise_is_bounded_by_its_distance() -> None:
     from scipy.special import ndtr
 
     k = np.arange(-2000, 2001)
-    for law in (DiscreteGaussian(150.0), Skellam(150.0**2), Binomial(4 * 150**2)):
+    narrowest = DiscreteGaussian(50.0), Skellam(2500), Binomial(10_000)
+    for law in (*narrowest, DiscreteGaussian(150.0), Skellam(150.0**2), Binomial(4 * 150**2)):
         pmf = law.pmf(k + round(law.mean))
         rounded = ndtr((k + 0.5) / law.std) - ndtr((k - 0.5) / law.std)
         true = float(np.abs(pmf - rounded).sum()) / 2
@@ -766,6 +774,10 @@ def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentratio
         assert exact <= loss.delta(epsilon) <= exact + 1e-6
     assert loss.epsilon(0.1) < 0.75 * ConcentratedDP(0.125).epsilon_at(0.1)
     assert loss.epsilon(1e-3) == pytest.approx(GaussianLoss(2.0, 1.0).epsilon(1e-3), rel=1e-3)
+    narrow, gaussian = NearlyGaussianLoss(DiscreteGaussian(60), 30, 2), GaussianLoss(60.0, 30.0)
+    for epsilon in (0.5, 4.0):  # how far apart the laws are counts once for each of two inputs
+        paid = (1 + math.exp(epsilon)) * 2 * distance_from_gaussian(DiscreteGaussian(60))
+        assert narrow.delta(epsilon) == pytest.approx(gaussian.delta(epsilon) + paid)
     assert math.isfinite(NearlyGaussianLoss(law, 30_000.0, coordinates=65).epsilon(1e-3))
     assert math.isinf(
         NearlyGaussianLoss(Skellam(2000.0**2), 30_000.0, coordinates=65).epsilon(1e-9)

@@ -22,6 +22,7 @@ from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.mechanism import PerRound
+from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum, TwoServers
 from tacit.rounds import carry
 
@@ -213,6 +214,20 @@ def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
 
 
 # What passes
+
+
+def test_every_metric_is_reported_from_the_persons_own_place() -> None:
+    """Certified groups: who comes last is in the last one, with everything."""
+    protocol = recipes.joint(5 * 1025 + 3, 2, name_of(recipes.pure_shuffle), PureDP(2.0))
+    part = protocol.part
+    assert isinstance(part, PureShuffle)
+    last = protocol.participants - 1
+    assert part.group_of(last) > 0
+    for place in (0, last):
+        groups = [message.group for message in protocol.report([1.0, 0.0], place)]
+        assert groups == [part.group_of(place)] * 2
+    with pytest.raises(TacitError, match=f"the batch has users 0 to {last}"):
+        protocol.report([1.0, 0.0], last + 1)
 
 
 def test_an_estimate_holds_both_metrics_with_one_law_of_error() -> None:

@@ -339,6 +339,9 @@ def test_a_round_that_earns_less_than_the_run_promises_is_refused() -> None:
             replace(mechanism, guarantee=promised).open(ARM)
     with pytest.raises(TacitError, match="would promise nothing"):
         PerRound(recipes.exact, {"binary": True}, PureDP(1.0)).open(ARM)
+    secret = PerRound(recipes.exact, {"binary": True}, note="the secret is one answer")
+    with pytest.raises(TacitError, match="would promise nothing, the experiment promises more"):
+        secret.open(ARM)
 
 
 def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:

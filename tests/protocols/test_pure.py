@@ -74,6 +74,16 @@ def test_every_batch_keeps_what_the_largest_promises(epsilon: float) -> None:
             assert group.row.certificate.epsilon <= promised.epsilon
 
 
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_all_participations_together_keep_what_is_promised(times: int) -> None:
+    protocol = PureShuffle(1000, 2.0, participations=times)
+    promised = protocol.guarantee
+    assert isinstance(promised, PureDP)
+    each = max(group.row.certificate.epsilon for group in protocol._groups)
+    assert times * each <= promised.epsilon <= 2.0
+    assert promised.participations == times
+
+
 def test_an_epsilon_without_certificates_is_refused_with_an_alternative() -> None:
     with pytest.raises(
         TacitError,
@@ -99,6 +109,9 @@ def test_a_group_that_is_not_complete_is_not_opened() -> None:
     assert protocol.combine(messages).reports == 5
     with pytest.raises(TacitError, match=r"group 0 has 4 of its 5 reports; nothing was opened"):
         protocol.combine(messages[:-1])
+    assert protocol.minimum == 5  # with fewer nothing is even handed on
+    with pytest.raises(TacitError, match="below the 5 that the guarantee needs"):
+        protocol.check_reports(4)
     with pytest.raises(TacitError, match=r"group 0 has 6 of its 5 reports"):
         protocol.combine([messages[0], *messages])
     with pytest.raises(TacitError, match=r"belong to no group"):

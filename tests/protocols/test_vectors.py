@@ -177,6 +177,23 @@ def test_printed_shuffle_noise_promises_what_hides_the_most_that_levels_move(siz
     assert 0 < protocol.guarantee.epsilon == pytest.approx(hidden)
 
 
+@pytest.mark.parametrize("coordinates", [1, 3])
+def test_printed_bits_are_accounted_for_as_far_as_rounding_moves_them(
+    coordinates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one end to the other, each rounded away from the other; the noise of all but one."""
+    protocol = ShuffledVector(40, coordinates, 1.0, ApproximateDP(1.0, 1e-3), paper=True)
+    ends = []
+    for end, coin in ((1.0, True), (-1.0, False)):
+        monkeypatch.setattr("tacit.protocols.contract.Chance.flip", lambda _, coin=coin: coin)
+        ends.append(protocol.encode([end] * coordinates)[0])
+    assert ends[0] > ends[1] + 1
+    others = Binomial(39 * protocol.noise_bits, protocol.bias)
+    true = linf_loss(others, ends[0] - ends[1], coordinates).epsilon(1e-3)
+    assert isinstance(protocol.guarantee, ApproximateDP)
+    assert 0.999 * true <= protocol.guarantee.epsilon <= 1.3 * true
+
+
 def test_tight_local_noise_is_the_exact_gaussian() -> None:
     law = Local(50, 30, 2.0, TEN).law
     assert law.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
@@ -200,7 +217,7 @@ def test_views_and_guarantees() -> None:
 def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
     central = Central(10, 3, 1.0, PureDP(2.0))
     assert central.law == DiscreteLaplace(1024 * 3 / 2.0)
-    assert joint_epsilon(DiscreteLaplace(1024 * 3 / 2.0), 1024, 3, 0.0) == pytest.approx(2.0)
+    assert 3 * DiscreteLaplace(1024 * 3 / 2.0).pure_loss(1024) == pytest.approx(2.0)
     assert Local(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
     secure = SecureVector(10, 3, 1.0, PureDP(2.0), precision=4)
     points = np.arange(-30, 31)
@@ -288,6 +305,10 @@ def test_noise_for_returning_people_keeps_the_target_over_all_their_rounds(
     assert protocol.guarantee.participations == times
     if delta:
         assert linf_loss(noise, 4, 3 * times).epsilon(delta) <= 1.0
+        shuffled = ShuffledVector(40, 3, 1.0, target, precision=4)
+        assert linf_loss(shuffled.noise(39), 4, 3 * times).epsilon(delta) <= 1.0
+        trusted = Central(40, 3, 1.0, target).law
+        assert linf_loss(trusted, 1024, 3 * times).epsilon(delta) <= 1.0  # type: ignore[arg-type]
     else:
         assert 3 * times * privacy_loss(noise, 4).pure <= 1.0 + 1e-9
     with pytest.raises(TacitError, match="people who come once"):

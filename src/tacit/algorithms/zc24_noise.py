@@ -391,8 +391,8 @@ def _amplified_guarantee(
     problem: SilosProblem, sigma: float, records: int = 1
 ) -> ApproximateDP | None:
     """Lemma F.2 at every node and advanced composition over the nodes of one person, who moves so
-    many records of one silo and batch; δ split evenly. One silo may look, and knows its message:
-    the others' hide the person.
+    many records of one silo and batch; δ split evenly, None where nodes fail more often than that.
+    One silo may look, and knows its message: the others' hide the person.
     """
     level, silos = problem.delta / (2 * nodes(problem)), _unknown(problem)
     delta0 = level / (8 * silos)
@@ -419,9 +419,7 @@ def _amplified_sigma(problem: SilosProblem, enough: float) -> float:
 
     def holds(sigma: float) -> bool:
         found = _amplified_guarantee(problem, sigma)
-        return (
-            found is not None and found.epsilon <= problem.epsilon and found.delta <= problem.delta
-        )
+        return found is not None and found.epsilon <= problem.epsilon
 
     return least(holds, enough) if holds(enough) else math.inf
 
@@ -437,8 +435,7 @@ def _shuffled(
     assert alone.guarantee is not None
     records = 1 if problem.lazy else problem.sync
     shuffled = None if problem.returning else _amplified_guarantee(problem, protocol.sigma, records)
-    proven = shuffled is not None and shuffled.delta <= problem.delta
-    if shuffled is None or not proven or shuffled.epsilon >= alone.guarantee.epsilon:
+    if shuffled is None or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone
     rests = f"at least {_unknown(problem)} of {problem.silos} silos add their noise"
     said = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta).given(rests)

@@ -125,10 +125,8 @@ class GaussianLoss:
         if mu < NARROW:
             return _narrow(at / mu - mu / 2, mu)
         one, other = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
-        # far out both logs are huge and their difference is rounding: then Φ(μ/2 - ε/μ) alone
-        # bounds δ from above
-        precise = abs(one) < 1e12
-        return math.exp(one) * (-math.expm1(min(0.0, other - one)) if precise else 1.0) + 0.0
+        # so far out that the difference of both logs is rounding, e^one is 0
+        return math.exp(one) * -math.expm1(min(0.0, other - one)) + 0.0
 
     @property
     def _mu(self) -> float:

@@ -294,7 +294,7 @@ def recipe(make: Any) -> Callable[..., Protocol]:
     a file could name anything. A class would take its guarantee from the file, too.
     """
     try:
-        made = None if isinstance(make, type) else get_type_hints(make).get("return")
+        made = get_type_hints(make).get("return")
     except (NameError, TypeError):
         made = None
     if not (isinstance(made, type) and issubclass(made, Protocol)):

@@ -15,9 +15,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
-from tacit.checks import Number, TacitError
+from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
-from tacit.privacy import ApproximateDP, Gaussian, PureDP, calibrate, privacy_loss
+from tacit.privacy import ApproximateDP, PureDP, calibrate, privacy_loss
 from tacit.privacy.composition import ComposedLoss, dominating_loss
 from tacit.privacy.promises import check_replaced
 from tacit.privacy.search import least
@@ -28,9 +28,7 @@ STEPS = 200
 CLOSE = 1.002  # calibrated standard deviations are at most this factor above the least
 
 
-def joint_epsilon(
-    law: NoiseLaw | Gaussian, levels: Number, coordinates: int, delta: float
-) -> float:
+def joint_epsilon(law: NoiseLaw, levels: int, coordinates: int, delta: float) -> float:
     """The ε at δ of adding independent `law` to `coordinates` sums, each of which one client moves
     by at most `levels`.
 
@@ -41,21 +39,15 @@ def joint_epsilon(
 
     >>> round(joint_epsilon(DiscreteGaussian(79.1), 32, 100, 0.25), 3)
     9.999
-    >>> round(joint_epsilon(Gaussian(2.472), 1, 100, 0.25), 3)
-    9.998
     """
-    if law.continuous:
-        return law.loss(float(levels) * math.sqrt(coordinates)).epsilon(delta)
-    if delta == 0:
-        return coordinates * law.pure_loss(levels)
-    whole, floor = int(levels), math.log(delta) - 40
+    floor = math.log(delta) - 40
     if law.sum_tells_all:
         psi, together = law.closeness(coordinates), law.sum_of_shares(coordinates)
         if not math.isfinite(psi):
             return math.inf
-        loss = privacy_loss(together, coordinates * whole, log_floor=floor)
+        loss = privacy_loss(together, coordinates * levels, log_floor=floor)
         return loss.epsilon(delta * math.exp(-psi)) + 2 * psi
-    loss = privacy_loss(law, whole, log_floor=floor)
+    loss = privacy_loss(law, levels, log_floor=floor)
     return (
         loss.epsilon(delta)
         if coordinates == 1
