@@ -232,13 +232,15 @@ def test_sums_of_gaussian_shares_keep_their_promise_at_scale_one(users: int) -> 
     assert found <= promise.delta
 
 
-def test_the_printed_skellam_protocol_has_the_papers_numbers() -> None:
-    """CZ23 Theorem 2 at n = 400, ε = ½, s = 10, p = 0.1: g = 100, variance 200², τ = 697."""
-    protocol = recipes.skellam_paper(400, ApproximateDP(0.5, 1e-6), 10, 0.1)
-    assert isinstance(protocol, SecureSum)
+@pytest.mark.parametrize(
+    ("make", "tau"), [(recipes.skellam_paper, 697), (recipes.gaussian_paper, 490)]
+)
+def test_the_printed_protocols_have_the_papers_numbers(make: Any, tau: int) -> None:
+    """CZ23 Theorems 2 and 4 at n = 400, ε = ½, s = 10, p = 0.1: g = 100, variance 200²."""
+    protocol = make(400, ApproximateDP(0.5, 1e-6), 10, 0.1)
     assert protocol.precision == 100
-    assert protocol.share.variance * 400 == 200**2
-    assert protocol.modulus == 400 * 100 + 2 * 697 + 1
+    assert protocol.share.variance * 400 == pytest.approx(200**2)
+    assert protocol.modulus == 400 * 100 + 2 * tau + 1
 
 
 def test_a_promise_at_scale_one_fades_with_the_round() -> None:

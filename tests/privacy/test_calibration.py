@@ -5,6 +5,7 @@ does not.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -30,6 +31,7 @@ from tacit.privacy import (
     privacy_of,
 )
 from tacit.privacy.calibration import Calibration
+from tacit.privacy.promises import epsilon_of
 from tacit.privacy.search import least, least_integer, least_root
 
 
@@ -292,6 +294,17 @@ def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
     psi = 3 * found.share.closeness(3000)
     assert psi > 1e-6
     inner = linf_loss(found.integer_law, 1, 3).epsilon(1e-5 * math.exp(-psi))
+    assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
+
+
+def test_sums_of_shares_pay_for_being_close_only_every_time() -> None:
+    target = ApproximateDP(1.0, 1e-5, participations=2)
+    found = calibrate("discrete-gaussian", 1, target, users=3000)
+    assert found.share is not None
+    psi = 2 * found.share.closeness(3000)
+    assert psi > 1e-6
+    one = replace(target, epsilon=1 - 2 * psi, delta=1e-5 * math.exp(-psi))
+    inner = epsilon_of(found.integer_law, 1, one)
     assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
 
 

@@ -300,6 +300,15 @@ def test_a_pure_guarantee_is_concentrated_as_the_worst_mechanism_is(epsilon: flo
         assert max(ratios) > 0.99 * rho
 
 
+@pytest.mark.parametrize("delta", [0.21, 0.5, 0.9])
+def test_epsilon_of_a_guarantee_with_exceptions_is_that_of_the_worst_mechanism(
+    delta: float,
+) -> None:
+    guarantee = ApproximateDP(2.0, 0.2)
+    worst = dominating_loss(guarantee).epsilon(delta)
+    assert guarantee.epsilon_at(delta) == pytest.approx(worst, rel=1e-9, abs=1e-12)
+
+
 def test_a_composed_loss_has_no_divergence_of_its_own() -> None:
     with pytest.raises(TacitError, match="add the Rényi divergences of its parts"):
         dominating_loss(PureDP(1.0)).renyi(2.0)

@@ -53,6 +53,7 @@ WIDTHS = {
     Noise.binomial: ("trials", "bias"),
 }
 NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
+TimesOption = Annotated[int, typer.Option(help="How often the same person may take part.", **Whole)]
 VarianceOption = Annotated[
     float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
 ]
@@ -84,6 +85,7 @@ def calibrate(
     delta: Annotated[
         float, typer.Option(help="Delta of the target; 0 for a pure guarantee.")
     ] = 0.0,
+    participations: TimesOption = 1,
     users: Annotated[
         float | None,
         typer.Option(help="How many people add the noise together; shares are worked out."),
@@ -103,9 +105,6 @@ def calibrate(
         SettingChoice,
         typer.Option(help="Exact calibration, or the papers' closed form with its true guarantee."),
     ] = SettingChoice.tight,
-    participations: Annotated[
-        int, typer.Option(help="How often the same person may take part.", **Whole)
-    ] = 1,
     as_json: Json = False,
 ) -> None:
     """The least noise that gives a target guarantee.
