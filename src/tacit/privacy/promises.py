@@ -139,12 +139,10 @@ def epsilon_of(
 
 
 def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> str:
-    """How several participations are accounted for; nothing for one."""
+    """How several participations are accounted for; nothing for one, or where losses add up."""
     times = target.participations
-    if times == 1:
+    if times == 1 or isinstance(target, PureDP):
         return ""
-    if isinstance(target, PureDP):
-        return f"{times} largest losses added up"
     if order is None and bell_shaped(law, target):
         return f"{times} comparisons with Gaussian noise, composed exactly (Dong, Roth & Su 2022)"
     return f"{times} Rényi divergences of order {order or common_order(target)[0]:g} added up"
