@@ -297,6 +297,16 @@ def test_sums_of_shares_pay_for_being_close_only_in_every_coordinate() -> None:
     assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
 
 
+def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
+    target = ApproximateDP(1e-4, 1e-6)
+    found = calibrate("binomial", 1, target)
+    assert isinstance(found.law, Binomial)
+    assert found.law.n > 10**7
+    assert found.epsilon <= 1e-4
+    fewer = round(found.law.n * (1 - 1e-6))
+    assert privacy_loss(Binomial(fewer), 1).epsilon(1e-6) > 1e-4
+
+
 def test_sums_of_shares_pay_for_being_close_only_every_time() -> None:
     target = ApproximateDP(1.0, 1e-5, participations=2)
     found = calibrate("discrete-gaussian", 1, target, users=3000)

@@ -26,7 +26,7 @@ from tacit.privacy.promises import (
     epsilon_of,
     resolved_loss,
 )
-from tacit.privacy.search import least, least_integer, least_root
+from tacit.privacy.search import RELATIVE, least, least_integer, least_root
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
 Kind = type[NoiseLaw] | type[Gaussian]
@@ -414,10 +414,14 @@ def _binomial(
     everyone = users or 1
 
     def needed() -> int:
-        """Bits per user, all of bias p; more bits never hurt: they can be added after the fact."""
-        return least_integer(
-            lambda b: problem.met_by(Binomial(everyone * b, p)), max(1, guess // everyone)
-        )
+        """Bits per user, all of bias p; more bits never hurt: they can be added after the fact.
+        Of more than 10^7 the least but for a part in 10^7.
+        """
+        first = max(1, guess // everyone)
+        if first * RELATIVE < 1:
+            return least_integer(lambda b: problem.met_by(Binomial(everyone * b, p)), first)
+        found = least_root(lambda b: problem.excess(Binomial(everyone * math.ceil(b), p)), first)
+        return math.ceil(found)
 
     if users is None or bias is not None:
         per_user = needed()
