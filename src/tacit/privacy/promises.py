@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from tacit.checks import TacitError
 from tacit.noise import NoiseLaw
@@ -185,8 +186,6 @@ def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float
     bounds it for ε < 0. Where the noise is only within e^±a of the law, t is at most e^a and f at
     least e^-a times the law's, and the sets are those of the law's losses above ε - 2a.
     """
-    from scipy.special import ndtri  # slow to import
-
     if direction.infinite * math.exp(apart) > dropped:
         return math.inf
     told = direction.losses > -2 * apart
