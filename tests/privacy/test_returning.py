@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, promised
 from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
@@ -161,6 +162,13 @@ def test_noise_that_is_only_close_to_a_law_is_compared_as_what_it_may_be(apart: 
                 # not normalised: an upper bound on what any such noise can do with this set
                 delta = one[side].sum() - math.exp(epsilon) * two[side].sum()
                 assert delta <= mixture(mu, 1e-6, epsilon) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("apart", [0.6, 1.0, 800.0, math.inf])
+def test_noise_that_is_nothing_like_its_law_is_refused(apart: float) -> None:
+    target = ApproximateDP(1.0, 1e-6, participations=3)
+    with pytest.raises(TacitError, match="no such guarantee at any epsilon"):
+        promised(Skellam(400), 1, target, View.OPENED_SUM, apart=apart)
 
 
 def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> None:

@@ -184,9 +184,10 @@ def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float
     P-mass t and Q-mass f, and t <= γ + (1 - γ) Φ(Φ⁻¹(f) + μ) for all of them bounds δ(ε) by that
     of the Gaussian pair that fails openly with probability γ; the same for the other direction
     bounds it for ε < 0. Where the noise is only within e^±a of the law, t is at most e^a and f at
-    least e^-a times the law's, and the sets are those of the law's losses above ε - 2a.
+    least e^-a times the law's, and the sets are those of the law's losses above ε - 2a. The largest
+    has a P-mass of at least 1 - e^-2a, so that from a = 1 on nothing is known.
     """
-    if direction.infinite * math.exp(apart) > dropped:
+    if apart >= 1 or direction.infinite * math.exp(apart) > dropped:
         return math.inf
     told = direction.losses > -2 * apart
     masses, losses = direction.masses[told], direction.losses[told]

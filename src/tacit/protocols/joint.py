@@ -2,9 +2,9 @@
 
 A person answers with one number per metric, and each metric's sum is opened by a protocol of its
 own draws. To whoever looks that is as if the person had taken part once for each metric: given the
-answers the parts are independent, so their losses add up, exactly for a pure guarantee and by one
-Rényi order for another (`tacit.privacy.promises`). The noise of a part is therefore made for
-`metrics` times as many participations, and what is promised is about all of them together.
+answers the parts are independent, so their losses add up, exactly for a pure guarantee and in one
+way that the target fixes for another (`tacit.privacy.promises`). The noise of a part is therefore
+made for `metrics` times as many participations, and what is promised is about all of them together.
 """
 
 from __future__ import annotations
