@@ -5,7 +5,6 @@ does not.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +32,7 @@ from tacit.privacy import (
 from tacit.privacy.calibration import Calibration
 from tacit.privacy.promises import epsilon_of
 from tacit.privacy.search import least, least_integer, least_root
+from tacit.protocols.sums import SecureSum
 
 
 def hockey_stick(law: NoiseLaw, sensitivity: int, epsilon: float) -> float:
@@ -307,15 +307,23 @@ def test_very_many_bits_are_the_least_but_for_a_part_in_ten_million() -> None:
     assert privacy_loss(Binomial(fewer), 1).epsilon(1e-6) > 1e-4
 
 
-def test_sums_of_shares_pay_for_being_close_only_every_time() -> None:
-    target = ApproximateDP(1.0, 1e-5, participations=2)
-    found = calibrate("discrete-gaussian", 1, target, users=3000)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "times", "users"),
+    [(0.5, 1e-2, 3, 60), (1.0, 1e-6, 2, 400), (9, 1e-6, 3, 9)],
+)
+def test_shares_for_returning_people_are_those_that_a_protocol_takes(
+    epsilon: float, delta: float, times: int, users: int
+) -> None:
+    """Each round pays for being only close to one draw."""
+    target = ApproximateDP(epsilon, delta, participations=times)
+    found = calibrate("discrete-gaussian", 1, target, users=users)
     assert found.share is not None
-    psi = 2 * found.share.closeness(3000)
-    assert psi > 1e-6
-    one = replace(target, epsilon=1 - 2 * psi, delta=1e-5 * math.exp(-psi))
-    inner = epsilon_of(found.integer_law, 1, one)
-    assert found.epsilon == pytest.approx(inner + 2 * psi, rel=1e-12)
+    apart = found.share.closeness(users)
+    assert found.epsilon == epsilon_of(found.integer_law, 1, target, apart)
+    assert found.epsilon > epsilon_of(found.integer_law, 1, target)
+    protocol = SecureSum(users + 1, 1, found.integer_law, target)
+    assert protocol.honest == users
+    assert protocol.guarantee.epsilon == epsilon
 
 
 # the papers' closed forms

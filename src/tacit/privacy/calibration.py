@@ -327,6 +327,13 @@ class _Problem:
         epsilon, delta = self.target.epsilon - 2 * psi, self.target.delta * math.exp(-psi)
         return replace(self, target=replace(self.target, epsilon=max(0.0, epsilon), delta=delta))
 
+    def account_of_rounds(self, law: NoiseLaw, users: int) -> tuple[float, str]:
+        """The same where each of several rounds must stand for itself, whatever the others are."""
+        assert isinstance(self.target, ApproximateDP)
+        apart = law.nearby_share(users).closeness(users)
+        how = f"{accounting(law, self.target)}; sums of shares within {apart:.2g} of one draw"
+        return epsilon_of(law, self.whole, self.target, apart), how
+
     def account_of_shares(self, law: NoiseLaw, users: int) -> tuple[float, str]:
         """The ε at the target's δ of noise that is the sum of so many shares, which is only close
         to one draw.
@@ -386,13 +393,18 @@ def _close_shares(problem: _Problem, family: type[NoiseLaw], users: int) -> Cali
             "give a delta"
         )
     make, start = family.family(problem.start)
+    rounds = problem.times > 1 and problem.dimension == 1  # as protocols account for them
+    account = problem.account_of_rounds if rounds else problem.account_of_shares
 
     def enough(amount: float) -> bool:
-        psi = problem.apart(make(amount), users)
-        return 2 * psi < target.epsilon and problem.tightened(psi).met_by(make(amount))
+        law = make(amount)
+        if rounds:
+            return account(law, users)[0] <= target.epsilon
+        psi = problem.apart(law, users)
+        return 2 * psi < target.epsilon and problem.tightened(psi).met_by(law)
 
     law = make(least(enough, start))
-    return problem.answer(law, users, account=problem.account_of_shares(law, users))
+    return problem.answer(law, users, account=account(law, users))
 
 
 def _binomial(
