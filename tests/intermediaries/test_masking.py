@@ -390,3 +390,43 @@ def test_rounds_that_cannot_be_are_not_opened(
     announced = MaskingSession([0] * 5, MaskingPlan(3, 10)).server.round
     with pytest.raises(TacitError):
         replace(announced, reports=reports, minimum=minimum, modulus=modulus, length=length)
+
+
+@pytest.mark.parametrize("stage", ["SHARING", "CHECKING", "MASKING", "LEAVING", "REVEALING"])
+def test_a_copy_that_took_more_than_was_decided_on_forgets_it(stage: str) -> None:
+    """One message came too late for the server that closed the stage; its copy had it in time."""
+    plan = MaskingPlan(4, 10**9, Neighbourhood(7, 4))
+    session = MaskingSession([[10**place] for place in range(8)], plan)
+    server, copied = session.server, MaskingServer(session.server.round, session.store)
+    for client in session.clients:
+        server.take(client.join())
+        copied.take(client.join())
+    outgoing = server.close()
+    assert copied.close() == outgoing
+    late, total = False, 0
+    while server.stage is not Stage.OPENED:
+        now = server.stage.name
+        for place, client in enumerate(session.clients):
+            if client.address not in outgoing or (place, now) == (1, "MASKING"):
+                continue  # the second client leaves without its numbers
+            message = outgoing[client.address]
+            match now:
+                case "SHARING":
+                    answer = client.share(message)
+                case "CHECKING":
+                    answer = client.check(message)
+                case "MASKING":
+                    answer = client.mask(message, session.reports[place])
+                case _:
+                    answer = client.reveal(message)
+            copied.take(answer)
+            if now == stage and not late:
+                late = True
+                continue
+            server.take(answer)
+            total += 10**place if now == "MASKING" else 0
+        outgoing = server.close()
+        assert copied.close() == outgoing
+    assert late
+    assert copied.view() == server.view()
+    assert server.view().numbers == (total,)

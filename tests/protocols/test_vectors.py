@@ -194,6 +194,16 @@ def test_printed_bits_are_accounted_for_as_far_as_rounding_moves_them(
     assert 0.999 * true <= protocol.guarantee.epsilon <= 1.3 * true
 
 
+@pytest.mark.parametrize("reports", [1, 7, 50])
+def test_the_stated_error_of_local_means_is_that_of_so_many_draws(reports: int) -> None:
+    for target in (TEN, PureDP(2.0)):
+        protocol = Local(50, 3, 1.0, target)
+        proxy, _, std = protocol.spread(reports)
+        assert std == pytest.approx(math.sqrt(float(protocol.law.variance) / reports))
+        most = 4 if isinstance(target, PureDP) else 1.01  # a proxy of Laplace tails is wider
+        assert std**2 <= proxy <= most * std**2
+
+
 def test_tight_local_noise_is_the_exact_gaussian() -> None:
     law = Local(50, 30, 2.0, TEN).law
     assert law.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)

@@ -28,7 +28,6 @@ SYSTEM: Source = os.urandom
 IDENTITY_SIZE = 16
 """Bytes of the random name that a round carries in every message and in every key derivation."""
 
-ViewT = TypeVar("ViewT")
 ViewT_co = TypeVar("ViewT_co", covariant=True)
 
 
@@ -116,13 +115,6 @@ def check_minimum(arrived: int, minimum: int, what: str = "reports") -> None:
             f"{arrived} {what}: the minimum is {minimum}; nothing was opened. {minimum - arrived} "
             "more, or a new round."
         )
-
-
-def opened(view: ViewT | None, without: str) -> ViewT:
-    """The view of a round, or a `Refusal` that says what there is not."""
-    if view is None:
-        raise Refusal(f"this round was not opened; there {without}")
-    return view
 
 
 def uniform(bound: int, count: int, source: Source = SYSTEM) -> list[int]:
