@@ -24,6 +24,7 @@ from tacit.names import name_of, named
 from tacit.privacy import (
     ALL_BUT_ONE,
     ApproximateDP,
+    Crowd,
     GaussianLoss,
     Guarantee,
     Neighbours,
@@ -159,11 +160,13 @@ class PerRound(Mechanism):
         if self.guarantee is None or size is None:
             return
         earned = self.make(*size, **self.arguments).guarantee
-        said, design = set(self.guarantee.conditions), size != (self.smallest,)
+        said = set(self.guarantee.conditions)
+        if size != (self.smallest,) and ALL_BUT_ONE in said:  # of a design, whatever its size
+            said |= set(Crowd().conditions(max(2, self.smallest)))
         if (
             earned is None
             or not earned.implies(self.guarantee)
-            or not (set(earned.conditions) <= said or (design and ALL_BUT_ONE in said))
+            or not set(earned.conditions) <= said
         ):
             raise TacitError(
                 f"a small round earns {earned or 'nothing'}; the stored promise is not that, on "
