@@ -1,0 +1,652 @@
+"""Assumptions of privacy guarantees, as frozen values.
+
+Each assumption is a statement about the world with a stable identifier, typed parameters and an
+implication order: `stated.implies(needed)` holds if a world in which `stated` is true is one in
+which `needed` is true. Guarantees, stored experiments and signed terms hold these values; `text()`
+renders a sentence for readers, is never stored and never compared.
+
+Counts say how many participants may be missing, curious or corrupted, not how many are honest:
+that stays true as rounds grow. Nothing here needs NumPy, so devices can read assumptions, too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from decimal import ROUND_FLOOR, Context
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar, get_type_hints
+
+from tacit.checks import TacitError, integer, probability
+from tacit.trust import View
+
+
+@dataclass(frozen=True)
+class Assumption(ABC):
+    """One statement that a guarantee needs to be true.
+
+    A subclass sets `identifier`, has fields that are integers, fractions, floats or string enums,
+    and overrides `implies` where one of its values is stronger than another.
+    """
+
+    identifier: ClassVar[str]
+    needed: ClassVar[bool] = True  # False for remarks, which a guarantee holds without
+    _known: ClassVar[dict[str, type[Assumption]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "identifier" in cls.__dict__:
+            if cls.identifier in Assumption._known:
+                raise TacitError(f"the assumption {cls.identifier} is defined twice")
+            Assumption._known[cls.identifier] = cls
+
+    def implies(self, other: Assumption) -> bool:
+        """Whether `other` is true wherever this assumption is."""
+        return self == other
+
+    @abstractmethod
+    def text(self) -> str:
+        """The assumption as a clause of a sentence."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Identifier and parameters; fractions as strings such as "1/3"."""
+        return {"id": self.identifier} | {
+            field.name: _plain(getattr(self, field.name)) for field in fields(self)
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Assumption:
+        """The assumption that `to_dict` wrote.
+
+        >>> Assumption.from_dict({"id": "complete-groups"})
+        CompleteGroups()
+        """
+        kind = Assumption._known.get(str(data.get("id")))
+        if kind is None:
+            raise TacitError(
+                f"assumption is {data.get('id')!r}; it must be one of "
+                f"{', '.join(sorted(Assumption._known))}"
+            )
+        wanted = {field.name for field in fields(kind)}
+        given = set(data) - {"id"}
+        if wanted != given:
+            raise TacitError(
+                f"assumption {kind.identifier} has {sorted(given)}; it needs {sorted(wanted)}"
+            )
+        hints = get_type_hints(kind)
+        return kind(**{name: _typed(hints[name], data[name]) for name in wanted})
+
+    def sort_key(self) -> tuple[int, str]:
+        """The order in which assumptions are listed: by kind, then by parameters."""
+        return list(Assumption._known).index(self.identifier), repr(self)
+
+
+@dataclass(frozen=True)
+class Remark(Assumption):
+    """What a reader should know besides: it restricts nothing and needs no cover."""
+
+    needed: ClassVar[bool] = False
+
+
+class Scope(StrEnum):
+    """Among whom participants are counted."""
+
+    ROUND = "round"
+    GROUP = "group"
+    SILOS = "silos"
+
+
+@dataclass(frozen=True)
+class DishonestAtMost(Assumption):
+    """Of the n participants of a round (of a group; of the silos) at most max(count, ⌊fraction·n⌋)
+    others are curious, corrupted or invented: their noise protects nobody.
+
+    >>> DishonestAtMost(Scope.ROUND, 1).implies(DishonestAtMost(Scope.ROUND, 5))
+    True
+    >>> DishonestAtMost(Scope.ROUND, 1, Fraction(1, 10)).limit(64)
+    6
+    """
+
+    identifier: ClassVar[str] = "dishonest-at-most"
+    scope: Scope
+    count: int = 0
+    fraction: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", Scope(self.scope))
+        object.__setattr__(self, "count", integer("count", self.count, at_least=0))
+        part = probability("fraction", self.fraction, zero=True)
+        object.__setattr__(self, "fraction", part)
+
+    def limit(self, members: int) -> int:
+        """How many of so many members may be dishonest; a participant is not one of them."""
+        return min(max(self.count, int(self.fraction * members)), max(0, members - 1))
+
+    def implies(self, other: Assumption) -> bool:
+        """Fewer dishonest ones in the same scope."""
+        return (
+            isinstance(other, DishonestAtMost)
+            and self.scope is other.scope
+            and self.count <= other.count
+            and self.fraction <= other.fraction
+        )
+
+    def text(self) -> str:
+        """For instance: at most 1 participant of a round is curious, corrupted or invented."""
+        if self.scope is Scope.SILOS:
+            if not self.count and not self.fraction:
+                return "every silo adds its noise, and no silo is curious"
+            return (
+                f"at most {self._many('silo', 'silos')} withhold noise or collude with the server"
+            )
+        where = f"a {self.scope.value}"
+        if not self.count and not self.fraction:
+            return f"no participant of {where} is curious, corrupted or invented"
+        many = self._many(f"participant of {where}", f"participants of {where}")
+        one = self.count == 1 and not self.fraction
+        return f"at most {many} {'is' if one else 'are'} curious, corrupted or invented"
+
+    def _many(self, one: str, several: str) -> str:
+        counted = f"{self.count:,} {one if self.count == 1 else several}"
+        if not self.fraction:
+            return counted
+        part = f"{percent(self.fraction)} of the {several}"
+        return f"{part} ({self.count:,} if that is more)" if self.count else part
+
+
+@dataclass(frozen=True)
+class ReleasedOnlyAbove(Assumption):
+    """A round is released only if at least ⌈fraction·n⌉ of its n reports arrive."""
+
+    identifier: ClassVar[str] = "released-only-above"
+    fraction: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fraction", probability("fraction", self.fraction, one=True))
+
+    def implies(self, other: Assumption) -> bool:
+        """No fewer reports."""
+        return isinstance(other, ReleasedOnlyAbove) and self.fraction >= other.fraction
+
+    def text(self) -> str:
+        """With the fraction as a percentage, rounded down."""
+        if self.fraction == 1:
+            return "a round is released only if all of its reports arrive"
+        return (
+            f"a round is released only if at least {percent(self.fraction)} of its reports arrive"
+        )
+
+
+@dataclass(frozen=True)
+class CompleteGroups(Assumption):
+    """A group is released only if every member reports."""
+
+    identifier: ClassVar[str] = "complete-groups"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "a group is released only if all of its members report"
+
+
+@dataclass(frozen=True)
+class HonestServers(Assumption):
+    """At least `count` of `of` servers follow the protocol and keep their secrets."""
+
+    identifier: ClassVar[str] = "honest-servers"
+    count: int = 1
+    of: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= integer("count", self.count, 1) <= integer("of", self.of, 1):
+            raise TacitError(f"{self.count} of {self.of} servers cannot be honest: count <= of")
+
+    def implies(self, other: Assumption) -> bool:
+        """More honest ones of as many."""
+        return (
+            isinstance(other, HonestServers) and self.of == other.of and self.count >= other.count
+        )
+
+    def text(self) -> str:
+        """As a clause."""
+        if self.count == self.of:
+            return f"all {self.of} servers are honest"
+        return f"at least {self.count} of the {self.of} servers is honest, whichever"
+
+
+@dataclass(frozen=True)
+class SemiHonestServer(Assumption):
+    """The aggregator follows the protocol: it releases the sum of a round and nothing else."""
+
+    identifier: ClassVar[str] = "semi-honest-server"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "the aggregator follows the protocol and releases nothing but the sum"
+
+
+@dataclass(frozen=True)
+class TrustedServer(Assumption):
+    """One server sees every answer and adds the noise."""
+
+    identifier: ClassVar[str] = "trusted-server"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "the server is trusted with every answer and adds the noise"
+
+
+@dataclass(frozen=True)
+class TrustedSilo(Assumption):
+    """A participant's silo sees the participant's records and adds its noise."""
+
+    identifier: ClassVar[str] = "trusted-silo"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "a participant's silo is trusted with the participant's data"
+
+
+@dataclass(frozen=True)
+class NonColludingShuffler(Assumption):
+    """The shuffler permutes messages and does not collude with the analyzer."""
+
+    identifier: ClassVar[str] = "non-colluding-shuffler"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "the shuffler permutes the messages and does not collude with the analyzer"
+
+
+@dataclass(frozen=True)
+class HonestDevice(Assumption):
+    """The participant's own device runs honest code; in the local model nobody else must."""
+
+    identifier: ClassVar[str] = "honest-device"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "no server is trusted, only the code on the participant's own device"
+
+
+@dataclass(frozen=True)
+class PinnedKeys(Assumption):
+    """Devices have the parties' keys, and their own code, from a source that is neither server."""
+
+    identifier: ClassVar[str] = "pinned-keys"
+
+    def text(self) -> str:
+        """As a clause."""
+        return (
+            "devices have both servers' keys pinned from a source that is neither server and run "
+            "code (page included) served by neither; a server that supplies keys or code must be "
+            "the honest one"
+        )
+
+
+@dataclass(frozen=True)
+class BoundedAdversary(Assumption):
+    """The guarantee is computational: the adversary cannot break the cryptography."""
+
+    identifier: ClassVar[str] = "bounded-adversary"
+
+    def text(self) -> str:
+        """As a clause."""
+        return "the adversary is computationally bounded"
+
+
+@dataclass(frozen=True)
+class MetricsPerParticipation(Assumption):
+    """Each participation reports at most so many numbers; all of them are covered together."""
+
+    identifier: ClassVar[str] = "metrics-per-participation"
+    count: int
+
+    def implies(self, other: Assumption) -> bool:
+        """No more metrics."""
+        return isinstance(other, MetricsPerParticipation) and self.count <= other.count
+
+    def text(self) -> str:
+        """As a clause."""
+        return f"a participation reports at most {self.count} metrics, all of them covered together"
+
+
+class Spread(StrEnum):
+    """How several visits of one participant may be spread."""
+
+    PER_BATCH = "per-batch"
+    ANYWHERE = "anywhere"
+
+
+@dataclass(frozen=True)
+class VisitsAtMost(Assumption):
+    """One participant visits silos in at most `batches` batches, `visits` times in each; or, spread
+    anywhere, `visits` times in all.
+    """
+
+    identifier: ClassVar[str] = "visits-at-most"
+    batches: int = 1
+    visits: int = 1
+    spread: Spread = Spread.PER_BATCH
+
+    def implies(self, other: Assumption) -> bool:
+        """No more visits, spread no further."""
+        if not isinstance(other, VisitsAtMost):
+            return False
+        if other.spread is Spread.ANYWHERE:
+            total = self.visits * (1 if self.spread is Spread.ANYWHERE else self.batches)
+            return total <= other.visits
+        return (
+            self.spread is Spread.PER_BATCH
+            and self.batches <= other.batches
+            and self.visits <= other.visits
+        )
+
+    def text(self) -> str:
+        """As a clause."""
+        if self.spread is Spread.ANYWHERE:
+            return f"a participant comes up to {self.visits} times, to any silos in any batches"
+        batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
+        each = "once" if self.visits == 1 else f"up to {self.visits} times"
+        return f"a participant comes in {batches}, {each} in each, to any silos"
+
+
+class Secret(StrEnum):
+    """Which data of a participant neighbours replace."""
+
+    ONE_REWARD = "one-reward"
+    AVERAGE_REWARDS = "average-rewards"
+    FITTED_PARAMETER = "fitted-parameter"
+
+
+@dataclass(frozen=True)
+class Protects(Assumption):
+    """What neighbouring data sets differ in."""
+
+    identifier: ClassVar[str] = "protects"
+    secret: Secret
+
+    def text(self) -> str:
+        """As a clause."""
+        return {
+            Secret.ONE_REWARD: "the protected secret is a participant's one reward",
+            Secret.AVERAGE_REWARDS: "the protected secret is a participant's average reward for "
+            "every played option, together",
+            Secret.FITTED_PARAMETER: "the protected secret is all that a participant observed: "
+            "the parameter fitted to it, and the data it was fitted to",
+        }[self.secret]
+
+
+@dataclass(frozen=True)
+class PrivateMessages(Assumption):
+    """Each message by itself is (epsilon, delta)-DP."""
+
+    identifier: ClassVar[str] = "private-messages"
+    epsilon: float
+    delta: float = 0.0
+
+    def text(self) -> str:
+        """As a clause."""
+        return f"each message alone is ({self.epsilon!r}, {self.delta or 0!r})-DP to the same view"
+
+
+class Method(StrEnum):
+    """How the losses of several participations are added up."""
+
+    GAUSSIAN = "gaussian-comparison"
+    RENYI = "renyi"
+    LOSS = "loss-distributions"
+    ADDED = "added"
+    ADVANCED = "advanced-composition"
+    CONCENTRATED = "concentrated"
+
+
+@dataclass(frozen=True)
+class Accounting(Assumption):
+    """All rounds that one participant may meet are accounted for by the same method; by a Rényi
+    divergence, of the same order.
+    """
+
+    identifier: ClassVar[str] = "accounting"
+    method: Method
+    participations: int
+    order: Fraction = Fraction(0)  # of a Rényi divergence
+
+    def text(self) -> str:
+        """As a clause."""
+        count = self.participations
+        return {
+            Method.GAUSSIAN: f"accounted for by {count} comparisons with Gaussian noise, composed "
+            "exactly (Dong, Roth & Su 2022)",
+            Method.RENYI: f"accounted for by {count} Rényi divergences of order "
+            f"{float(self.order):g} added up",
+            Method.LOSS: f"accounted for by {count} privacy loss distributions, composed exactly",
+            Method.ADDED: f"accounted for by {count} guarantees added up",
+            Method.ADVANCED: f"accounted for by advanced composition of {count} guarantees",
+            Method.CONCENTRATED: f"accounted for by {count} concentrated guarantees added up",
+        }[self.method]
+
+
+@dataclass(frozen=True)
+class JointPrivacy(Assumption):
+    """Joint DP: a participant's own recommendations are not part of the adversary's view."""
+
+    identifier: ClassVar[str] = "joint-privacy"
+
+    def text(self) -> str:
+        """As a clause."""
+        return (
+            "joint privacy: it bounds what all other participants together learn; what a "
+            "participant is given may depend on that participant's own features"
+        )
+
+
+class Derivation(StrEnum):
+    """The argument by which a guarantee of prefix sums was derived."""
+
+    EXACT_JOINT = "exact-joint-accounting"
+    STRICTEST = "strictest-budget"
+    OWN_NOISE = "own-noise"
+    AMPLIFIED = "amplified-by-shuffling"
+
+
+@dataclass(frozen=True)
+class DerivedBy(Remark):
+    """How a guarantee over many releases was derived."""
+
+    identifier: ClassVar[str] = "derived-by"
+    derivation: Derivation
+    releases: int
+
+    def text(self) -> str:
+        """As a clause."""
+        how = {
+            Derivation.EXACT_JOINT: "exact joint accounting of all releases",
+            Derivation.STRICTEST: "exact joint accounting of all releases; noise is shared, so the "
+            "strictest silo's budget sets it for all",
+            Derivation.OWN_NOISE: "each silo's own noise, accounted for exactly; amplification "
+            "proves nothing more here",
+            Derivation.AMPLIFIED: "amplification by shuffling (ZC24 Lemma F.2), advanced "
+            "composition",
+        }[self.derivation]
+        return f"for all {self.releases} releases together; {how}"
+
+
+@dataclass(frozen=True)
+class OwnRecords(Remark):
+    """Silos act on raw data within a batch, so one visit may move `records` recorded pairs; between
+    streams that differ in the participant's own pairs only, it is (epsilon, delta)-DP.
+    """
+
+    identifier: ClassVar[str] = "own-records"
+    records: int
+    epsilon: float
+    delta: float
+
+    def text(self) -> str:
+        """As a clause."""
+        return (
+            f"silos act on raw data within a batch, so a visit may move up to {self.records} "
+            "recorded pairs (x, y): between streams that differ in the participant's own pairs "
+            f"only it is ({self.epsilon:.4g}, {self.delta:.4g})-DP, which lazy silos give to the "
+            "participant"
+        )
+
+
+@dataclass(frozen=True)
+class RangeProofs(Remark):
+    """Reports out of range are dropped unseen, which needs both servers to be honest."""
+
+    identifier: ClassVar[str] = "range-proofs"
+
+    def text(self) -> str:
+        """As a clause."""
+        return (
+            "a report out of range is dropped, unseen, as long as both servers are honest: a "
+            "malicious server can spoil the sum, but not the privacy"
+        )
+
+
+@dataclass(frozen=True)
+class AskedFor(Remark):
+    """The numbers that were asked for, where printed noise gives others."""
+
+    identifier: ClassVar[str] = "asked-for"
+    epsilon: float
+    delta: float = 0.0
+
+    def text(self) -> str:
+        """As a clause."""
+        return f"asked for: ({self.epsilon:g}, {self.delta:g})-DP"
+
+
+@dataclass(frozen=True)
+class Declared(Remark):
+    """A protocol from outside the package states its guarantee itself; `draws` of its randomizer
+    were compared with its stated distribution, 0 before that was done.
+    """
+
+    identifier: ClassVar[str] = "declared-by-author"
+    draws: int = 0
+
+    def text(self) -> str:
+        """As a clause."""
+        if not self.draws:
+            return "declared by its author, not checked"
+        digits = {"0": "⁰", "1": "¹", "2": "²", "3": "³", "4": "⁴", "5": "⁵", "6": "⁶", "7": "⁷"}
+        power = len(str(self.draws)) - 1
+        exact = self.draws == 10**power and str(power) in digits
+        times = f"10{digits[str(power)]}" if exact else f"{self.draws:,}"
+        return (
+            "declared by its author; recomputed from its stated distribution; randomizer sampled "
+            f"{times} times"
+        )
+
+
+@dataclass(frozen=True)
+class Poisoned(Remark):
+    """In this run a larger part of all participants is corrupted than the guarantee allows."""
+
+    identifier: ClassVar[str] = "poisoned"
+    fraction: Fraction
+
+    def text(self) -> str:
+        """As a clause."""
+        part = f"{float(self.fraction):.4g}"
+        return (
+            f"{part} of all participants are corrupted here, more than is assumed: allow for them "
+            f"with corrupt {part}"
+        )
+
+
+class Source(StrEnum):
+    """Where the participants of a simulated run come from."""
+
+    CELL = "table-cell"
+    ROW = "log-row"
+    RESAMPLED = "resampled"
+
+
+@dataclass(frozen=True)
+class ParticipantsFrom(Remark):
+    """Participants are recorded; one person occurs at most `occurrences` times, 0 for no limit."""
+
+    identifier: ClassVar[str] = "participants-from"
+    source: Source
+    occurrences: int = 1
+
+    def text(self) -> str:
+        """As a clause."""
+        if self.source is Source.RESAMPLED:
+            return (
+                "recorded participants are drawn again and again, so nothing is guaranteed to any "
+                "of them"
+            )
+        if self.occurrences > 1:
+            return (
+                f"a recorded participant occurs up to {self.occurrences} times, and takes part as "
+                "often"
+            )
+        where = "row of the log" if self.source is Source.ROW else "cell of the table"
+        return f"each recorded participant takes part at most once (one per {where})"
+
+
+TRUST_OF_VIEW: dict[View, Assumption] = {
+    View.OPENED_SUM: SemiHonestServer(),
+    View.SERVER_OUTPUT: TrustedServer(),
+    View.MESSAGE: HonestDevice(),
+    View.SHUFFLED: NonColludingShuffler(),
+    View.SILO: TrustedSilo(),
+    View.OTHER_SERVER: HonestServers(1, of=2),
+}
+"""Who must be trusted for a guarantee about this view to mean anything."""
+
+
+def uncovered(needed: Iterable[Assumption], stated: Iterable[Assumption]) -> tuple[Assumption, ...]:
+    """The needed assumptions that no stated one implies, remarks apart.
+
+    >>> uncovered([CompleteGroups()], [])
+    (CompleteGroups(),)
+    """
+    given = tuple(stated)
+    left = (one for one in needed if one.needed and not any(has.implies(one) for has in given))
+    return tuple(sorted(left, key=Assumption.sort_key))
+
+
+def together(*sets: Iterable[Assumption]) -> frozenset[Assumption]:
+    """All assumptions of these sets, without those that another one implies.
+
+    >>> sorted(a.count for a in together([DishonestAtMost(Scope.ROUND, n) for n in (1, 2)]))
+    [1]
+    """
+    everything = {one for part in sets for one in part}
+    return frozenset(
+        one
+        for one in everything
+        if not any(other != one and other.implies(one) for other in everything)
+    )
+
+
+def percent(part: Fraction) -> str:
+    """A fraction as a percentage, rounded down to four digits.
+
+    >>> percent(Fraction(1, 10)), percent(Fraction(2, 3)), percent(Fraction("0.123456"))
+    ('10%', '66.66%', '12.34%')
+    """
+    rounding = Context(prec=4, rounding=ROUND_FLOOR)
+    whole = part * 100
+    return f"{float(rounding.divide(whole.numerator, whole.denominator)):.4g}%"
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    try:
+        return kind(value)
+    except (TypeError, ValueError, ZeroDivisionError) as problem:
+        raise TacitError(f"{value!r} is no {kind.__name__}: {problem}") from None
