@@ -13,8 +13,8 @@ import tacit
 
 CURVES = {
     "no privacy": ("klucb", {}),
-    "secure aggregation": ("private-klucb", {"trust": "secagg"}),
-    "shuffler": ("private-klucb", {"trust": "shuffle"}),
+    "secure aggregation": ("private-klucb", {"trust": "secure-aggregation"}),
+    "shuffler": ("private-klucb", {"trust": "shuffler"}),
     "nobody trusted": ("private-klucb", {"trust": "local"}),
     "secure aggregation, as published": ("dist-dp-se", {"setting": "paper"}),
 }

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, get_type_hints
 
 from tacit.checks import TacitError, integer, probability
+from tacit.rounding import up
 from tacit.trust import View
 
 
@@ -419,8 +420,9 @@ class Accounting(Assumption):
         return {
             Method.GAUSSIAN: f"accounted for by {count} comparisons with Gaussian noise, composed "
             "exactly (Dong, Roth & Su 2022)",
-            Method.RENYI: f"accounted for by {count} Rényi divergences of order "
-            f"{float(self.order):g} added up",
+            Method.RENYI: f"accounted for by {count} Rényi divergences"
+            + (f" of order {float(self.order):g}" if self.order else "")
+            + " added up",
             Method.LOSS: f"accounted for by {count} privacy loss distributions, composed exactly",
             Method.ADDED: f"accounted for by {count} guarantees added up",
             Method.ADVANCED: f"accounted for by advanced composition of {count} guarantees",
@@ -489,7 +491,7 @@ class OwnRecords(Remark):
         return (
             f"silos act on raw data within a batch, so a visit may move up to {self.records} "
             "recorded pairs (x, y): between streams that differ in the participant's own pairs "
-            f"only it is ({self.epsilon:.4g}, {self.delta:.4g})-DP, which lazy silos give to the "
+            f"only it is ({up(self.epsilon)}, {up(self.delta)})-DP, which lazy silos give to the "
             "participant"
         )
 

@@ -248,12 +248,13 @@ class Opened:
 class Estimate:
     """What the learner is told of a round: estimated sums of rewards, and the law of the error.
 
-    `promise` names the guarantee under which it was made, `wrapped` is that of what was opened.
+    `guarantee_id` is the digest of the guarantee under which it was made, `wrapped` is that of what
+    was opened.
     """
 
     total: Any
     error: Any
-    promise: str = ""
+    guarantee_id: str = ""
     wrapped: bool = False
 
     @property

@@ -10,8 +10,8 @@ service:
             else:
                 experiment.skip(round_)
 
-It is written down whole and goes on where it was. An estimate that was made under another promise
-is refused.
+It is stored whole and continues where it was. An estimate that was made under another guarantee
+is rejected.
 
 With a guardrail everybody answers with two numbers, the metric that is learned from and a second
 one that must not get clearly worse. The mechanism opens both sums under one guarantee, an estimate
@@ -42,7 +42,7 @@ from tacit.privacy import Guarantee
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism
 
-FORMAT = 3
+FORMAT = 4
 BY_HAND = "by hand"
 
 
@@ -80,7 +80,7 @@ class Experiment:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What a person is promised about the whole run."""
+        """The guarantee of a participant over the whole run."""
         return self.mechanism.guarantee
 
     @property
@@ -102,7 +102,7 @@ class Experiment:
         return protocol
 
     def observe(self, round_: Round, estimate: Estimate) -> None:
-        """Learn from the estimate of a round, if it was made under this experiment's promise.
+        """Learn from the estimate of a round, if it was made under the round's guarantee.
 
         Which of several outstanding rounds it is of, only the caller knows.
         """
@@ -115,11 +115,11 @@ class Experiment:
         for part in parts:
             self.learner.check(round_, part)
         protocol = self._opened.get(round_.number) or self.open(round_)
-        promised = protocol.promise
-        if estimate.promise != promised:
+        if estimate.guarantee_id != protocol.guarantee_id:
             raise TacitError(
-                f"the estimate of round {round_.number} was made under another promise "
-                f"({estimate.promise or 'none'}); this experiment promises {promised or 'none'}"
+                f"the estimate of round {round_.number} was made under another guarantee "
+                f"({estimate.guarantee_id[:16] or 'none'}) than the round's "
+                f"({protocol.guarantee_id[:16] or 'none'}): analyze it with the round's protocol"
             )
         self.learner.take(round_, parts[0])
         del self._opened[round_.number]
@@ -293,7 +293,7 @@ class Experiment:
             "learner": self.learner.to_dict(),
             "guard": None if self._guard is None else self._guard.to_dict(),
             "mechanism": self.mechanism.to_dict(),
-            "promise": self.mechanism.promise,
+            "guarantee_id": _digest(self.mechanism),
         }
 
     @classmethod
@@ -301,15 +301,22 @@ class Experiment:
         """The experiment that `to_dict` wrote down."""
         if data.get("format") != FORMAT:
             raise TacitError(
-                f"the experiment has format {data.get('format')!r}; this version reads {FORMAT}"
+                f"the experiment has format {data.get('format')!r}; this version reads {FORMAT}: "
+                "begin a new experiment, or use the version that wrote it"
             )
         mechanism = Mechanism.from_dict(data["mechanism"])
-        if mechanism.promise != data["promise"]:
-            raise TacitError("the stored promise is not that of the stored mechanism: was it cut?")
+        if _digest(mechanism) != data["guarantee_id"]:
+            raise TacitError(
+                "the stored guarantee is not that of the stored mechanism: the file was changed"
+            )
         learner = Learner.from_dict(data["learner"])
         restored = cls(tuple(data["options"]), learner, mechanism, data["control"])
         restored._guard = None if data["guard"] is None else Guard.from_dict(data["guard"])
         return restored
+
+
+def _digest(mechanism: Mechanism) -> str:
+    return "" if mechanism.guarantee is None else mechanism.guarantee.digest
 
 
 def save(experiment: Experiment, path: Path | str) -> None:

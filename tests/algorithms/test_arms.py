@@ -41,7 +41,7 @@ from tacit.simulation import Trial, simulate
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
 SETTINGS: tuple[Setting, ...] = ("paper", "tight")
-TRUSTS: tuple[Trust, ...] = ("secagg", "shuffle", "central", "local", "two-servers")
+TRUSTS: tuple[Trust, ...] = ("secure-aggregation", "shuffler", "central", "local", "two-servers")
 BINARY_ON_PAPER = ("sdp-ae", "vb-sdp-ae")
 REFERENCES = ("ucb1", "klucb", "thompson", "successive-elimination")
 EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS)))
@@ -76,7 +76,7 @@ def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, reward
     [
         *product(["private-klucb"], TRUSTS, ["chernoff", "variance"], [None, 1e-5]),
         *product(["private-med"], TRUSTS, ["chernoff", "variance"], [None]),
-        ("private-med", "shuffle", "variance", 1e-5),
+        ("private-med", "shuffler", "variance", 1e-5),
     ],
 )
 def test_private_learners_run_under_every_trust_model(
@@ -320,7 +320,9 @@ def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
         held += 1
         for round_ in rounds:
             if round_.opened:
-                assert round_.participants >= (64 if trust in ("secagg", "shuffle") else 1)
+                assert round_.participants >= (
+                    64 if trust in ("secure-aggregation", "shuffler") else 1
+                )
                 protocol = experiment.open(round_)
                 load = world.play(round_, protocol, rng).load
                 experiment.observe(round_, protocol.simulate(load, rng))
@@ -377,7 +379,7 @@ def test_periods_that_square_cost_at_most_four_times() -> None:
         ("shuffle-dp-se", {"epsilon": 0.05}, r"smallest certified is 0.1: .*secure aggregation"),
         (
             "private-klucb",
-            {"epsilon": 0.05, "trust": "shuffle"},
+            {"epsilon": 0.05, "trust": "shuffler"},
             r"smallest certified is 0.1: .*secure aggregation",
         ),
         ("vb-sdp-ae", {"delta": 0.0}, r"leave delta out for 1e-06, or use dist-dp-se"),

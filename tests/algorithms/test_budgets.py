@@ -22,9 +22,9 @@ from tacit.checks import TacitError
 from tacit.cli.options import budgets
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP, GaussianLoss
-from tacit.privacy.guarantees import up
 from tacit.privacy.silos import SilosDP, weakest
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
+from tacit.rounding import up
 from tacit.simulation import simulate
 
 PAIRS = ((0.2, 0.1), (1.0, 1e-5), (1.0, 1e-5), (5.0, 1e-3))

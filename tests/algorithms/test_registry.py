@@ -122,7 +122,7 @@ def test_an_option_goes_to_those_that_have_it_and_to_one_at_least() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    about: dict[str, Any] = {"paper": "", "trust": "", "promise": "", "problem": ArmsProblem}
+    about: dict[str, Any] = {"paper": "", "trust": "central", "promise": "", "problem": ArmsProblem}
     with pytest.raises(TacitError, match=r"dist-dp-se is taken by tacit\.algorithms\.cz23"):
         algorithm("dist-dp-se", **about)(lookup("klucb").build)
     with pytest.raises(TacitError, match="ArmsProblem has no colour"):
@@ -135,7 +135,7 @@ def test_one_of_your_own_is_simulated_like_all_others(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tacit.algorithms.registry._KNOWN", dict(_KNOWN))
     about: dict[str, Any] = {
         "paper": "mine",
-        "trust": "",
+        "trust": "central",
         "promise": "none",
         "problem": ArmsProblem,
     }

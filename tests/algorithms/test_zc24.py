@@ -200,7 +200,7 @@ def test_regret_stands_in_the_order_of_figure_2b() -> None:
         )
         for label, name, setting in (
             ("none", "fedlinucb", "tight"),
-            ("secagg", "secagg-fedlinucb", "tight"),
+            ("secure-aggregation", "secagg-fedlinucb", "tight"),
             ("vec", "sdp-fedlinucb-vec", "tight"),
             ("silo", "ldp-fedlinucb", "tight"),
             ("printed vec", "sdp-fedlinucb-vec", "paper"),

@@ -42,7 +42,7 @@ def sums_for(learner: FederatedLinUCB, private: bool = True) -> PrefixSums:
         learner.silos,
         numbers,
         moved,
-        "secagg",
+        "secure-aggregation",
         "discrete-gaussian",
         ApproximateDP(5.0, 0.1),
         people=learner.sync,

@@ -280,7 +280,7 @@ def test_without_a_guardrail_nothing_is_said_of_one(command: Command) -> None:
         ((*RAIL[:3], "0.1,0.4,2"), "give 3 numbers in"),
         ((*RAIL, "--guardrail-better", "more"), "it must be one of lower, higher"),
         ((*RAIL, "--guardrail-margin", "1.5"), "guardrail_margin is 1.5"),
-        ((*RAIL, "--trust", "shuffle", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
+        ((*RAIL, "--trust", "shuffler", "--epsilon", "0.1"), "epsilon is shared among 2 metrics"),
     ],
 )
 def test_a_guardrail_that_cannot_be_is_refused(

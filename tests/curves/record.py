@@ -43,9 +43,9 @@ CASES: dict[str, str] = {
     "klucb beta": "--arms 3 --horizon 3000 --rewards beta",
     **{
         f"private-klucb {trust}": f"{ARMS} --trust {trust}"
-        for trust in ("secagg", "central", "local", "shuffle")
+        for trust in ("secure-aggregation", "central", "local", "shuffler")
     },
-    "private-klucb shuffle delta": f"{ARMS} --trust shuffle --delta 1e-5",
+    "private-klucb shuffler delta": f"{ARMS} --trust shuffler --delta 1e-5",
     "private-klucb variance": f"{ARMS} --index variance",
     "private-klucb gaussian": f"{ARMS} --rewards gaussian",
     "private-klucb dropout": f"{ARMS} --dropout 0.2",
@@ -73,7 +73,7 @@ CASES: dict[str, str] = {
     "sdp-fedlinucb paper": f"{TINY} --epsilon 0.001 --delta 1e-4 --setting paper",
     **{
         f"private-med {trust}": f"{ARMS} --trust {trust}"
-        for trust in ("secagg", "central", "local", "shuffle", "two-servers")
+        for trust in ("secure-aggregation", "central", "local", "shuffler", "two-servers")
     },
     "vb-sdp-ae paper anytime": "--arms 3 --horizon 30000 --epsilon 0.9 --delta 1e-2 "
     "--setting paper --anytime",

@@ -310,7 +310,7 @@ def prefix() -> Protocol:
     """The second step of a tree, whose opened number holds both."""
     target = ApproximateDP(2.0, 0.05)
     shape = factorize("tree", 2)
-    sums = calibrated(shape, 4, 3, 1.5, "secagg", "skellam", target, people=4)
+    sums = calibrated(shape, 4, 3, 1.5, "secure-aggregation", "skellam", target, people=4)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
@@ -331,7 +331,7 @@ def noise_in_sum(protocol: Any, opened: Opened, _: Any) -> int:
 
 def shuffled_prefix() -> Protocol:
     """The same in bits that a shuffler mixes, on a grid so coarse that there are few of them."""
-    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, "shuffle", "binomial", 3.0, scale=64)
+    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, "shuffler", "binomial", 3.0, scale=64)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 

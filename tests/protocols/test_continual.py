@@ -39,14 +39,14 @@ WAYS: list[tuple[Kind, Trust, Noise]] = [
     ("square-root", "silo", "gaussian"),
     ("tree", "silo", "discrete-gaussian"),
     ("square-root", "silo", "discrete-gaussian"),
-    ("tree", "secagg", "discrete-gaussian"),
-    ("prefix", "secagg", "discrete-gaussian"),
-    ("square-root", "secagg", "discrete-gaussian"),
-    ("square-root", "secagg", "skellam"),
-    ("tree", "shuffle", "discrete-gaussian"),
-    ("square-root", "shuffle", "discrete-gaussian"),
-    ("tree", "shuffle", "gaussian"),
-    ("tree", "shuffle", "binomial"),
+    ("tree", "secure-aggregation", "discrete-gaussian"),
+    ("prefix", "secure-aggregation", "discrete-gaussian"),
+    ("square-root", "secure-aggregation", "discrete-gaussian"),
+    ("square-root", "secure-aggregation", "skellam"),
+    ("tree", "shuffler", "discrete-gaussian"),
+    ("square-root", "shuffler", "discrete-gaussian"),
+    ("tree", "shuffler", "gaussian"),
+    ("tree", "shuffler", "binomial"),
 ]
 
 
@@ -222,7 +222,7 @@ def test_no_random_user_moves_more_than_the_sensitivity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "trust", "noise"), [w for w in WAYS if w[1] != "shuffle" or w[2] == "binomial"]
+    ("kind", "trust", "noise"), [w for w in WAYS if w[1] != "shuffler" or w[2] == "binomial"]
 )
 def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
     kind: Kind, trust: Trust, noise: Noise
@@ -319,7 +319,7 @@ def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, .
     [
         ("silo", "gaussian", "tree"),
         ("silo", "gaussian", "square-root"),
-        ("secagg", "discrete-gaussian", "square-root"),
+        ("secure-aggregation", "discrete-gaussian", "square-root"),
     ],
 )
 def test_a_persons_worst_case_is_that_of_all_ways_to_come(
@@ -346,7 +346,9 @@ def test_a_persons_worst_case_is_that_of_all_ways_to_come(
 
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("visits", [1, 2, 3])
-@pytest.mark.parametrize(("trust", "noise"), [("silo", "gaussian"), ("secagg", "skellam")])
+@pytest.mark.parametrize(
+    ("trust", "noise"), [("silo", "gaussian"), ("secure-aggregation", "skellam")]
+)
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
     kind: Kind, trust: Trust, noise: Noise, visits: int, eager: bool
@@ -376,7 +378,7 @@ def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
     more than the records do.
     """
     shape, presence = factorize("tree", 1), Presence(visits=2)
-    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    how: tuple[Trust, Noise] = ("secure-aggregation", "discrete-gaussian")
     protocol = PrefixSums(shape, 3, 1, 1.0, *how, 5.0, people=4, presence=presence)
     assert protocol.movement == pytest.approx(2 * (1.0 + 1.0))
     assert replace(protocol, presence=Presence()).movement == pytest.approx(1.0 + 1.0)
@@ -388,7 +390,7 @@ def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
 
 def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
     """A tree over four batches has three rows above each; two numbers in each, units of a half."""
-    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    how: tuple[Trust, Noise] = ("secure-aggregation", "discrete-gaussian")
     protocol = PrefixSums(factorize("tree", 4), 3, 2, 1.0, *how, 5.0, scale=2, people=4)
     assert protocol.movement == pytest.approx(math.sqrt(3) + math.sqrt(2 * 3) / 2)
 
@@ -396,10 +398,10 @@ def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
 @pytest.mark.parametrize(
     ("trust", "presence", "numbers", "shares"),
     [
-        ("secagg", Presence(), 2 * 3, 2),
-        ("secagg", Presence(batches=2), 2 * 4, 2),  # as many rows as there are
-        ("secagg", Presence(visits=2, anywhere=True), 2 * 4, 2),
-        ("secagg", Presence(visits=2), 2 * 3, 2),  # of two silos, but in one sum
+        ("secure-aggregation", Presence(), 2 * 3, 2),
+        ("secure-aggregation", Presence(batches=2), 2 * 4, 2),  # as many rows as there are
+        ("secure-aggregation", Presence(visits=2, anywhere=True), 2 * 4, 2),
+        ("secure-aggregation", Presence(visits=2), 2 * 3, 2),  # of two silos, but in one sum
         ("silo", Presence(visits=2), 2 * 3 * 2, 1),
         ("silo", Presence(visits=5), 2 * 3 * 3, 1),
     ],
@@ -408,7 +410,7 @@ def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_mov
     trust: Trust, presence: Presence, numbers: int, shares: int
 ) -> None:
     """Two numbers in each of the three rows above a batch, of three silos, one of them curious."""
-    shape, corrupt = factorize("tree", 4), 1 if trust == "secagg" else 0
+    shape, corrupt = factorize("tree", 4), 1 if trust == "secure-aggregation" else 0
     about = (shape, 3, 2, 1.0, trust, "discrete-gaussian", 5.0, 2, 4, corrupt, presence)
     loss = PrefixSums(*about).loss()  # type: ignore[arg-type]
     assert isinstance(loss, NearlyGaussianLoss)
@@ -419,11 +421,11 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
     """At so large an ε that it shows; where it is more than was set aside, no noise is enough."""
     target = ApproximateDP(20.0, 1e-5)
     about = (factorize("tree", 2), 20, 3, 1.5)
-    mixed = calibrated(*about, "shuffle", "discrete-gaussian", target)
-    summed = calibrated(*about, "secagg", "discrete-gaussian", target)
+    mixed = calibrated(*about, "shuffler", "discrete-gaussian", target)
+    summed = calibrated(*about, "secure-aggregation", "discrete-gaussian", target)
     slack = 3 * 2 * (1 + math.exp(20)) * 2.0**-60
     assert mixed.slack(20.0) == pytest.approx(slack, rel=1e-9)
-    assert summed.slack(20.0) == build("tree", "shuffle", "binomial").slack(20.0) == 0
+    assert summed.slack(20.0) == build("tree", "shuffler", "binomial").slack(20.0) == 0
     assert mixed.loss().delta(20.0) + slack <= target.delta
     found = mixed.guarantee(1e-9)
     assert found.delta == 1e-9 + mixed.slack(found.epsilon) > 1e-9
@@ -431,14 +433,14 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
         sums: replace(sums.guarantee(1e-9), epsilon=20.0, delta=1e-5) for sums in (mixed, summed)
     }
     assert all(earned_by(sums, said) for sums, said in stated.items())
-    less = replace(summed, trust="shuffle")  # with no noise for the shuffler's part
+    less = replace(summed, trust="shuffler")  # with no noise for the shuffler's part
     assert not earned_by(less, replace(less.guarantee(1e-9), epsilon=20.0, delta=1e-5))
     with pytest.raises(TacitError, match="do not fit"):
-        calibrated(*about, "shuffle", "discrete-gaussian", ApproximateDP(20.0, 4e-9))
+        calibrated(*about, "shuffler", "discrete-gaussian", ApproximateDP(20.0, 4e-9))
 
 
 def test_conditions_say_whose_noise_there_must_be_and_how_often_somebody_comes() -> None:
-    shared = build("tree", "secagg", "discrete-gaussian", corrupt=1)
+    shared = build("tree", "secure-aggregation", "discrete-gaussian", corrupt=1)
     silos = "at least 19 of 20 silos add their noise"
     assert shared.conditions == (silos,)
     often = replace(shared, presence=Presence(batches=3, visits=2))
@@ -452,7 +454,10 @@ def test_conditions_say_whose_noise_there_must_be_and_how_often_somebody_comes()
 
 
 def test_more_visits_never_promise_more() -> None:
-    for trust, noise in (("secagg", "discrete-gaussian"), ("silo", "discrete-gaussian")):
+    for trust, noise in (
+        ("secure-aggregation", "discrete-gaussian"),
+        ("silo", "discrete-gaussian"),
+    ):
         protocol = build("tree", trust, noise)  # type: ignore[arg-type]
         found = [
             replace(protocol, presence=presence).guarantee(0.05).epsilon
@@ -475,7 +480,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
             20,
             size(10),
             joint_sensitivity(10),
-            "secagg",
+            "secure-aggregation",
             noise,
             TARGET,
             people=25,
@@ -486,7 +491,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
         10,
         size(57),
         joint_sensitivity(57),
-        "secagg",
+        "secure-aggregation",
         "discrete-gaussian",
         TARGET,
         people=25,
@@ -501,7 +506,7 @@ def test_sums_that_would_wrap_around_are_refused() -> None:
             100,
             3,
             1.0,
-            "secagg",
+            "secure-aggregation",
             "discrete-gaussian",
             1.0,
             1 << 50,
@@ -510,7 +515,7 @@ def test_sums_that_would_wrap_around_are_refused() -> None:
 
 
 def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
-    protocol = build("square-root", "secagg", "discrete-gaussian", silos=20)
+    protocol = build("square-root", "secure-aggregation", "discrete-gaussian", silos=20)
     rng = np.random.default_rng(0)
     messages = [protocol.encoder(rng).randomize(np.full(3, -0.9)) for _ in range(20)]
     assert all(m.dtype == np.uint64 for m in messages)
@@ -521,7 +526,7 @@ def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
 
 
 def test_a_device_draws_its_shares_without_a_generator() -> None:
-    protocol = build("square-root", "secagg", "discrete-gaussian", steps=2, numbers=2)
+    protocol = build("square-root", "secure-aggregation", "discrete-gaussian", steps=2, numbers=2)
     message = protocol.encoder().randomize(np.zeros(2)).view(np.int64)
     assert np.all(np.abs(message) < 12 * protocol.share.std)
     with pytest.raises(TacitError, match="for simulation"):
@@ -530,16 +535,16 @@ def test_a_device_draws_its_shares_without_a_generator() -> None:
 
 def test_shares_for_all_but_one_hold_when_one_silo_takes_its_share_off() -> None:
     all_honest, one_curious = (
-        build("tree", "secagg", "discrete-gaussian"),
-        build("tree", "secagg", "discrete-gaussian", corrupt=1),
+        build("tree", "secure-aggregation", "discrete-gaussian"),
+        build("tree", "secure-aggregation", "discrete-gaussian", corrupt=1),
     )
     assert one_curious.row_variance * 19 / 20 == pytest.approx(all_honest.row_variance, rel=1e-6)
     with pytest.raises(TacitError, match="at least one silo"):
-        build("tree", "secagg", "discrete-gaussian", corrupt=20)
+        build("tree", "secure-aggregation", "discrete-gaussian", corrupt=20)
 
 
 def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
-    protocol = build("tree", "secagg", "discrete-gaussian", steps=1)
+    protocol = build("tree", "secure-aggregation", "discrete-gaussian", steps=1)
     encoder = protocol.encoder(np.random.default_rng(0))
     with pytest.raises(TacitError, match="same dimension"):
         encoder.randomize(np.zeros(4))
@@ -558,7 +563,7 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
-    releases = Releases(build(kind, "secagg", "discrete-gaussian"))
+    releases = Releases(build(kind, "secure-aggregation", "discrete-gaussian"))
     rng = np.random.default_rng(0)
     with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
         releases.open(Round(1, 20, Arm(0)))
@@ -572,7 +577,7 @@ def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> Non
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kind) -> None:
     """Noise taken off by its law: 8 standard deviations about the row that an encoder sends."""
-    protocol = build(kind, "secagg", "discrete-gaussian")
+    protocol = build(kind, "secure-aggregation", "discrete-gaussian")
     releases, history = Releases(protocol), np.arange(9.0).reshape(3, 3) / 9
     for step in range(3):
         message = step_of(releases, step).randomize(history[: step + 1])
@@ -581,7 +586,7 @@ def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kin
         assert np.all(np.abs(off) < 8 * protocol.share.std)
     with pytest.raises(TacitError, match="at step 2 a silo gives those of all 3 steps"):
         step_of(releases, 2).randomize(history[:2])
-    keeping = Releases(build("prefix", "secagg", "discrete-gaussian"))
+    keeping = Releases(build("prefix", "secure-aggregation", "discrete-gaussian"))
     with pytest.raises(TacitError, match="keep its encoder"):
         step_of(keeping, 1).randomize(history[:2])
 
@@ -592,7 +597,7 @@ def test_the_law_of_an_opened_number_is_that_of_the_silos_shares(
     noise: Noise, corrupt: int
 ) -> None:
     """Shares written down a second time and added up by hand; a missing one would show."""
-    trust: Trust = "shuffle" if noise == "binomial" else "secagg"
+    trust: Trust = "shuffler" if noise == "binomial" else "secure-aggregation"
     honest = 5 - corrupt
     protocol = PrefixSums(
         factorize("tree", 2), 5, 2, 1.5, trust, noise, 2.0, scale=4, corrupt=corrupt
@@ -623,13 +628,13 @@ def test_continuous_noise_of_silos_has_no_exact_law() -> None:
 
 def test_combinations_without_a_guarantee_are_refused() -> None:
     with pytest.raises(TacitError, match="must be one of"):
-        build("tree", "secagg", "gaussian")
+        build("tree", "secure-aggregation", "gaussian")
     with pytest.raises(TacitError, match="weighted by the coefficients"):
-        build("square-root", "shuffle", "binomial")
+        build("square-root", "shuffler", "binomial")
     with pytest.raises(TacitError, match="Remark 5"):
-        build("prefix", "shuffle", "discrete-gaussian")
+        build("prefix", "shuffler", "discrete-gaussian")
     with pytest.raises(TacitError, match="19"):
-        _ = build("tree", "shuffle", "discrete-gaussian", silos=5).bits_per_silo
+        _ = build("tree", "shuffler", "discrete-gaussian", silos=5).bits_per_silo
     with pytest.raises(TacitError, match="no guarantee without noise"):
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
 
@@ -642,7 +647,7 @@ def test_noise_of_each_silos_own_is_one_for_each_and_the_least_is_what_holds_for
     for changes, said in (
         ({"sigma": 4.0}, "the least of all silos' is 3"),
         ({"sigmas": (3.0,)}, "1 numbers for 2 silos"),
-        ({"trust": "shuffle"}, "give one for each silo whose noise is its own"),
+        ({"trust": "shuffler"}, "give one for each silo whose noise is its own"),
         ({"weights": (1.0, 1.1)}, "not in"),
         ({"weights": (1.0, 0.0)}, "not in"),
     ):
@@ -654,7 +659,7 @@ def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None
     """Every message has as many bits whatever it says; any permutation of all silos' bits of one
     label opens the same.
     """
-    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffle", "binomial", 3.0, 64, people=2)
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffler", "binomial", 3.0, 64, people=2)
     rng, protocol = np.random.default_rng(0), step_of(Releases(sums), 0)
     data = np.array([[2.0, -2.0], [0.0, 0.0], [-2.0, 0.3]])
     messages = [sums.encoder().randomize(row) for row in data]
@@ -673,7 +678,7 @@ def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
     """
     target = ApproximateDP(2.0, 0.05)
     about = (factorize("tree", 2), 4, 3, 1.5)
-    sums = calibrated(*about, "shuffle", "binomial", target, people=2, corrupt=1)
+    sums = calibrated(*about, "shuffler", "binomial", target, people=2, corrupt=1)
     form = sums.form(0)
     assert isinstance(form, Bits)
     most = 2 * sums.scale
@@ -693,11 +698,11 @@ def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
 
 
 def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
-    sums = build("square-root", "shuffle", "discrete-gaussian", steps=2)
+    sums = build("square-root", "shuffler", "discrete-gaussian", steps=2)
     form = sums.form(0)
     assert isinstance(form, Shares)
     assert form.count == shares_needed(20, 1 << 64)
-    curious = build("square-root", "shuffle", "discrete-gaussian", steps=2, corrupt=1).form(0)
+    curious = build("square-root", "shuffler", "discrete-gaussian", steps=2, corrupt=1).form(0)
     assert isinstance(curious, Shares)
     assert curious.count == shares_needed(19, 1 << 64) > form.count
     encoder = sums.encoder()
@@ -720,15 +725,15 @@ def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None
 
 
 def test_more_people_than_were_said_do_not_fit_the_bits() -> None:
-    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffle", "binomial", 3.0, 64)
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffler", "binomial", 3.0, 64)
     with pytest.raises(TacitError, match="as many people as was said"):
         sums.encoder().randomize(np.full(2, 1e4))
 
 
 def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
     """Rounded node by node: what is sent is a function of what the tree would send."""
-    sums = build("prefix", "secagg", "discrete-gaussian")
-    tree = build("tree", "secagg", "discrete-gaussian")
+    sums = build("prefix", "secure-aggregation", "discrete-gaussian")
+    tree = build("tree", "secure-aggregation", "discrete-gaussian")
     assert (sums.sigma, sums.scale) == (tree.sigma, tree.scale)
     data = np.random.default_rng(1).uniform(-1, 1, (6, 3))
     one, other = (p.encoder(np.random.default_rng(2)) for p in (sums, tree))
@@ -739,15 +744,18 @@ def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
 
 
 def test_a_step_is_opened_by_the_protocol_of_its_trust() -> None:
-    sums = build("tree", "shuffle", "discrete-gaussian")
+    sums = build("tree", "shuffler", "discrete-gaussian")
     with pytest.raises(TacitError, match="open the step with the sums' open"):
         PrefixRound(sums, 0, {}, {}, None)
 
 
 def test_views_say_who_is_protected_against() -> None:
-    assert build("tree", "secagg", "discrete-gaussian").guarantee(0.05).view is View.OPENED_SUM
+    assert (
+        build("tree", "secure-aggregation", "discrete-gaussian").guarantee(0.05).view
+        is View.OPENED_SUM
+    )
     assert build("tree", "silo", "gaussian").guarantee(0.05).view is View.SILO
-    shuffled = build("tree", "shuffle", "discrete-gaussian").guarantee(0.05)
+    shuffled = build("tree", "shuffler", "discrete-gaussian").guarantee(0.05)
     assert shuffled.view is View.SHUFFLED
     assert 0.05 < shuffled.delta < 0.05 + 1e-12
 
@@ -786,7 +794,7 @@ def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentratio
 
 @pytest.mark.parametrize("kind", ["prefix", "tree", "square-root"])
 def test_states_survive_storage(kind: Kind) -> None:
-    protocol = build(kind, "secagg", "discrete-gaussian", steps=3, silos=2)
+    protocol = build(kind, "secure-aggregation", "discrete-gaussian", steps=3, silos=2)
     rng, data = np.random.default_rng(5), np.arange(3.0)
     encoders, releases = [protocol.encoder(rng) for _ in range(2)], Releases(protocol)
     released(releases, 0, [e.randomize(data) for e in encoders])

@@ -28,7 +28,7 @@ UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repe
 
 EACH = pytest.mark.parametrize("name", CASES)
 VIEWS = {  # by a word of the name, the first that is in it
-    "shuffle": View.SHUFFLED,
+    "shuffler": View.SHUFFLED,
     "shuffled": View.SHUFFLED,
     "split": View.SHUFFLED,
     "central": View.SERVER_OUTPUT,
@@ -37,7 +37,7 @@ VIEWS = {  # by a word of the name, the first that is in it
     "two": View.OTHER_SERVER,
     "verified": View.OTHER_SERVER,
     "joint": View.OTHER_SERVER,
-    "secagg": View.OPENED_SUM,
+    "secure-aggregation": View.OPENED_SUM,
     "separate": View.OPENED_SUM,
     "prefix": View.OPENED_SUM,
 }

@@ -32,7 +32,7 @@ RESOLVED = 1e-9
 BITS: dict[str, Any] = {"binary": True}
 TRUST: dict[str, tuple[Callable[..., SumProtocol], dict[str, Any]]] = {
     "central": (recipes.central_laplace, BITS | {"confidence": None}),
-    "secagg": (recipes.polya_tight, BITS | {"dropout": 0.0}),
+    "secure-aggregation": (recipes.polya_tight, BITS | {"dropout": 0.0}),
     "two-servers": (recipes.two_servers_laplace, BITS),
     "local": (recipes.local_laplace, {"paper": False}),
     "response": (recipes.response, {}),

@@ -37,7 +37,7 @@ from tacit.protocols.prefix_sums import Presence
 
 TARGET = ApproximateDP(1.0, 1e-5)
 VECTOR = {
-    "trust": "secagg",
+    "trust": "secure-aggregation",
     "bound": 1.0,
     "target": TARGET,
     "setting": "tight",
@@ -173,7 +173,9 @@ def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
 
 def releases(kind: str = "tree") -> Releases:
     shape = factorize(kind, 4)
-    sums = calibrated(shape, 3, 2, 1.5, "secagg", "skellam", ApproximateDP(2.0, 0.05), people=4)
+    sums = calibrated(
+        shape, 3, 2, 1.5, "secure-aggregation", "skellam", ApproximateDP(2.0, 0.05), people=4
+    )
     return Releases(sums, sums.guarantee(0.05), "Every release is in it.")
 
 
@@ -203,7 +205,7 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
 def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
     about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
     target = ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, "secagg", "skellam", target, people=4, presence=often)
+    sums = calibrated(*about, "secure-aggregation", "skellam", target, people=4, presence=often)
     made = Releases(sums, sums.guarantee(0.05))
     restored = through_json(made)
     assert isinstance(restored, Releases)
@@ -231,7 +233,7 @@ def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
 )
 def test_releases_promise_what_their_sums_do_about_the_same_people(stated: dict[str, Any]) -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, "secagg", "skellam", target, people=4, corrupt=1)
+    sums = calibrated(*about, "secure-aggregation", "skellam", target, people=4, corrupt=1)
     assert Releases(sums, sums.guarantee(0.05)).promise
     with pytest.raises(TacitError, match="do not earn"):
         Releases(sums, replace(sums.guarantee(0.05), **stated))
@@ -247,7 +249,7 @@ def test_releases_refuse_headlines_and_amplification_that_nothing_earns() -> Non
     ):
         with pytest.raises(TacitError, match="do not earn"):
             Releases(sums, headline)
-    mixed = replace(sums, trust="shuffle")
+    mixed = replace(sums, trust="shuffler")
     assert Releases(mixed, mixed.guarantee(0.05)).promise
     with pytest.raises(TacitError, match="do not earn"):  # the sum of all messages tells more
         Releases(mixed, replace(mixed.guarantee(0.05), epsilon=0.1))

@@ -371,9 +371,9 @@ PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
     "central-pure": lambda: Central(6, 3, 1.0, PureDP(5.0)),
     "local": lambda: Local(6, 3, 1.0, TEN),
     "local-pure": lambda: Local(6, 3, 1.0, PureDP(5.0)),
-    "shuffle": lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
+    "shuffler": lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
     "shuffle-paper": lambda: ShuffledVector(6, 3, 1.0, ApproximateDP(14.0, 0.45), paper=True),
-    "secagg": lambda: SecureVector(6, 3, 1.0, TEN, precision=5),
+    "secure-aggregation": lambda: SecureVector(6, 3, 1.0, TEN, precision=5),
     "secagg-gaussian": lambda: SecureVector(
         6, 3, 1.0, TEN, precision=64, noise_kind="discrete-gaussian"
     ),

@@ -65,7 +65,7 @@ def test_what_an_algorithm_does_not_have_does_not_multiply_it() -> None:
 
 
 def test_variants_of_an_algorithm_have_names_of_their_own() -> None:
-    both = [{"name": "private-klucb", "trust": ["secagg", "shuffle"]}]
+    both = [{"name": "private-klucb", "trust": ["secure-aggregation", "shuffler"]}]
     study = study_of(ARMS | {"algorithms": both})
     assert [one.label for one in study.configurations] == [
         "private-klucb (trust secagg)",

@@ -149,10 +149,10 @@ def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"trust": "secagg"}, True),
-        ({"trust": "secagg", "corrupt": 0.1}, False),
-        ({"trust": "secagg", "corrupt": 0.05}, True),
-        ({"trust": "shuffle", "delta": 1e-6}, True),
+        ({"trust": "secure-aggregation"}, True),
+        ({"trust": "secure-aggregation", "corrupt": 0.1}, False),
+        ({"trust": "secure-aggregation", "corrupt": 0.05}, True),
+        ({"trust": "shuffler", "delta": 1e-6}, True),
         ({"trust": "two-servers"}, False),
     ],
 )

@@ -42,15 +42,22 @@ def test_where_a_report_counts_any_number_one_liar_is_enough() -> None:
 def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
     result = plan(baseline=0.2, lift=0.5, epsilon=1.0, runs=2, liars=0.01)
     rows = {row.trust: row for row in result.influence}
-    assert list(rows) == ["central", "secagg", "two-servers", "verified", "shuffle", "local"]
-    for trust in ("secagg", "two-servers"):
+    assert list(rows) == [
+        "central",
+        "secure-aggregation",
+        "two-servers",
+        "verified",
+        "shuffler",
+        "local",
+    ]
+    for trust in ("secure-aggregation", "two-servers"):
         assert (rows[trust].lie, rows[trust].people) == (None, 1)
     for trust in ("central", "verified"):
         assert rows[trust].lie == 1
         assert rows[trust].part == pytest.approx(0.1 / 1.1)
         assert rows[trust].shift == pytest.approx(0.008)
     assert (rows["verified"].people or 0) > 10
-    for trust in ("shuffle", "local"):
+    for trust in ("shuffler", "local"):
         assert 0 < rows[trust].part < rows["verified"].part
     assert plan(baseline=0.2, lift=0.5, runs=1, trusts=("central",)).influence == []
 

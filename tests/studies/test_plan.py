@@ -12,7 +12,7 @@ from tacit.checks import TacitError
 from tacit.simulation import simulate
 from tacit.studies.plan import draw, plan
 
-TRUSTS = ["central", "secagg", "two-servers", "shuffle", "local"]
+TRUSTS = ["central", "secure-aggregation", "two-servers", "shuffler", "local"]
 
 
 def test_a_plan_costs_every_trust_model_and_recommends_one(tmp_path: Path) -> None:
@@ -43,9 +43,9 @@ def test_a_horizon_adds_what_is_lost_by_serving_everybody() -> None:
 def test_a_trust_model_that_cannot_serve_is_a_row_that_says_why() -> None:
     result = plan(baseline=0.3, lift=0.5, epsilon=0.8, dropout=0.1, runs=1)
     refused = {cost.trust: cost for cost in result.costs if cost.refused}
-    assert list(refused) == ["shuffle"]
-    assert "complete groups only" in refused["shuffle"].refused
-    assert refused["shuffle"].participants is None
+    assert list(refused) == ["shuffler"]
+    assert "complete groups only" in refused["shuffler"].refused
+    assert refused["shuffler"].participants is None
     assert result.recommendation.startswith("Use secure aggregation")
 
 
@@ -147,9 +147,9 @@ def test_a_row_says_in_which_groups_a_shuffler_is_certified() -> None:
         epsilon: {cost.trust: cost.note for cost in plan(gap=0.4, epsilon=epsilon, runs=1).costs}
         for epsilon in (0.1, 1.0)
     }
-    assert "groups of 64," in rows[0.1]["shuffle"]
-    assert "groups of 1,024," in rows[1.0]["shuffle"]
-    assert not rows[0.1]["secagg"]
+    assert "groups of 64," in rows[0.1]["shuffler"]
+    assert "groups of 1,024," in rows[1.0]["shuffler"]
+    assert not rows[0.1]["secure-aggregation"]
 
 
 def test_a_horizon_leaves_room_for_the_slowest_run() -> None:

@@ -226,8 +226,8 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         {"participations": 500},
         {"trust": "central"},
         {"trust": "local"},
-        {"trust": "shuffle"},
-        {"trust": "shuffle", "delta": 1e-6},
+        {"trust": "shuffler"},
+        {"trust": "shuffler", "delta": 1e-6},
         {"trust": "two-servers"},
     ]
     for epsilon, more in itertools.product(epsilons, others):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.rooms import bandits, experiment, mechanism
+from tacit.algorithms.rooms import bandits, experiment, mechanism, privacy
 from tacit.names import name_of
 
 if TYPE_CHECKING:
@@ -24,21 +24,23 @@ def assemble(
     make: Callable[..., Any],
     *,
     smallest: int = 1,
+    sizes: Iterable[int] = (),
     **arguments: Any,
 ) -> Experiment:
     """A learner, and `make(participants, **arguments)` as the protocol of every round.
 
-    What is promised is what a round of the `smallest` size earns; smaller ones are refused, and so
-    are others that earn less. A learner that needs a horizon and is not to know it is started anew
+    The guarantee of the run is the weakest of all `sizes` of rounds that the learner is known to
+    propose, of the `smallest` size by default; smaller rounds are rejected, and so are others that
+    earn less. A learner that needs a horizon and is not to know it is started anew
     over periods that square.
     """
-    guarantee = make(smallest, **arguments).guarantee
+    tried = dict.fromkeys((smallest, *sizes))
+    guarantee = privacy.weakest([make(size, **arguments).guarantee for size in tried])
     if problem.anytime and learner.needs_horizon:
         options = {k: v for k, v in learner.arguments().items() if k not in ("arms", "horizon")}
         inner = name_of(type(learner))
         learner = bandits.Restarts(learner.arms, learner.horizon, inner, options)
-    note = "" if guarantee is not None else "none: the server sees every sum as it is"
-    hidden = mechanism.PerRound(make, arguments, guarantee, note, smallest)
+    hidden = mechanism.PerRound(make, arguments, privacy.status_of(guarantee), smallest)
     built = experiment.Experiment.of(learner, hidden, problem.names)
     if problem.control_share:
         least = getattr(learner, "least", problem.crowd)

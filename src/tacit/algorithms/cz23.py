@@ -17,6 +17,7 @@ from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, recipes, split_and_mix
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.bandits import ForgettingElimination
@@ -69,7 +70,7 @@ def _shared(
 
 @cz23(
     "dist-dp-se",
-    trust="secure aggregation",
+    trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, 0)-DP of the opened sums",
     options=(*COMMON, *PEOPLE),
 )
@@ -82,7 +83,7 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
 
 @cz23(
     "dist-rdp-se",
-    trust="secure aggregation",
+    trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the opened sums",
     options=(*COMMON, *PEOPLE, "delta", "scale"),
 )
@@ -99,7 +100,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
 
 @cz23(
     "dist-cdp-se",
-    trust="secure aggregation",
+    trust=TrustModel.SECURE_AGGREGATION,
     promise="(ε, δ)-DP of the opened sums",
     options=(*COMMON, "crowd", "delta", "scale"),
 )
@@ -116,7 +117,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     return _shared(problem, tail, recipes.gaussian_paper, recipes.gaussian_tight, **how)
 
 
-@cz23("cdp-se", trust="trusted server", promise="(ε, 0)-DP of what the server publishes")
+@cz23("cdp-se", trust=TrustModel.CENTRAL, promise="(ε, 0)-DP of what the server publishes")
 def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
     learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
@@ -124,7 +125,7 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
     return assemble(problem, learner, recipes.central_laplace, confidence=problem.printed, **how)
 
 
-@cz23("ldp-se", trust="nobody", promise="(ε, 0)-DP of each message")
+@cz23("ldp-se", trust=TrustModel.LOCAL, promise="(ε, 0)-DP of each message")
 def ldp_se(problem: ArmsProblem) -> Experiment:
     """Every participant adds discrete Laplace noise of their own (Theorem 6), or in the tight
     setting answers bits by randomized response; the printed radius has √n of it, with constants of
@@ -142,7 +143,7 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
 
 @cz23(
     "split-dp-se",
-    trust="shuffler",
+    trust=TrustModel.SHUFFLER,
     promise="(ε, (1 + e^ε) 2^-60)-DP of the shuffled shares",
     options=(*COMMON, "crowd"),
 )
@@ -152,13 +153,17 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
     smallest = max(split_and_mix.FEWEST_USERS + 1, 1 if problem.printed else problem.crowd)
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
     learner = _elimination(problem, *tail, smallest=smallest)
-    how = {"target": problem.pure, "binary": problem.binary, "confidence": problem.printed}
+    how: dict[str, Any] = {
+        "target": problem.pure,
+        "binary": problem.binary,
+        "confidence": problem.printed,
+    }
     return assemble(problem, learner, recipes.split_and_mix, smallest=smallest, **how)
 
 
 @cz23(
     "shuffle-dp-se",
-    trust="shuffler",
+    trust=TrustModel.SHUFFLER,
     promise="(ε, 0)-DP of the shuffled bits, certified for ε of 0.5, 1 or 2 (the next below)",
     options=(*COMMON, "crowd"),
 )
@@ -178,7 +183,7 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
 @algorithm(
     "dp-se",
     paper="Sajed & Sheffet 2019",
-    trust="trusted server",
+    trust=TrustModel.CENTRAL,
     promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
     options=(*WORLD, "epsilon", "participations", "confidence"),

@@ -10,8 +10,9 @@ every algorithm the same actions and the same θ*. The figure is in `tacit.figur
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from tacit import assumptions
 from tacit.algorithms.problems import LinearProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import (
@@ -22,40 +23,35 @@ from tacit.algorithms.rooms import (
     privacy,
     recipes,
     vector_noise,
-    vectors,
 )
 from tacit.checks import TacitError
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.bandits.linear.phased import DistributedElimination, SingleElimination
     from tacit.experiment import Experiment
-    from tacit.privacy import Guarantee
+    from tacit.privacy import PrivacyStatus
 
-Trust = Literal["none", "central", "local", "shuffle", "secagg"]
 WORLD = ("dimension", "actions", "covering", "horizon", "bound", "confidence", "setting")
 CLIENTS = ("alpha", "client_std", "population")
 FITTED = ("reports", "norm")
-FEWEST = {"shuffle": 19}  # clients of a phase whose parameters can be split for a shuffler
+FEWEST = {
+    TrustModel.SHUFFLER: 19
+}  # clients of a phase whose parameters can be split for a shuffler
 PRIVATE = ("epsilon", "delta", "participations")
-TRUSTED = {
-    "none": ("everyone with everything", "nothing"),
-    "central": ("the server, to add noise", "(ε, δ) or pure DP of what the server publishes"),
-    "local": ("nobody", "(ε, δ) or pure DP of each client's message"),
-    "shuffle": (
-        "the shuffler, to permute",
-        "(ε, δ)-DP of the shuffled bits, jointly over coordinates",
-    ),
-    "secagg": (
-        "secure aggregation, to open sums only",
-        "(ε, δ) or pure DP of the opened sums, jointly over coordinates",
-    ),
+EARNED = {
+    TrustModel.NONE: "nothing",
+    TrustModel.CENTRAL: "(ε, δ) or pure DP of what the server publishes",
+    TrustModel.LOCAL: "(ε, δ) or pure DP of each client's message",
+    TrustModel.SHUFFLER: "(ε, δ)-DP of the shuffled bits, jointly over coordinates",
+    TrustModel.SECURE_AGGREGATION: "(ε, δ) or pure DP of the released sums, jointly over "
+    "coordinates",
 }
 
 
-def _enter(name: str, trust: Trust, distributed: bool, *more: str) -> None:
+def _enter(name: str, trust: TrustModel, distributed: bool, *more: str) -> None:
     """One of the paper's algorithms: which learner, which trust model."""
-    trusted, promise = TRUSTED[trust]
-    private = trust != "none"
+    private = trust != TrustModel.NONE
     options = (*WORLD, *(CLIENTS if distributed else ()), *(PRIVATE if private else ()))
     options += FITTED if distributed and private else ()
 
@@ -65,29 +61,29 @@ def _enter(name: str, trust: Trust, distributed: bool, *more: str) -> None:
     algorithm(
         name,
         paper="LZJ22",
-        trust=trusted,
-        promise=promise,
+        trust=trust,
+        promise=EARNED[trust],
         problem=LinearProblem,
-        options=(*options, *(("noise",) if trust == "secagg" else ()), *more),
+        options=(*options, *(("noise",) if trust == TrustModel.SECURE_AGGREGATION else ()), *more),
         defaults={"distributed": distributed},
     )(build)
 
 
 for _trust, _prefix in (
-    ("none", ""),
-    ("central", "cdp-"),
-    ("local", "ldp-"),
-    ("shuffle", "sdp-"),
-    ("secagg", "secagg-"),
+    (TrustModel.NONE, ""),
+    (TrustModel.CENTRAL, "cdp-"),
+    (TrustModel.LOCAL, "ldp-"),
+    (TrustModel.SHUFFLER, "sdp-"),
+    (TrustModel.SECURE_AGGREGATION, "secagg-"),
 ):
-    _enter(f"{_prefix}dpe", _trust, True)  # type: ignore[arg-type]
-    _enter(f"{_prefix}pe", _trust, False)  # type: ignore[arg-type]
-_enter("dpe-fixed", "none", True, "fixed_clients")
+    _enter(f"{_prefix}dpe", _trust, True)
+    _enter(f"{_prefix}pe", _trust, False)
+_enter("dpe-fixed", TrustModel.NONE, True, "fixed_clients")
 
 
-def compose(problem: LinearProblem, trust: Trust) -> Experiment:
+def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
     """Phased elimination over the actions of the problem, and the protocol of every phase."""
-    if problem.setting == "paper" and trust == "secagg":
+    if problem.setting == "paper" and trust == TrustModel.SECURE_AGGREGATION:
         raise TacitError(
             "secure aggregation is not in the paper: use the tight setting for secagg-dpe and "
             "secagg-pe"
@@ -103,12 +99,13 @@ def compose(problem: LinearProblem, trust: Trust) -> Experiment:
         "client_std": problem.client_std,
     }
     make = recipes.vector_of if problem.distributed else recipes.sums_of
-    guarantee, note = promised(problem, trust)
-    hidden = mechanism.PerRound(make, how, guarantee, note)
+    hidden = mechanism.PerRound(make, how, status(problem, trust))
     return experiment.Experiment.of(learner_for(problem, trust), hidden)
 
 
-def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination | SingleElimination:
+def learner_for(
+    problem: LinearProblem, trust: TrustModel
+) -> DistributedElimination | SingleElimination:
     """A fresh learner."""
     size = (problem.table, problem.horizon)
     common: dict[str, Any] = {
@@ -117,14 +114,14 @@ def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination 
         "setting": problem.setting,
     }
     if not problem.distributed:
-        return phased.SingleElimination(*size, **common, per_person=trust == "local")
-    if problem.fits and trust != "none":
+        return phased.SingleElimination(*size, **common, per_person=trust == TrustModel.LOCAL)
+    if problem.fits and trust != TrustModel.NONE:
         each = vector_noise.each_time(problem.target)
         common |= {
             "parameters_from": FEWEST.get(trust, 1),
             "norm": problem.norm,
             "noise_ratio": vector_noise.gaussian_ratio(each),
-            "noise_alone": trust == "local",
+            "noise_alone": trust == TrustModel.LOCAL,
         }
     learner = phased.DistributedElimination(
         *size,
@@ -137,23 +134,27 @@ def learner_for(problem: LinearProblem, trust: Trust) -> DistributedElimination 
     return learner
 
 
-FITTED_SECRET = "all that a participant saw: the parameter fitted to it, and whatever made it"
-
-
-def promised(problem: LinearProblem, trust: Trust) -> tuple[Guarantee | None, str]:
-    """The guarantee where it is known beforehand, and what is to be read with it: the secret, and
-    in the paper's setting also what was asked for.
+def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
+    """The guarantee where it is known beforehand; in the paper's setting only what was asked for,
+    because the printed noise depends on the phases.
     """
-    if trust == "none":
-        return None, "none: the server sees every report"
-    paper, target = problem.setting == "paper", problem.target
-    secret = "a person's one reward"
+    if trust == TrustModel.NONE:
+        return privacy.NonPrivate()
+    secret = assumptions.Secret.ONE_REWARD
     if problem.distributed:
-        secret = FITTED_SECRET if problem.fits else vectors.SECRET
-    note = f"the secret is {secret}" + (f"; asked for: {target.short}" if paper else "")
-    if paper:
-        return None, note  # what the printed noise gives depends on the phases
-    view = privacy.View
-    views = {"central": view.SERVER_OUTPUT, "local": view.MESSAGE, "shuffle": view.SHUFFLED}
-    shared = () if trust in ("central", "local") else (privacy.ALL_BUT_ONE,)
-    return target.at(view=views.get(trust, view.OPENED_SUM)).given(*shared), note
+        kinds = assumptions.Secret
+        secret = kinds.FITTED_PARAMETER if problem.fits else kinds.AVERAGE_REWARDS
+    target = problem.target.given(assumptions.Protects(secret))
+    if problem.setting == "paper":
+        return privacy.KnownPerRound(target)
+    view, scope = privacy.View, assumptions.Scope
+    views = {
+        TrustModel.CENTRAL: view.SERVER_OUTPUT,
+        TrustModel.LOCAL: view.MESSAGE,
+        TrustModel.SHUFFLER: view.SHUFFLED,
+    }
+    promised = target.at(view=views.get(trust, view.OPENED_SUM))
+    if trust not in (TrustModel.CENTRAL, TrustModel.LOCAL):
+        whom = scope.ROUND if problem.distributed else scope.GROUP
+        promised = promised.given(*privacy.Crowd().assumptions(whom))
+    return privacy.Guaranteed(promised)

@@ -9,6 +9,7 @@ from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, recipes
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.bandits import Learner
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 peer = partial(
     algorithm,
-    trust="trusted server",
+    trust=TrustModel.CENTRAL,
     promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
     problem=ArmsProblem,
     options=(*WORLD, "epsilon", "participations"),

@@ -11,10 +11,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms.assembly import GUARDRAIL, PEOPLE, WORLD, assemble
-from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.problems import TRUSTS, ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, recipes
 from tacit.names import name_of
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -32,8 +33,8 @@ OPTIONS = (
 @algorithm(
     "private-klucb",
     paper="tacit",
-    trust="any: --trust",
-    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
+    trust=TRUSTS,
+    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
     problem=ArmsProblem,
     options=OPTIONS,
     defaults={"growth": 1.4},
@@ -44,7 +45,7 @@ def private_klucb(problem: ArmsProblem) -> Experiment:
     """
     make, smallest, how = protocols(problem)
     error = make(TYPICAL, **how).error(TYPICAL)
-    local = problem.trust == "local"
+    local = problem.trust == TrustModel.LOCAL
     learner = bandits.PrivateKLUCB(
         problem.arms,
         problem.horizon,
@@ -71,25 +72,25 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
     """The same for one metric."""
     how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
     match problem.trust:
-        case "central":
+        case TrustModel.CENTRAL:
             problem.refuse_losses("a trusted server adds all of the noise itself", "corrupt")
             return recipes.central_laplace, 1, how | {"confidence": None}
-        case "two-servers":
+        case TrustModel.TWO_SERVERS:
             problem.refuse_losses("each server adds all of the noise itself", "corrupt")
             levels = {} if problem.levels is None else {"levels": problem.levels}
             verified = problem.through == "verified"
             make = recipes.verified_laplace if verified else recipes.two_servers_laplace
             return make, problem.smallest, how | levels
-        case "local" if problem.binary:
+        case TrustModel.LOCAL if problem.binary:
             problem.refuse_losses("every message is private by itself", "corrupt")
             return recipes.response, 1, {"target": problem.pure}
-        case "local":
+        case TrustModel.LOCAL:
             problem.refuse_losses("every message is private by itself", "corrupt")
             return recipes.local_laplace, 1, {"target": problem.pure, "paper": False}
-        case "shuffle" if not problem.delta:
+        case TrustModel.SHUFFLER if not problem.delta:
             problem.refuse_losses("certificates are for complete groups only")
             return recipes.pure_shuffle, problem.crowd, {"target": problem.pure}
-        case "shuffle":
+        case TrustModel.SHUFFLER:
             how = how | {"target": problem.target} | problem.people
             return recipes.shuffled_tight, problem.crowd, how
     return recipes.polya_tight, problem.crowd, how | problem.people

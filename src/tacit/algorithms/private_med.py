@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from tacit.algorithms.assembly import assemble
 from tacit.algorithms.private_klucb import OPTIONS, TYPICAL, protocols
-from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.problems import TRUSTS, ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -26,8 +27,8 @@ LOCAL = 20.0  # participants of a first batch in the local model, in 1/ε²
 @algorithm(
     "private-med",
     paper="tacit",
-    trust="any: --trust",
-    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffle --delta",
+    trust=TRUSTS,
+    promise="(ε, 0)-DP, or (ε, δ)-DP with --trust shuffler --delta",
     problem=ArmsProblem,
     options=(*OPTIONS, "rounds"),
     defaults={"index": "variance", "growth": 1.4, "rounds": 32},
@@ -37,7 +38,7 @@ def private_med(problem: ArmsProblem) -> Experiment:
     a δ.
     """
     make, crowd, how = protocols(problem)
-    if problem.trust == "local":
+    if problem.trust == TrustModel.LOCAL:
         usual = LOCAL / problem.each**2
     else:
         usual = FIRST * math.sqrt(make(TYPICAL, **how).error(TYPICAL).variance)

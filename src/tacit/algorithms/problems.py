@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from tacit.algorithms.registry import option
 from tacit.checks import TacitError, integer, positive, probability
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
 
 Setting = Literal["paper", "tight"]
 Budget = tuple[float, float]  # (ε, δ)
-Trust = Literal["secagg", "shuffle", "central", "local", "two-servers"]
 DEFAULT_DELTA = 1e-6
 MOST = 10**15  # participants: what 64-bit generators can still draw
 LARGEST_BUDGET = 10_000  # epsilon of a silo
 SETTINGS = ("tight", "paper")
-TRUSTS = ("secagg", "shuffle", "central", "local", "two-servers")
+TRUSTS = (
+    TrustModel.SECURE_AGGREGATION,
+    TrustModel.SHUFFLER,
+    TrustModel.CENTRAL,
+    TrustModel.LOCAL,
+    TrustModel.TWO_SERVERS,
+)
 THROUGH = ("two-servers", "verified")
 REWARDS = ("bernoulli", "gaussian", "beta")
 INDICES = ("chernoff", "variance")
@@ -119,7 +125,7 @@ class ArmsProblem(Problem):
     horizon: int = option(1_000_000, "Number of participants.")
     epsilon: float = option(1.0, "Epsilon of the guarantee.")
     delta: float | None = option(None, "Delta of the guarantee; leave it out for a pure one.")
-    trust: str = option("secagg", f"Whom to trust: {', '.join(TRUSTS)}.", panel=ARMS)
+    trust: str = option(TRUSTS[0].value, f"Whom to trust: {', '.join(TRUSTS)}.", panel=ARMS)
     through: str | None = option(
         None,
         "How reports reach two servers: two-servers, or verified, where those that are not in "
@@ -214,7 +220,7 @@ class ArmsProblem(Problem):
         one_of("trust", self.trust, TRUSTS)
         if self.through is not None:
             one_of("through", self.through, THROUGH)
-            if self.trust != "two-servers":
+            if self.trust != TrustModel.TWO_SERVERS:
                 raise TacitError(
                     f"through is {self.through!r}, which takes two servers, and trust is "
                     f"{self.trust!r}: use trust two-servers, or leave through out"
@@ -508,7 +514,7 @@ class LinearProblem(Problem):
             "active": len(learner.active),
             "best": learner.best(),
             "best_kept": float(kept),
-            "guarantee": outcome.guarantee.to_dict() if outcome.guarantee else None,
+            "guarantee": outcome.guarantee.to_data() if outcome.guarantee else None,
         }
 
 

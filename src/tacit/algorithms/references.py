@@ -8,11 +8,12 @@ from tacit.algorithms.assembly import WORLD, assemble
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, recipes
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
-OPEN: dict[str, Any] = {"trust": "server sees all", "promise": "none", "problem": ArmsProblem}
+OPEN: dict[str, Any] = {"trust": TrustModel.NONE, "promise": "none", "problem": ArmsProblem}
 
 
 @algorithm("ucb1", paper="Auer, Cesa-Bianchi & Fischer 2002", options=WORLD, **OPEN)

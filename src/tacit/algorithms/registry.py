@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.checks import TacitError
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.problems import Problem
@@ -33,13 +34,18 @@ class Algorithm:
 
     name: str
     paper: str
-    trust: str
+    trusts: tuple[TrustModel, ...]
     promise: str
     problem: type[Problem]
     build: Callable[[Any], Experiment]
     options: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trust(self) -> str:
+        """The trust models that it runs under, by name."""
+        return ", ".join(self.trusts)
 
     @property
     def family(self) -> str:
@@ -64,11 +70,20 @@ class Algorithm:
 _KNOWN: dict[str, Algorithm] = {}
 
 
+def _trust_model(algorithm: str, name: str) -> TrustModel:
+    try:
+        return TrustModel(name)
+    except ValueError:
+        raise TacitError(
+            f"trust of {algorithm} is {name!r}; it must be one of {', '.join(TrustModel)}"
+        ) from None
+
+
 def algorithm(
     name: str,
     *,
     paper: str,
-    trust: str,
+    trust: TrustModel | Iterable[TrustModel],
     promise: str,
     problem: type[Problem],
     options: Iterable[str] | None = None,
@@ -78,7 +93,8 @@ def algorithm(
     """Enters a function from problems to experiments under a name.
 
     `options` are the fields of the problem that matter to it, all by default; `defaults` are its
-    own where they differ from the problem's; `cautions` are what a reader of a run must know, by
+    own where they differ from the problem's; `trust` is the trust model, or all that `--trust`
+    may name; `cautions` are what a reader of a run must know, by
     setting.
     """
 
@@ -89,7 +105,9 @@ def algorithm(
         unknown = set(taken) - set(problem.options())
         if unknown:
             raise TacitError(f"{problem.__name__} has no {', '.join(sorted(unknown))}")
-        about = (paper, trust, promise, problem, build, taken, dict(defaults or {}))
+        models = (trust,) if isinstance(trust, str) else tuple(trust)
+        trusts = tuple(_trust_model(name, one) for one in models)
+        about = (paper, trusts, promise, problem, build, taken, dict(defaults or {}))
         _KNOWN[name] = Algorithm(name, *about, dict(cautions or {}))
         return build
 

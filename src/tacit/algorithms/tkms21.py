@@ -16,6 +16,7 @@ from tacit.algorithms.problems import ArmsProblem, Setting
 from tacit.algorithms.registry import algorithm
 from tacit.algorithms.rooms import bandits, privacy, recipes
 from tacit.checks import TacitError
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -30,7 +31,7 @@ NARROW = (
 tkms21 = partial(
     algorithm,
     paper="TKMS21",
-    trust="shuffler",
+    trust=TrustModel.SHUFFLER,
     promise="(ε, δ)-DP of the shuffled bits",
     problem=ArmsProblem,
     options=OPTIONS,

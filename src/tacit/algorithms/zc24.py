@@ -21,13 +21,17 @@ from tacit.algorithms.rooms import (
     federated,
     mechanism,
     moments,
+    privacy,
     zc24_noise,
 )
+from tacit.assumptions import DerivedBy, OwnRecords, Remark
+from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
     from tacit.algorithms.zc24_noise import PrivateSums
     from tacit.bandits import Learner
     from tacit.experiment import Experiment
+    from tacit.privacy import PrivacyStatus
 
 WORLD = ("silos", "dimension", "actions", "sync", "horizon", "deviation", "data", "field")
 OPEN = (*WORLD, "confidence", "lazy")
@@ -43,7 +47,9 @@ CALIBRATED = (
 )
 
 
-def _enter(name: str, trust: str, promise: str, options: tuple[str, ...], paper: str) -> None:
+def _enter(
+    name: str, trust: TrustModel, promise: str, options: tuple[str, ...], paper: str
+) -> None:
     """One of the six: by whose hands, and through which prefix sums of `zc24_noise`."""
 
     def build(problem: SilosProblem) -> Experiment:
@@ -59,38 +65,38 @@ def _enter(name: str, trust: str, promise: str, options: tuple[str, ...], paper:
 
 
 for _name, _trust, _promise, _options, _paper in (
-    ("fedlinucb", "server sees sums of silos", "none", OPEN, "ZC24"),
+    ("fedlinucb", TrustModel.NONE, "none", OPEN, "ZC24"),
     (
         "ldp-fedlinucb",
-        "nobody outside the silo",
+        TrustModel.SILO,
         "(ε, δ)-DP of all that a silo sends",
         (*ALL, "budgets"),
         "ZC24",
     ),
     (
         "sdp-fedlinucb",
-        "a shuffler of silos' messages",
+        TrustModel.SHUFFLER,
         "(ε, δ)-DP of the shuffled messages, tiny ε only",
         ALL,
         "ZC24",
     ),
     (
         "sdp-fedlinucb-vec",
-        "a shuffler of bits",
+        TrustModel.SHUFFLER,
         "(ε, δ)-DP of the shuffled bits",
         ALL,
         "ZC24",
     ),
     (
         "secagg-fedlinucb",
-        "secure aggregation of silos",
+        TrustModel.SECURE_AGGREGATION,
         "(ε, δ)-DP of the opened sums",
         OURS,
         "tacit",
     ),
     (
         "jdp-linucb",
-        "one server, with every record",
+        TrustModel.CENTRAL,
         "joint (ε, δ)-DP of what the server publishes",
         TRUSTED,
         "SS18",
@@ -133,7 +139,7 @@ def _silos(problem: SilosProblem) -> dict[str, Any]:
 
 
 def _over(problem: SilosProblem, private: PrivateSums, learner: Learner) -> Experiment:
-    hidden = mechanism.Releases(private.sums, private.guarantee, note(problem, private))
+    hidden = mechanism.Releases(private.sums, status(problem, private))
     return experiment.Experiment.of(learner, hidden)
 
 
@@ -155,22 +161,18 @@ def regularizer(private: PrivateSums, problem: SilosProblem) -> float:
     return 1.0 + spread * moments.spectral_quantile(problem.dimension, level)
 
 
-def note(problem: SilosProblem, private: PrivateSums) -> str:
-    """What is to be read with the guarantee.
+def status(problem: SilosProblem, private: PrivateSums) -> PrivacyStatus:
+    """The guarantee of all releases, with how it was derived.
 
-    When actions react to raw data within a batch (not lazy), replacing somebody changes what later
-    people of the same silo and batch are given, so up to `sync` pairs (x, y) of every silo visited
-    move at once. ZC24 counts the pairs that are a person's own. Both are stated, the person's
-    first.
+    When actions react to raw data within a batch (not lazy), replacing a participant changes what
+    later participants of the same silo and batch are given, so up to `sync` pairs (x, y) of every
+    silo visited move at once. ZC24 counts the pairs that are a participant's own. Both are stated,
+    the participant's first.
     """
-    if private.guarantee is None:
-        return "none: silos send sums as they are"
-    every = f"for all {private.sums.shape.steps} releases together; {private.derivation}"
-    if problem.lazy:
-        return every
-    own = zc24_noise.own_records(problem, private)
-    return (
-        f"{every}; silos act on raw data within a batch, so a visit may move up to {problem.sync} "
-        f"recorded pairs (x, y): between streams that differ in the person's own pairs only it is "
-        f"{own.short}, which lazy silos promise to the person"
-    )
+    if private.guarantee is None or private.derivation is None:
+        return privacy.NonPrivate()
+    remarks: list[Remark] = [DerivedBy(private.derivation, private.sums.shape.steps)]
+    if not problem.lazy:
+        own = zc24_noise.own_records(problem, private)
+        remarks.append(OwnRecords(problem.sync, float(own.epsilon), float(own.delta)))
+    return privacy.Guaranteed(private.guarantee.given(*remarks))

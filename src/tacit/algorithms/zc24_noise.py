@@ -16,14 +16,17 @@ from functools import lru_cache
 from itertools import accumulate
 
 from tacit.algorithms.problems import SilosProblem
+from tacit.assumptions import Derivation, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
 from tacit.checks import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least
 from tacit.privacy.silos import weakest
 from tacit.protocols.factorization import Kind, depth, factorize
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence, Trust
+from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
+from tacit.trust import TrustModel
 
 # standard deviation of printed binomial noise in units; its distance from a Gaussian is summed term
 # by term
@@ -34,14 +37,14 @@ FINE = 1e-3  # by what part a grid may add to the sensitivity, or to δ
 
 @dataclass(frozen=True, eq=False)
 class PrivateSums:
-    """Prefix sums, the guarantee of everything that they open, and by what argument.
+    """Prefix sums, the guarantee of everything that they release, and by what argument.
 
     `sigma` is the printed bound on the noise of a prefix sum, for the printed regularizer.
     """
 
     sums: PrefixSums
     guarantee: ApproximateDP | None
-    derivation: str
+    derivation: Derivation | None
     sigma: float | None = None
 
     @property
@@ -78,11 +81,14 @@ def guarantee_of(problem: SilosProblem, sums: PrefixSums) -> ApproximateDP:
     """
     found = sums.guarantee(problem.delta)
     met = sums.loss().delta(problem.epsilon) <= problem.delta
-    return replace(found, epsilon=min(found.epsilon, problem.epsilon)) if met else found
+    if not met:
+        return found
+    target = replace(found, epsilon=min(found.epsilon, problem.epsilon))
+    return state_arithmetic(target, found.arithmetic)
 
 
 def finished(
-    problem: SilosProblem, sums: PrefixSums, derivation: str, sigma: float | None = None
+    problem: SilosProblem, sums: PrefixSums, derivation: Derivation, sigma: float | None = None
 ) -> PrivateSums:
     """Prefix sums as these silos use them, with what a person is promised.
 
@@ -99,7 +105,7 @@ def own_records(problem: SilosProblem, private: PrivateSums) -> ApproximateDP:
 
 
 def _tree(
-    problem: SilosProblem, sigma: float, trust: Trust, noise: Noise, scale: int = 1
+    problem: SilosProblem, sigma: float, trust: TrustModel, noise: Noise, scale: int = 1
 ) -> PrefixSums:
     """The binary tree with this noise in every node."""
     shape = factorize("tree", problem.steps)
@@ -116,8 +122,7 @@ def _fine_enough(protocol: PrefixSums, target: ApproximateDP) -> PrefixSums:
     return protocol
 
 
-EXACT = "exact joint accounting of all releases"
-STRICTEST = "noise is shared, so the strictest silo's budget sets it for all"
+EXACT = Derivation.EXACT_JOINT
 
 
 def _by_budget(
@@ -179,7 +184,7 @@ def common_noise(problem: SilosProblem, make: Callable[[SilosProblem], PrivateSu
         pair: guarantee_of(_alike(problem, pair), strictest.sums) for pair in dict.fromkeys(pairs)
     }
     guarantee = weakest([each[pair] for pair in pairs])
-    return replace(strictest, guarantee=guarantee, derivation=f"{EXACT}; {STRICTEST}")
+    return replace(strictest, guarantee=guarantee, derivation=Derivation.STRICTEST)
 
 
 @lru_cache(maxsize=32)
@@ -189,7 +194,7 @@ def fedlinucb(problem: SilosProblem) -> PrivateSums:
     return PrivateSums(
         PrefixSums(shape, problem.silos, size(problem), sensitivity(problem)),
         None,
-        "nothing is hidden",
+        None,
     )
 
 
@@ -201,11 +206,11 @@ def ldp_fedlinucb(problem: SilosProblem) -> PrivateSums:
     if problem.budgets is not None:
         return own_noise(problem, ldp_fedlinucb)
     if problem.setting == "tight":
-        return _tight(problem, "square-root", "silo", "discrete-gaussian")
+        return _tight(problem, "square-root", TrustModel.SILO, "discrete-gaussian")
     e, d = problem.epsilon, problem.delta
     variance = 8 * nodes(problem) * (math.log(2 / d) + e) / e**2
     protocol = _fine_enough(
-        _tree(problem, math.sqrt(variance), "silo", "discrete-gaussian"), problem.target
+        _tree(problem, math.sqrt(variance), TrustModel.SILO, "discrete-gaussian"), problem.target
     )
     printed = math.sqrt(problem.silos * nodes(problem) * variance)
     return finished(problem, protocol, EXACT, printed)
@@ -232,9 +237,9 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
                 "returning users"
             )
         about = (factorize("tree", problem.steps), silos, size(problem), sensitivity(problem))
-        alone = calibrated(*about, "silo", "gaussian", problem.target, people=problem.sync)
+        alone = calibrated(*about, TrustModel.SILO, "gaussian", problem.target, people=problem.sync)
         sigma = min(alone.sigma, _amplified_sigma(problem, alone.sigma))
-        return _shuffled(problem, _tree(problem, sigma, "shuffle", "gaussian"))
+        return _shuffled(problem, _tree(problem, sigma, TrustModel.SHUFFLER, "gaussian"))
     if d >= nodes(problem) / problem.horizon:
         raise TacitError(
             f"delta is {d:g}; the noise of ZC24 Theorem 5.3 is defined below κ/T = "
@@ -247,7 +252,7 @@ def sdp_fedlinucb(problem: SilosProblem) -> PrivateSums:
         * math.log(silos * nodes(problem) / d)
     )
     variance = 2 * nodes(problem) * logs / (e**2 * silos)
-    protocol = _tree(problem, math.sqrt(variance), "shuffle", "gaussian")
+    protocol = _tree(problem, math.sqrt(variance), TrustModel.SHUFFLER, "gaussian")
     return _shuffled(problem, protocol, math.sqrt(silos * nodes(problem) * variance))
 
 
@@ -262,7 +267,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     """
     e, d = problem.epsilon, problem.delta
     if problem.setting == "tight":
-        return _tight(problem, "tree", "shuffle", "binomial")
+        return _tight(problem, "tree", TrustModel.SHUFFLER, "binomial")
     limit = 60 * math.sqrt(2 * nodes(problem) * math.log(2 / d))
     if e > limit:
         raise TacitError(
@@ -279,7 +284,7 @@ def sdp_fedlinucb_vec(problem: SilosProblem) -> PrivateSums:
     )
     looking = problem.silos - _unknown(problem)
     others = sigma * math.sqrt(_unknown(problem) / problem.silos)
-    printed = _tree(problem, others, "shuffle", "binomial", scale)
+    printed = _tree(problem, others, TrustModel.SHUFFLER, "binomial", scale)
     protocol = replace(printed, corrupt=looking)
     return finished(problem, protocol, EXACT, math.sqrt(nodes(problem)) * sigma)
 
@@ -299,13 +304,13 @@ def secagg_fedlinucb(problem: SilosProblem) -> PrivateSums:
             "secagg-fedlinucb is not in the paper: use the tight setting, or ldp-fedlinucb"
         )
     if problem.lazy:
-        return centred(problem, "secagg", problem.noise)  # type: ignore[arg-type]
+        return centred(problem, TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]
     if problem.schedule == "geometric" or problem.mode != "rigorous":
         raise TacitError(
             "silos that act on raw data synchronise every sync rounds and have one kind of "
             "confidence: let them be lazy, or leave schedule and mode out"
         )
-    return _tight(problem, "square-root", "secagg", problem.noise)  # type: ignore[arg-type]
+    return _tight(problem, "square-root", TrustModel.SECURE_AGGREGATION, problem.noise)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=32)
@@ -316,10 +321,10 @@ def jdp_linucb(problem: SilosProblem) -> PrivateSums:
     """
     if problem.budgets is not None:
         return common_noise(problem, jdp_linucb)
-    return centred(problem, "central", problem.noise)  # type: ignore[arg-type]
+    return centred(problem, TrustModel.CENTRAL, problem.noise)  # type: ignore[arg-type]
 
 
-def centred(problem: SilosProblem, trust: Trust, noise: Noise) -> PrivateSums:
+def centred(problem: SilosProblem, trust: TrustModel, noise: Noise) -> PrivateSums:
     """Prefix sums of rewards less ½, weighted, and xxᵀ, for lazy silos on their schedule: the
     factorization under which the sum of all releases' variances, each over the rounds it holds, is
     the least. With a trusted agent there are no shares, hence no curious silo.
@@ -335,7 +340,7 @@ def centred(problem: SilosProblem, trust: Trust, noise: Noise) -> PrivateSums:
         noise,
         problem.target,
         people=max(batches),
-        corrupt=1 if trust == "secagg" and problem.silos > 1 else 0,
+        corrupt=1 if trust == TrustModel.SECURE_AGGREGATION and problem.silos > 1 else 0,
         presence=coming(problem, eager=False),
     )
     return finished(problem, protocol, EXACT)
@@ -344,11 +349,11 @@ def centred(problem: SilosProblem, trust: Trust, noise: Noise) -> PrivateSums:
 def _tight(
     problem: SilosProblem,
     kind: Kind,
-    trust: Trust,
+    trust: TrustModel,
     noise: Noise,
 ) -> PrivateSums:
     shape = factorize(kind, problem.steps)
-    curious = 1 if trust != "silo" and problem.silos > 1 else 0
+    curious = 1 if trust != TrustModel.SILO and problem.silos > 1 else 0
     protocol = calibrated(
         shape,
         problem.silos,
@@ -430,14 +435,13 @@ def _shuffled(
     """What is proven about shuffled Gaussian nodes: each silo's own noise, accounted for exactly,
     or Lemma F.2, whichever says more.
     """
-    why = "each silo's own noise, accounted for exactly; amplification proves nothing more here"
-    alone = finished(problem, protocol, why, sigma)
+    alone = finished(problem, protocol, Derivation.OWN_NOISE, sigma)
     assert alone.guarantee is not None
     records = 1 if problem.lazy else problem.sync
     shuffled = None if problem.returning else _amplified_guarantee(problem, protocol.sigma, records)
     if shuffled is None or shuffled.epsilon >= alone.guarantee.epsilon:
         return alone
-    rests = f"at least {_unknown(problem)} of {problem.silos} silos add their noise"
-    said = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta).given(rests)
-    why = "amplification by shuffling (ZC24 Lemma F.2), advanced composition"
-    return replace(alone, guarantee=said, derivation=why)
+    numbers = replace(alone.guarantee, epsilon=shuffled.epsilon, delta=shuffled.delta)
+    curious = DishonestAtMost(Scope.SILOS, problem.silos - _unknown(problem))
+    said = state_arithmetic(numbers, alone.guarantee.arithmetic).given(curious)
+    return replace(alone, guarantee=said, derivation=Derivation.AMPLIFIED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from tacit.cli.printing import print_json, show, table
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseLaw
-    from tacit.privacy import ApproximateDP, Guarantee, PureDP
+    from tacit.privacy import ApproximateDP, Gaussian, Guarantee, PureDP
 
 
 class Noise(StrEnum):
@@ -171,8 +172,16 @@ def privacy(
 
     Example: tacit privacy --noise skellam --variance 1388 --sensitivity 10 --delta 1e-5
     """
-    from tacit.privacy import ComposedLoss, GaussianLoss, PrivacyLoss, dropout_loss, privacy_loss
-    from tacit.privacy.guarantees import EXACT, IDEAL
+    from tacit.assumptions import Accounting, Assumption, Method
+    from tacit.privacy import (
+        ComposedLoss,
+        Crowd,
+        Gaussian,
+        GaussianLoss,
+        PrivacyLoss,
+        dropout_loss,
+        privacy_loss,
+    )
 
     if (epsilon is None) == (delta is None):
         raise TacitError(
@@ -183,6 +192,7 @@ def privacy(
     said = {"scale": scale, "variance": variance, "sigma": sigma, "trials": trials, "bias": biased}
     width = _width(noise, said)
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
+    law: NoiseLaw | Gaussian
     if noise is Noise.gaussian:
         std = _std(width)
         if arriving != 1 or batches != 1:
@@ -190,11 +200,11 @@ def privacy(
                 "--arriving and --batches are for noise on devices: use discrete-gaussian or "
                 "skellam"
             )
-        law_variance, loss = std * std, GaussianLoss(std, sensitivity)
+        law, loss = Gaussian(std), GaussianLoss(std, sensitivity)
         parameters: dict[str, Any] = {"sigma": std}
     else:
         law = _law(noise, width, bias)
-        law_variance, parameters = float(law.variance), _parameters(law)
+        parameters = _parameters(law)
         moved = _count("sensitivity", sensitivity)
         single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
         loss = single if batches == 1 else ComposedLoss(((single, _count("batches", batches)),))
@@ -203,26 +213,21 @@ def privacy(
     else:
         at = float(epsilon or 0.0)
         answer = {"epsilon": at, "delta": loss.delta(at)}
-    arithmetic = IDEAL if noise is Noise.gaussian else EXACT
-    shares = f"at least {arriving!r} of the noise shares arrive and are unknown to whoever looks"
-    rests = (*([shares] if arriving != 1 else []), *([IDEAL] if arithmetic == IDEAL else []))
-    promise = _promise(**answer, participations=batches, conditions=rests)
-    # the sentence says all of these
-    parts = {
-        "neighbours": "replacing one person's data",
-        "view": "whoever sees the noisy sum",
-        "arithmetic": arithmetic,
-    }
+    assumed: list[Assumption] = []
+    if arriving != 1:
+        assumed += Crowd(dropout=1 - Fraction(str(arriving)), curious=0).assumptions()
+    if batches > 1:
+        assumed.append(Accounting(Method.LOSS, batches))
+    promise = _promise(**answer, law=law, participations=batches, assumptions=frozenset(assumed))
     record = {
         "noise": noise.value,
         "sensitivity": _whole(sensitivity),
         **answer,
-        "variance": law_variance,
-        "std": math.sqrt(law_variance),
+        "variance": float(law.variance),
+        "std": math.sqrt(float(law.variance)),
         **parameters,
         "arriving": arriving,
         "batches": batches,
-        **(parts if as_json or promise is None else {}),
         "guarantee": _said(promise, as_json),
     }
     show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
@@ -243,12 +248,12 @@ def returning(
 
     Example: tacit returning --epsilon 0.1 --batches 100 --delta 1e-5
     """
+    from tacit.assumptions import PrivateMessages
     from tacit.privacy import returning_user
 
     result = returning_user(_target(epsilon, batch_delta), batches, delta)
-    alone = f"each batch alone is ({epsilon!r}, {batch_delta or 0!r})-DP to the same view"
-    rests = (alone, result.how)
-    promise = _promise(result.best, delta, participations=batches, conditions=rests)
+    assumed = frozenset({PrivateMessages(epsilon, batch_delta), result.accounting})
+    promise = _promise(result.best, delta, participations=batches, assumptions=assumed)
     record = {**asdict(result), "best": result.best, "guarantee": _said(promise, as_json)}
     show(record, f"{batches} batches of epsilon {epsilon}", as_json, PROMISED)
 
@@ -263,6 +268,7 @@ def amplify(
 
     Example: tacit amplify --epsilon0 1 --users 10000 --delta 1e-6
     """
+    from tacit.assumptions import PrivateMessages
     from tacit.privacy import Clones, Crowd, RandomizedResponse, View
 
     people = _count("users", users)
@@ -286,8 +292,8 @@ def amplify(
         if people <= 100_000
         else None
     )
-    rests = (f"each message alone is ({epsilon0!r}, 0)-DP", *Crowd(curious=0).conditions(people))
-    promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, conditions=rests)
+    assumed = frozenset({PrivateMessages(epsilon0), *Crowd(curious=0).assumptions()})
+    promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
     record["guarantee"] = _said(promise, as_json)
     show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
 
@@ -440,7 +446,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
 
 def corrections(as_json: Json = False) -> None:
     """Numbers in the papers that are wrong or loose, and the true ones, recomputed now."""
-    from tacit.privacy.guarantees import up
+    from tacit.rounding import up
     from tacit.studies.corrections import corrections as rows
 
     found = [asdict(row) for row in rows()]
@@ -463,11 +469,18 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
     return PureDP(epsilon) if delta == 0 else ApproximateDP(epsilon, delta)
 
 
-def _promise(epsilon: float, delta: float, **about: Any) -> PureDP | ApproximateDP | None:
-    """What was computed, as a guarantee; None where it promises nothing."""
+def _promise(
+    epsilon: float, delta: float, law: NoiseLaw | Gaussian | None = None, **about: Any
+) -> PureDP | ApproximateDP | None:
+    """What was computed, as a guarantee, with the arithmetic of its noise if that is known; None
+    where it guarantees nothing.
+    """
+    from tacit.privacy import derived
+
     if not math.isfinite(epsilon) or delta >= 1 or epsilon == delta == 0:
         return None
-    return replace(_target(epsilon, delta), **about)
+    made = replace(_target(epsilon, delta), **about)
+    return made if law is None else derived(made, law)
 
 
 def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:

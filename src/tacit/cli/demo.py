@@ -169,7 +169,7 @@ def noise(
     )
     ordered = sorted(results.items(), key=lambda item: item[1].regret_mean)
     lost = [
-        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.promise.split(":")[0]]
+        [label, r.regret_mean, r.regret_sem, r.mean("bits_per_user"), r.short]
         for label, r in ordered
     ]
     size = f"{demonstration.HORIZON:,} users, {demonstration.RUNS} runs"

@@ -70,14 +70,11 @@ def _guarantee(terms: Terms) -> Guarantee | None:
 
     if terms.noise.law != CHECKED:
         return None
-    promise, own = terms.promise, terms.view == "other-server"
+    promise = terms.promise
     about: dict[str, Any] = {
-        "view": View[terms.view.replace("-", "_").upper()],
+        "view": View(terms.view),
         "participations": promise.participations,
-        "conditions": (
-            terms.claim() if own else "enough others take part, whose devices add noise",
-            f"nothing is opened for fewer than {terms.middle.crowd} reports",
-        ),
+        "assumptions": terms.assumptions,
     }
     epsilon: Any = promise.epsilon  # a fraction, which is rounded where it is told
     if promise.delta:

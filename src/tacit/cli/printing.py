@@ -14,6 +14,8 @@ import textwrap
 from collections.abc import Collection
 from typing import Any
 
+from tacit.rounding import down, up
+
 WIDEST = 100  # columns, where nobody's terminal says how many there are
 LONGEST_CELL = 40  # characters of a two-column table's value; longer ones are sentences
 GAP = 3  # between columns
@@ -166,8 +168,6 @@ def no_less(value: float) -> str:
     >>> no_less(1.00014), no_less(1e-5), no_less(math.inf)
     ('1.001', '1e-5', '∞')
     """
-    from tacit.privacy.guarantees import up  # with it comes NumPy
-
     shown = re.sub(r"e([+-])0*", _power, up(value))
     return shown if math.isfinite(value) else cell(value)
 
@@ -178,8 +178,6 @@ def no_more(value: float) -> str:
     >>> no_more(0.99996), no_more(1.0)
     ('0.9999', '1')
     """
-    from tacit.privacy.guarantees import down  # with it comes NumPy
-
     return re.sub(r"e([+-])0*", _power, down(value))
 
 

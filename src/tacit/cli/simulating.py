@@ -121,7 +121,7 @@ def compare(
 
 def summarised(result: Result) -> dict[str, Any]:
     """What `--json` prints of a result."""
-    promised = result.guarantee or {}
+    promised = result.as_json() or {}
     clipped = result.mean("clipped") if result.runs and "clipped" in result.runs[0] else 0.0
     found = warnings(promised.get("epsilon"), promised.get("delta"), clipped)
     cautions = lookup(result.algorithm).cautions
@@ -136,7 +136,7 @@ def replayed(result: Result, environment: Any) -> dict[str, Any]:
         return {}
     used = result.mean("rows_used") if "rows_used" in result.runs[0] else None
     counts = {"rows": environment.rows, "rows_used": used, "clipped": environment.clipped}
-    return {"replay": {**counts, "people": environment.promise_note}}
+    return {"replay": {**counts, "people": environment.remark.text()}}
 
 
 def report(result: Result, environment: Any, as_json: bool, out: Path | None) -> None:
@@ -326,7 +326,7 @@ def report_comparison(
         for line in dict.fromkeys(line for summary in summaries for line in summary["warnings"]):
             sentence("note", line)
         if environment is not None:
-            sentence("people", environment.promise_note)
+            sentence("people", environment.remark.text())
         sentence("no picture" if missing else "picture", missing or str(picture))
     done = sum(not result.done.interrupted for result in compared)
     stopped(done < asked, done, asked)
@@ -362,14 +362,14 @@ def how_often(compared: list[Result]) -> str:
     names: dict[int, list[str]] = {}
     for result in compared:
         if result.guarantee is not None:
-            names.setdefault(result.guarantee["participations"], []).append(result.algorithm)
+            names.setdefault(result.guarantee.participations, []).append(result.algorithm)
     often = [
         f"at most {times(count)}" + (f" ({', '.join(who)})" if len(names) > 1 else "")
         for count, who in sorted(names.items())
     ]
     if not often:
-        return "nothing is promised about a person"
-    return f"to a person who takes part {', '.join(often)}; what it rests on is in --json"
+        return "nothing is guaranteed to a participant"
+    return f"to a participant who takes part {', '.join(often)}; assumptions are in --json"
 
 
 def comparison(compared: list[Result]) -> None:
@@ -388,7 +388,7 @@ def comparison(compared: list[Result]) -> None:
             result.mean("bits_per_user"),
             result.mean("rounds"),
             round(result.done.seconds, 2),
-            result.promise.split(":")[0],
+            result.short,
             *([len(result.runs)] if differ else []),
         ]
         for result in sorted(compared, key=lambda r: r.regret_mean if known else 0.0)

@@ -155,7 +155,8 @@ def _summary(where: Path) -> list[dict[str, Any]]:
 
     listed = entries(saved(where))
     return [
-        row | {"asked": row["guarantee"], "guarantee": one.result.guarantee}
+        row
+        | {"asked": row["guarantee"], "guarantee": one.result.as_json(), "short": one.result.short}
         for row, one in zip(summaries(listed), listed, strict=True)
     ]
 
@@ -171,7 +172,7 @@ def _print_summary(rows: list[dict[str, Any]], cells: int, done: int) -> None:
             [
                 row["algorithm"],
                 row["asked"],
-                row["guarantee"]["text"].split(":")[0] if row["guarantee"] else "nothing",
+                row["short"],
                 row["regret_mean"],
                 row["regret_sem"],
                 row.get("bits_per_user"),

@@ -34,7 +34,7 @@ class Guarded(Environment):
                 "both the same"
             )
         for one in (self.main, self.second):
-            if hasattr(one, "promise_note"):
+            if hasattr(one, "remark"):
                 raise TacitError(
                     f"{type(one).__name__} holds one number of each recorded person, and a second "
                     "one cannot be made up: use random rewards or functions"

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from tacit.assumptions import ParticipantsFrom, Source
 from tacit.checks import TacitError
 from tacit.environments.contract import Environment
 from tacit.environments.replay import Replay
@@ -80,13 +81,9 @@ class Recorded(Environment):
         return min(int((self.acceptance(arm) == 1).sum()) for arm in range(self.arms))
 
     @property
-    def promise_note(self) -> str:
-        """What must be said beside a guarantee."""
-        if self.participations > 1:
-            times = self.participations
-            return f"a recorded person occurs up to {times} times, and takes part as often"
-        people = "row of the log" if self.log else "cell of the table"
-        return f"each recorded person takes part at most once (one person per {people})"
+    def remark(self) -> ParticipantsFrom:
+        """Who the participants are, for readers of a guarantee."""
+        return ParticipantsFrom(Source.ROW if self.log else Source.CELL, self.participations)
 
     def acceptance(self, arm: int) -> Floats:
         """With which probability each row of an option counts."""

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tacit.assumptions import ParticipantsFrom, Source
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment
 from tacit.estimates import Floats, Levels
@@ -55,9 +56,7 @@ class Replay(Environment):
 
     horizon: ClassVar[int | None] = None  # nobody is used up
     participations: ClassVar[int | None] = None  # without end
-    promise_note: ClassVar[str] = (
-        "recorded people are drawn again and again, so nothing is promised about any of them"
-    )
+    remark: ClassVar[ParticipantsFrom] = ParticipantsFrom(Source.RESAMPLED, 0)
 
     @cached_property
     def means(self) -> Floats:

@@ -128,8 +128,8 @@ def from_frame(frame: Any, *, clip: bool = False, resample: bool = False) -> Rec
     >>> world.names, world.rows, world.horizon
     (('old', 'new'), 7, 3)
     >>> log = from_frame({"user": [1, 2, 1], "arm": ["a", "b", "b"], "reward": [1, 0, 1]})
-    >>> log.names, log.promise_note[:38]
-    (('a', 'b'), 'a recorded person occurs up to 2 times')
+    >>> log.names, log.remark.occurrences
+    (('a', 'b'), 2)
     """
     keys = frame if isinstance(frame, Mapping) else getattr(frame, "columns", None)
     if keys is None:

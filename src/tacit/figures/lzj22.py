@@ -75,7 +75,7 @@ def _over_epsilon(stem: Path, curves: Curves) -> list[Path]:
         ends = np.array([result.regret[:, -1] for result in results])
         _line(one, name, setting, EPSILONS, ends, marker="o", markersize=3)
         for epsilon, result in zip(EPSILONS, results, strict=True):
-            promise = result.promise.split(":")[0]
+            promise = result.short
             about = {"algorithm": name, "setting": setting, "epsilon": epsilon}
             rows += [
                 about | {"guarantee": promise, "seed": run["seed"], "regret": run["final_regret"]}

@@ -17,14 +17,13 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.crowd import ALL_BUT_ONE, Crowd, dropout_loss, guaranteed_reports
+from tacit.privacy.crowd import Crowd, dropout_loss, guaranteed_reports
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
-    IDEAL,
-    IN_RANGE,
     ORDERS,
     ApproximateDP,
+    Arithmetic,
     ConcentratedDP,
     Guarantee,
     Neighbours,
@@ -32,19 +31,25 @@ from tacit.privacy.guarantees import (
     RenyiDP,
     View,
     compose,
+    weakest,
 )
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
-from tacit.privacy.promises import Target, best_order, earned, promised
+from tacit.privacy.promises import Target, best_order, derived, earned, promised
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.silos import SilosDP
+from tacit.privacy.status import (
+    Guaranteed,
+    KnownPerRound,
+    NonPrivate,
+    PrivacyStatus,
+    status_of,
+)
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
-    "ALL_BUT_ONE",
-    "IDEAL",
-    "IN_RANGE",
     "ORDERS",
     "ApproximateDP",
+    "Arithmetic",
     "Audit",
     "BudgetExceeded",
     "Calibration",
@@ -55,9 +60,13 @@ __all__ = [
     "Gaussian",
     "GaussianLoss",
     "Guarantee",
+    "Guaranteed",
+    "KnownPerRound",
     "Neighbours",
+    "NonPrivate",
     "Odometer",
     "PrivacyLoss",
+    "PrivacyStatus",
     "PureDP",
     "RandomizedResponse",
     "RenyiDP",
@@ -72,6 +81,7 @@ __all__ = [
     "calibrate",
     "compose",
     "compose_losses",
+    "derived",
     "dominating_loss",
     "dropout_loss",
     "earned",
@@ -84,4 +94,6 @@ __all__ = [
     "renyi_divergence",
     "returning_user",
     "skellam_renyi",
+    "status_of",
+    "weakest",
 ]

@@ -13,16 +13,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+from tacit.assumptions import Accounting
 from tacit.checks import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseLaw
 from tacit.privacy import closed_forms
+from tacit.privacy.crowd import Crowd
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
-from tacit.privacy.guarantees import IDEAL, ApproximateDP, ConcentratedDP, PureDP, View
+from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, View
 from tacit.privacy.promises import (
     LARGEST_RATIO,
     SUMMED,
     accounting,
     check_replaced,
+    derived,
     epsilon_of,
     resolved_loss,
 )
@@ -79,15 +82,15 @@ class Calibration:
 
     @property
     def guarantee(self) -> Target:
-        """What the noise truly guarantees, for whoever sees the noisy sum, and on what that
-        rests: the arithmetic, and everybody's share.
+        """What the noise truly guarantees; where users share it, if all of them add their share
+        and none of them is curious.
         """
-        together = f"all {self.users} people add their share of the noise, and none of them looks"
-        shared = (together,) if (self.users or 1) > 1 else ()
-        target = self.target.given(*shared, *((IDEAL,) if self.law.continuous else ()))
+        target = self.target
+        if (self.users or 1) > 1:
+            target = target.given(*Crowd(curious=0).assumptions())
         if isinstance(target, ConcentratedDP):
-            return replace(target, rho=self.epsilon)
-        return replace(target, epsilon=self.epsilon)
+            return derived(replace(target, rho=self.epsilon), self.law)
+        return derived(replace(target, epsilon=self.epsilon), self.law)
 
 
 def calibrate(
@@ -180,8 +183,8 @@ def _check_shared(target: Target) -> None:
     check_replaced(target)
     if target.view not in (View.OPENED_SUM, View.SHUFFLED):
         raise TacitError(
-            f"{target.short} is about {target.view.value}, from whom shares of several people hide "
-            "nothing together: leave users out, or ask about the opened sum"
+            f"{target.short} is about {target.view.text()}, from whom shares of several people "
+            "hide nothing together: leave users out, or ask about the released sum"
         )
 
 
@@ -284,7 +287,7 @@ class _Problem:
             return loss, LARGEST_RATIO
         if self.dimension == 1:
             epsilon = epsilon_of(law, self.whole, target) if self.whole else 0.0
-            return epsilon, accounting(law, target) or SUMMED
+            return epsilon, _said(accounting(law, target)) or SUMMED
         everything = self.dimension * self.times
         if self.norm == "linf":
             epsilon = linf_loss(law, int(self.sensitivity), everything).epsilon(delta)
@@ -331,7 +334,9 @@ class _Problem:
         """The same where each of several rounds must stand for itself, whatever the others are."""
         assert isinstance(self.target, ApproximateDP)
         apart = law.nearby_share(users).closeness(users)
-        how = f"{accounting(law, self.target)}; sums of shares within {apart:.2g} of one draw"
+        how = (
+            f"{_said(accounting(law, self.target))}; sums of shares within {apart:.2g} of one draw"
+        )
         return epsilon_of(law, self.whole, self.target, apart), how
 
     def account_of_shares(self, law: NoiseLaw, users: int) -> tuple[float, str]:
@@ -479,3 +484,8 @@ def _paper(problem: _Problem, users: int | None) -> Calibration:
     summed = not law.continuous and not law.divisible and users is not None and users > 1
     account = problem.account_of_shares(law, users) if summed else None  # type: ignore[arg-type]
     return problem.answer(law, users, method="paper", account=account)
+
+
+def _said(ways: tuple[Accounting, ...]) -> str:
+    """How several participations were accounted for, in words."""
+    return "; ".join(way.text().removeprefix("accounted for by ") for way in ways)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.assumptions import Accounting, Method, together
 from tacit.checks import TacitError, integer, positive, probability
 from tacit.privacy.guarantees import (
     ApproximateDP,
@@ -313,14 +314,14 @@ class ReturningUser:
         return min(value for value in (self.exact, self.renyi, self.advanced) if value is not None)
 
     @property
-    def how(self) -> str:
+    def accounting(self) -> Accounting:
         """Which way of accounting gives it."""
         ways = {
-            self.exact: "composition of the exact losses",
-            self.renyi: "Rényi divergences added up",
-            self.advanced: "advanced composition",
+            self.exact: Method.LOSS,
+            self.renyi: Method.RENYI,
+            self.advanced: Method.ADVANCED,
         }
-        return f"accounted for by {ways[self.best]}"
+        return Accounting(ways[self.best], self.batches)
 
 
 def returning_user(
@@ -395,7 +396,7 @@ class Odometer:
         self.order = _filter_order(budget)
         self._divergence = 0.0
         self._times: dict[PrivacyLoss | Guarantee, int] = {}
-        self._rests_on = dict.fromkeys(budget.conditions)
+        self._assumptions = budget.assumptions
 
     def spend(self, release: PrivacyLoss | Guarantee, times: int = 1) -> None:
         """Adds a release, or raises `BudgetExceeded` and changes nothing."""
@@ -410,11 +411,11 @@ class Odometer:
             self._refuse_beyond(self._composed(spent))
         self._times = spent
         if isinstance(release, Guarantee):
-            self._rests_on |= dict.fromkeys(release.conditions)
+            self._assumptions = together(self._assumptions, release.assumptions)
 
     def spent(self) -> ApproximateDP:
         """What the releases so far amount to, at the budget's δ, to somebody who was in all of
-        them; on all their conditions.
+        them; under all their assumptions.
         """
         if self.adaptive:
             epsilon = (
@@ -429,7 +430,7 @@ class Odometer:
         )
         about = self.budget.about | {
             "participations": max(1, often),
-            "conditions": tuple(self._rests_on),
+            "assumptions": self._assumptions,
         }
         return ApproximateDP(max(0.0, epsilon), self.budget.delta, **about)
 

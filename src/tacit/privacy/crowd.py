@@ -1,24 +1,23 @@
-"""Who of a round's participants may be missing, lie or look, and how many shares of noise are left.
+"""Threat model of a round: how many participants may drop out, be corrupted or be curious, and how
+many shares of noise remain.
 
 Every protocol that splits noise into n shares loses part of the noise when fewer than n honest
-shares arrive (CORRECTIONS 13), and one share to each participant who looks at what was opened:
-everybody knows their own. Shares are therefore made for the number that is certain. More of them
-only add noise, which never weakens a guarantee.
+shares arrive (CORRECTIONS 13), and one share to each curious participant, who knows their own.
+Shares are therefore made for the number that is certain. More of them only add noise, which never
+weakens a guarantee.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 from functools import lru_cache
 
+from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.checks import Number, TacitError, integer, probability
 from tacit.noise import NoiseLaw
 from tacit.privacy.loss import PrivacyLoss, privacy_loss
-
-ALL_BUT_ONE = "all clients of a phase but one who may look are honest and report"
 
 
 @dataclass(frozen=True)
@@ -52,24 +51,22 @@ class Crowd:
         certain = guaranteed_reports(participants, self.dropout, self.corrupt)
         return min(certain, max(1, self.reports(participants) - self.curious))
 
-    def conditions(self, participants: int) -> tuple[str, ...]:
-        """What a guarantee of such a round rests on, in words.
+    def dishonest(self, scope: Scope = Scope.ROUND) -> DishonestAtMost:
+        """How many participants may be curious, corrupted or invented.
 
-        >>> Crowd().conditions(64)
-        ('each round has at least 62 honest others, not counting 1 who may look at what is opened',)
+        `honest(n)` never exceeds `reports(n)` less `limit(n)` of this, whatever n (but for the
+        participant's own share): ⌈a - b⌉ <= ⌈a⌉ - ⌊b⌋.
         """
-        honest, rest = self.honest(participants) - 1, []
-        others = f"each round has at least {honest:,} honest other{'s' * (honest != 1)}"
-        if self.curious:
-            others += f", not counting {self.curious} who may look at what is opened"
-        else:
-            others += ", and nobody who takes part looks at what is opened"
-        lost, wrong = (_decimal(value) for value in (self.dropout, self.corrupt))
-        if lost:
-            rest = [f"a round with fewer than {_percent(1 - lost)} of its reports is not opened"]
-        if wrong:
-            rest.append(f"at most {_percent(wrong)} of a round are corrupt")
-        return (others, *rest)
+        return DishonestAtMost(scope, self.curious, _decimal(self.corrupt))
+
+    def assumptions(self, scope: Scope = Scope.ROUND) -> tuple[Assumption, ...]:
+        """The assumptions of a guarantee whose noise is shared: the same for rounds of every size.
+
+        >>> for assumption in Crowd(dropout=0.1).assumptions(): print(assumption.text())
+        at most 1 participant of a round is curious, corrupted or invented
+        a round is released only if at least 90% of its reports arrive
+        """
+        return self.dishonest(scope), ReleasedOnlyAbove(1 - _decimal(self.dropout))
 
 
 def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> int:
@@ -97,17 +94,6 @@ def _kept(dropout: Number, corrupt: Number) -> Fraction:
             "less than 1"
         )
     return 1 - lost
-
-
-def _percent(part: Fraction) -> str:
-    """Rounded down: no more is said to be kept, or may be corrupt, than is.
-
-    >>> _percent(Fraction(1, 10)), _percent(Fraction(2, 3)), _percent(Fraction("0.123456"))
-    ('10%', '66.66%', '12.34%')
-    """
-    rounding = Context(prec=4, rounding=ROUND_FLOOR)
-    percent = part * 100
-    return f"{float(rounding.divide(percent.numerator, percent.denominator)):.4g}%"
 
 
 def _decimal(value: Number) -> Fraction:

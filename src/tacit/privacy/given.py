@@ -9,6 +9,7 @@ from tacit.noise import NoiseLaw
 from tacit.privacy.composition import returning_user
 from tacit.privacy.guarantees import ApproximateDP, PureDP
 from tacit.privacy.loss import privacy_loss
+from tacit.privacy.promises import derived
 
 
 def privacy_of(
@@ -27,12 +28,13 @@ def privacy_of(
         epsilon = times * loss.pure
         if not math.isfinite(epsilon):
             raise TacitError(f"{law!r} promises nothing without exceptions: give a delta, as 1e-6")
-        return PureDP(epsilon, participations=times)
+        return derived(PureDP(epsilon, participations=times), law)
     if times == 1:
-        return ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta)
+        return derived(ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta), law)
     total = returning_user(loss, times, delta)
     epsilon = _finite(law, total.best, delta)
-    return ApproximateDP(epsilon, delta, participations=times, conditions=(total.how,))
+    made = ApproximateDP(epsilon, delta, participations=times).given(total.accounting)
+    return derived(made, law)
 
 
 def _finite(law: NoiseLaw, epsilon: float, delta: float) -> float:

@@ -1,73 +1,57 @@
-"""Guarantees as values: what is promised, about whose view, between which neighbours, and on what
-it rests.
+"""Guarantees as values: numbers, neighbouring relation, adversary's view, assumptions, arithmetic.
 
-A guarantee can be printed in one plain sentence, compared, composed with others and converted into
-weaker kinds; what it rests on goes along. Conversions follow CZ23 Lemma 10 (Canonne, Kamath &
-Steinke 2020 for Rényi to approximate; Bun & Steinke 2016 for pure to concentrated). What is exact
-and what is a bound is said at each function; the exact route through loss distributions is in
-`loss`, and `promises` is where a guarantee is derived from noise and its use.
+A guarantee can be rendered in one sentence, compared, composed with others and converted into
+weaker kinds; its assumptions go along. Conversions follow CZ23 Lemma 10 (Canonne, Kamath & Steinke
+2020 for Rényi to approximate; Bun & Steinke 2016 for pure to concentrated). What is exact and what
+is a bound is said at each function; the exact route through loss distributions is in `loss`, and
+`promises` derives guarantees from noise distributions and their use.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from enum import Enum
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar, Self, TypeVar
 
+from tacit.assumptions import TRUST_OF_VIEW, Assumption, together, uncovered
 from tacit.checks import TacitError, integer, positive, probability
+from tacit.rounding import no_less, up
+from tacit.trust import Neighbours as Neighbours
+from tacit.trust import View as View
 
 
-class Neighbours(Enum):
-    """Which two data sets must look alike."""
+class Arithmetic(StrEnum):
+    """In which arithmetic the noise of a guarantee is drawn.
 
-    REPLACE_ONE = "replacing one person's data"
-    ADD_OR_REMOVE_ONE = "adding or removing one person's data"
+    `EXACT` is set by derivation from an integer noise distribution only (`promises.derived`);
+    constructors, `dataclasses.replace` and users' own values give `UNSTATED`.
+    """
 
+    EXACT = "exact"
+    IDEAL = "ideal"
+    UNSTATED = "unstated"
 
-class View(Enum):
-    """Whose view the guarantee bounds: everything that this party ever sees; and who is trusted."""
+    def covers(self, other: Arithmetic) -> bool:
+        """Whether a guarantee in this arithmetic is at least as strong as in the other."""
+        order = (Arithmetic.UNSTATED, Arithmetic.IDEAL, Arithmetic.EXACT)
+        return order.index(self) >= order.index(other)
 
-    trust: str
-
-    OPENED_SUM = (
-        "whoever sees the opened sum",
-        "the intermediary is trusted to open nothing but the sum",
-    )
-    SERVER_OUTPUT = (
-        "whoever sees what the trusted server publishes",
-        "the server is trusted with every answer and adds the noise",
-    )
-    MESSAGE = ("whoever sees the person's own message", "nobody is trusted")
-    SHUFFLED = (
-        "whoever sees the shuffled messages",
-        "the shuffler is trusted to mix them and to keep their order",
-    )
-    SILO = (
-        "whoever sees what the person's silo sends, the server and the other silos included",
-        "the person's silo is trusted with the person's data",
-    )
-    OTHER_SERVER = (
-        "the other server, the collector and all other participants together",
-        "one of the two servers is trusted to be honest, whichever",
-    )
-
-    def __new__(cls, who: str, trust: str) -> View:
-        """A member's value is whose view it is."""
-        member = object.__new__(cls)
-        member._value_, member.trust = who, trust
-        return member
+    def text(self) -> str:
+        """As a clause."""
+        return {
+            Arithmetic.EXACT: "noise is drawn exactly, in integers",
+            Arithmetic.IDEAL: "in ideal real arithmetic: floating-point noise is for simulation "
+            "only",
+            Arithmetic.UNSTATED: "how the noise is drawn is not stated",
+        }[self]
 
 
-EXACT = "noise is drawn exactly, in integers"
-IDEAL = "in ideal real arithmetic: floating-point noise is for simulation only"
-IN_RANGE = (
-    "a report that is not in range is dropped, unseen, as long as both servers are honest: one "
-    "that lies can spoil the sum, but not the privacy"
-)
 TIMES = {1: "once", 2: "twice"}
 
 
@@ -85,24 +69,55 @@ ORDERS: tuple[float, ...] = (
 )
 
 
+Kept = TypeVar("Kept", bound="Guarantee")
+
+
+def state_arithmetic(guarantee: Kept, arithmetic: Arithmetic) -> Kept:
+    """The same guarantee with this arithmetic; for derivations and conversions within
+    `tacit.privacy`, which know it.
+    """
+    made = replace(guarantee)
+    object.__setattr__(made, "arithmetic", Arithmetic(arithmetic))
+    return made
+
+
 @dataclass(frozen=True)
 class Guarantee(ABC):
-    """A differential privacy guarantee for one person, within one view, between stated
-    neighbours, for all that person's participations together.
+    """A differential privacy guarantee for one participant, within one view, between stated
+    neighbours, for all participations of that participant together.
 
-    `conditions` is what else it rests on: honest others, what is not opened, the arithmetic. They
-    are printed with it and go along wherever it goes.
+    Attributes
+    ----------
+    neighbours : Neighbours
+        The two data sets that must look alike.
+    view : View
+        What the adversary observes. Who must be trusted for that follows from it.
+    participations : int
+        How often one participant takes part at most.
+    assumptions : frozenset of Assumption
+        What else must hold. They are part of equality, JSON and `implies`.
+    arithmetic : Arithmetic
+        Not an argument: derivations set it, everything else is `UNSTATED`.
     """
+
+    kind: ClassVar[str]
 
     neighbours: Neighbours = field(default=Neighbours.REPLACE_ONE, kw_only=True)
     view: View = field(default=View.OPENED_SUM, kw_only=True)
     participations: int = field(default=1, kw_only=True)
-    conditions: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
+    assumptions: frozenset[Assumption] = field(default=frozenset(), kw_only=True)
+    arithmetic: Arithmetic = field(default=Arithmetic.UNSTATED, init=False)
 
     def __post_init__(self) -> None:
-        remedy = "how often one person takes part"
+        remedy = "how often one participant takes part"
         often = integer("participations", self.participations, at_least=1, remedy=remedy)
         object.__setattr__(self, "participations", often)
+        strange = [one for one in self.assumptions if not isinstance(one, Assumption)]
+        if strange:
+            raise TacitError(
+                f"assumptions hold {strange[0]!r}; they must be values of tacit.assumptions"
+            )
+        object.__setattr__(self, "assumptions", together(self.assumptions))
 
     @abstractmethod
     def delta_at(self, epsilon: float) -> float:
@@ -126,34 +141,89 @@ class Guarantee(ABC):
         """What it means, as the end of a sentence."""
 
     def __str__(self) -> str:
-        claim = f"{self.short}: to {self.view.value}, {self.neighbours.value} {self._meaning()}"
-        return "; ".join((claim, *self.rests_on)) + "."
+        claim = f"{self.short}: to {self.view.text()}, {self.neighbours.text()} {self._meaning()}"
+        return "; ".join((claim, *self.clauses())) + "."
 
-    @property
-    def rests_on(self) -> tuple[str, ...]:
-        """Everything that must hold: how often a person takes part, who is trusted, the
-        conditions, the arithmetic.
+    def clauses(self) -> tuple[str, ...]:
+        """Everything that must hold, one clause each: participations, trust, assumptions,
+        arithmetic.
         """
         return (
-            f"each person takes part at most {times(self.participations)}, and whether they do "
-            "does not depend on the answer",
-            self.view.trust,
-            *self.conditions,
-            *(() if IDEAL in self.conditions else (EXACT,)),
+            f"each participant takes part at most {times(self.participations)}, and whether they "
+            "do does not depend on the answer",
+            TRUST_OF_VIEW[self.view].text(),
+            *(one.text() for one in self.sorted_assumptions()),
+            self.arithmetic.text(),
         )
 
+    def sorted_assumptions(self) -> list[Assumption]:
+        """The assumptions in the order in which they are listed."""
+        return sorted(self.assumptions, key=Assumption.sort_key)
+
     def to_dict(self) -> dict[str, Any]:
-        """As data, for whoever does not read sentences; numbers are rounded up."""
+        """For readers of JSON: numbers are rounded up, sentences are rendered beside identifiers.
+
+        `to_data` is what is stored and compared.
+        """
         at = self.approximated
+        trust = TRUST_OF_VIEW[self.view]
         return {
-            "epsilon": _no_less(at.epsilon),
-            "delta": _no_less(getattr(at, "delta", 0.0)),
+            "epsilon": no_less(at.epsilon),
+            "delta": no_less(at.delta) if isinstance(at, ApproximateDP) else 0.0,
             "view": self.view.value,
             "neighbours": self.neighbours.value,
             "participations": self.participations,
-            "conditions": list(self.rests_on[1:]),
+            "arithmetic": self.arithmetic.value,
+            "assumptions": [one.to_dict() for one in (trust, *self.sorted_assumptions())],
             "text": str(self),
         }
+
+    def to_data(self) -> dict[str, Any]:
+        """Every field as plain data, without any sentence; `from_data` reads it."""
+        about = {
+            "kind": self.kind,
+            "neighbours": self.neighbours.value,
+            "view": self.view.value,
+            "participations": self.participations,
+            "assumptions": [one.to_dict() for one in self.sorted_assumptions()],
+            "arithmetic": self.arithmetic.value,
+        }
+        return about | {name: _data(getattr(self, name)) for name in self._numbers()}
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> Guarantee:
+        """The guarantee that `to_data` wrote.
+
+        >>> Guarantee.from_data(PureDP(1.0).to_data()) == PureDP(1.0)
+        True
+        """
+        kinds = {one.kind: one for one in _with_subclasses(*KINDS)}
+        kind = kinds.get(str(data.get("kind")))
+        if kind is None:
+            raise TacitError(
+                f"kind of guarantee is {data.get('kind')!r}; it must be one of "
+                f"{', '.join(sorted(kinds))}"
+            )
+        made: Guarantee = kind(
+            **{name: _number(data[name]) for name in kind._numbers()},
+            neighbours=Neighbours(data["neighbours"]),
+            view=View(data["view"]),
+            participations=data["participations"],
+            assumptions=frozenset(map(Assumption.from_dict, data["assumptions"])),
+        )
+        return state_arithmetic(made, Arithmetic(data["arithmetic"]))
+
+    @classmethod
+    def _numbers(cls) -> list[str]:
+        """The fields that a kind of guarantee has besides those of all kinds."""
+        common = {entry.name for entry in fields(Guarantee)}
+        return [entry.name for entry in fields(cls) if entry.name not in common]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `to_data`: names exactly this guarantee, its assumptions included."""
+        spelled = json.dumps(self.to_data(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(spelled.encode()).hexdigest()
 
     @property
     def approximated(self) -> PureDP | ApproximateDP:
@@ -162,17 +232,18 @@ class Guarantee(ABC):
 
     @property
     def about(self) -> dict[str, Any]:
-        """All but the numbers: what a conversion keeps."""
+        """The arguments that a conversion keeps."""
         return {
             "neighbours": self.neighbours,
             "view": self.view,
             "participations": self.participations,
-            "conditions": self.conditions,
+            "assumptions": self.assumptions,
         }
 
-    def given(self, *conditions: str) -> Self:
-        """The same guarantee, resting on these conditions too."""
-        return replace(self, conditions=_union(self.conditions, conditions))
+    def given(self, *assumptions: Assumption) -> Self:
+        """The same guarantee under these assumptions, too."""
+        made = replace(self, assumptions=together(self.assumptions, assumptions))
+        return state_arithmetic(made, self.arithmetic)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
         """The (ε, δ) guarantee that this one implies."""
@@ -185,15 +256,23 @@ class Guarantee(ABC):
                 f"{self.short} implies no (epsilon, {level:g})-DP at any epsilon: ask for a larger "
                 "delta"
             )
-        return ApproximateDP(epsilon, level, **self.about)
+        return state_arithmetic(ApproximateDP(epsilon, level, **self.about), self.arithmetic)
 
     def implies(self, other: Guarantee) -> bool:
-        """Whether everything that holds to `other` also holds by this guarantee, as far as the
-        conversions here can tell.
+        """Whether this guarantee is at least as strong as `other`, as far as the conversions here
+        can tell.
+
+        Numbers alone do not suffice: every assumption that this guarantee needs must be implied by
+        one that `other` states, for the same view and neighbours, at least as many participations,
+        and in arithmetic that is no weaker.
         """
-        if self.neighbours != other.neighbours or self.view != other.view:
+        if self.neighbours is not other.neighbours or self.view is not other.view:
             return False
         if self.participations < other.participations:
+            return False
+        if not self.arithmetic.covers(other.arithmetic):
+            return False
+        if uncovered(self.assumptions, other.assumptions):
             return False
         match other:
             case PureDP():
@@ -221,7 +300,8 @@ class Guarantee(ABC):
         """The same numbers about another view or other neighbours; the caller vouches that they
         hold there.
         """
-        return replace(self, neighbours=neighbours or self.neighbours, view=view or self.view)
+        made = replace(self, neighbours=neighbours or self.neighbours, view=view or self.view)
+        return state_arithmetic(made, self.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -229,10 +309,12 @@ class PureDP(Guarantee):
     """P[M(D) in E] <= e^ε P[M(D') in E] for every event E.
 
     >>> print(PureDP(1.0))  # doctest: +NORMALIZE_WHITESPACE +ELLIPSIS
-    (1, 0)-DP: to whoever sees the opened sum, replacing one person's data changes the
-    probability of anything by a factor of at most 2.72, without exception; each person takes part
-    at most once, ...
+    (1, 0)-DP: to an adversary who sees the released sums, replacing one participant's data changes
+    the probability of anything by a factor of at most 2.72, without exception; each participant
+    takes part at most once, ...
     """
+
+    kind: ClassVar[str] = "pure"
 
     epsilon: float
 
@@ -304,7 +386,8 @@ class PureDP(Guarantee):
 
     def group(self, size: int) -> PureDP:
         """size · ε."""
-        return replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
+        made = replace(self, epsilon=self.epsilon * integer("group size", size, at_least=1))
+        return state_arithmetic(made, self.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -314,6 +397,8 @@ class ApproximateDP(Guarantee):
     >>> ApproximateDP(1.0, 1e-5).short
     '(1, 1e-05)-DP'
     """
+
+    kind: ClassVar[str] = "approximate"
 
     epsilon: float
     delta: float
@@ -381,6 +466,8 @@ class RenyiDP(Guarantee):
     True
     """
 
+    kind: ClassVar[str] = "renyi"
+
     curve: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
@@ -442,7 +529,8 @@ class RenyiDP(Guarantee):
         """Divergences add up."""
         count = integer("times", times, at_least=1)
         curve = tuple((order, value * count) for order, value in self.curve)
-        return replace(self, curve=curve, participations=self.participations * count)
+        made = replace(self, curve=curve, participations=self.participations * count)
+        return state_arithmetic(made, self.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -452,6 +540,8 @@ class ConcentratedDP(Guarantee):
     >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # what "epsilon = 1" of Dist-RDP-SE means
     4.73
     """
+
+    kind: ClassVar[str] = "concentrated"
 
     rho: float
 
@@ -514,7 +604,11 @@ class ConcentratedDP(Guarantee):
 
     def group(self, size: int) -> ConcentratedDP:
         """size² ρ."""
-        return replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+        made = replace(self, rho=self.rho * integer("group size", size, at_least=1) ** 2)
+        return state_arithmetic(made, self.arithmetic)
+
+
+KINDS = (PureDP, ApproximateDP, RenyiDP, ConcentratedDP)
 
 
 def times(participations: int) -> str:
@@ -555,41 +649,34 @@ def _factor(epsilon: float) -> str:
     return f"10^{math.ceil(epsilon / math.log(10))}"
 
 
-def up(value: float, digits: int = 4) -> str:
-    """A number as it is printed in a promise: rounded up to so many digits. Only a part in 10^12,
-    which is what arithmetic in doubles may leave, is not worth a digit.
-
-    >>> up(1.0), up(1.0004), up(1.00001), up(0.1 + 0.2), up(3.2e-18)
-    ('1', '1.001', '1.001', '0.3', '3.2e-18')
-    """
-    if not math.isfinite(value):
-        return f"{value:g}"
-    rounding = Context(prec=digits, rounding=ROUND_CEILING)
-    exact = Decimal(repr(_no_less(value))) * (1 - Decimal("1e-12"))
-    return f"{float(rounding.create_decimal(exact)):.{digits}g}"
+def for_fewer(guarantee: Kept, participations: int) -> Kept:
+    """The same guarantee, stated for no more participations than it was derived for."""
+    if not 1 <= participations <= guarantee.participations:
+        raise TacitError(
+            f"participations is {participations}; the guarantee was derived for "
+            f"{guarantee.participations}"
+        )
+    made = replace(guarantee, participations=participations)
+    return state_arithmetic(made, guarantee.arithmetic)
 
 
-def down(value: float, digits: int = 4) -> str:
-    """A number that a bound was shown to be above, as it is printed: rounded down.
-
-    >>> down(1.0), down(0.99996), down(1.23456, 2)
-    ('1', '0.9999', '1.2')
-    """
-    if not math.isfinite(value):
-        return f"{value:g}"
-    rounding = Context(prec=digits, rounding=ROUND_FLOOR)
-    return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
+def _with_subclasses(*kinds: type[Any]) -> list[type[Any]]:
+    """These kinds of guarantees and all that derive from them."""
+    return [one for kind in kinds for one in (kind, *_with_subclasses(*kind.__subclasses__()))]
 
 
-def _no_less(value: float) -> float:
-    """The nearest float that is not below a number, which may be a fraction."""
-    near = float(value)
-    return near if near >= value else math.nextafter(near, math.inf)
+def _data(value: Any) -> Any:
+    """A number or tuples of numbers as plain data; a fraction as a string."""
+    if isinstance(value, (tuple, list)):
+        return [_data(part) for part in value]
+    return str(value) if isinstance(value, Fraction) else value
 
 
-def _union(*parts: Iterable[str]) -> tuple[str, ...]:
-    """All conditions, each once, in the order in which they came."""
-    return tuple(dict.fromkeys(condition for part in parts for condition in part))
+def _number(value: Any) -> Any:
+    """The reverse of `_data`."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_number(part) for part in value)
+    return Fraction(value) if isinstance(value, str) else value
 
 
 def renyi_log_delta(order: float, value: float, epsilon: float) -> float:
@@ -609,7 +696,7 @@ def renyi_epsilon(order: float, value: float, delta: float) -> float:
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """What a person has who is in all of these, each guarantee holding whatever the others' outputs
+    """The guarantee of a participant in all of these, each holding whatever the others' outputs
     (adaptive composition).
 
     Concentrated guarantees add up in ρ, pure ones in ε, Rényi ones at common orders; a mixture with
@@ -630,8 +717,12 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         )
     about = first.about | {
         "participations": sum(item.participations for item in items),
-        "conditions": _union(*(item.conditions for item in items)),
+        "assumptions": together(*(item.assumptions for item in items)),
     }
+    return state_arithmetic(_composed(items, about), _common_arithmetic(items))
+
+
+def _composed(items: list[Guarantee], about: dict[str, Any]) -> Guarantee:
     if all(isinstance(item, PureDP) for item in items):
         total = math.fsum(item.epsilon for item in items if isinstance(item, PureDP))
         return PureDP(total, **about)
@@ -665,3 +756,48 @@ def _compose_approximately(items: list[Guarantee], about: dict[str, Any]) -> App
             "compose fewer"
         )
     return ApproximateDP(epsilon, delta, **about)
+
+
+def _common_arithmetic(items: Sequence[Guarantee]) -> Arithmetic:
+    """The weakest arithmetic of all of these."""
+    found = Arithmetic.EXACT
+    for item in items:
+        found = item.arithmetic if found.covers(item.arithmetic) else found
+    return found
+
+
+def weakest(guarantees: Sequence[Guarantee | None]) -> PureDP | ApproximateDP | None:
+    """The guarantee of everybody, where each participant has one of these; None if one has none.
+
+    Largest ε, largest δ, fewest participations, all assumptions together. All must be about the
+    same view and neighbours.
+
+    >>> found = weakest([ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-5)])
+    >>> found.short, weakest([PureDP(1.0), None])
+    ('(1, 1e-05)-DP', None)
+    """
+    items = [item for item in guarantees if item is not None]
+    if not guarantees:
+        raise TacitError("there is no guarantee to take the weakest of: give at least one")
+    if len(items) < len(guarantees):
+        return None
+    first = items[0]
+    if any(item.neighbours != first.neighbours or item.view != first.view for item in items):
+        raise TacitError(
+            "guarantees about different neighbours or views have no weakest one: state them for "
+            "one view first"
+        )
+    numbers = [item for item in items if isinstance(item, (PureDP, ApproximateDP))]
+    if len(numbers) < len(items):
+        raise TacitError(
+            "Rényi and concentrated guarantees have no largest epsilon: convert them with "
+            ".to_approximate(delta) first"
+        )
+    about = first.about | {
+        "participations": min(item.participations for item in items),
+        "assumptions": together(*(item.assumptions for item in items)),
+    }
+    epsilon = max(item.epsilon for item in numbers)
+    deltas = [item.delta for item in numbers if isinstance(item, ApproximateDP)]
+    made = ApproximateDP(epsilon, max(deltas), **about) if deltas else PureDP(epsilon, **about)
+    return state_arithmetic(made, _common_arithmetic(items))

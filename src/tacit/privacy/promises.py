@@ -1,8 +1,10 @@
-"""The one place where a promise is made: from noise and the way it is used to a guarantee.
+"""Derivation of guarantees from noise distributions and their use: the only place that derives one.
 
-A protocol states the law of the noise that is certain to be in what is seen, and is told a target.
-`promised` computes what that noise earns and gives the target back with what it rests on, or
-refuses it; `earned` gives the computed numbers themselves. Numbers are exact for one participation.
+A protocol states the distribution of the noise that is certain to be in the adversary's view, and a
+target. `promised` computes what that noise earns and returns the target with view, assumptions and
+arithmetic, or rejects it; `earned` returns the computed numbers themselves. `derived` states the
+arithmetic of a guarantee from the distributions that it was computed from. Numbers are exact for
+one participation.
 
 For several, pure losses add up. Others are accounted for in one way that is fixed beforehand, so
 that rounds of different sizes compose: where the target asks for enough noise (`bell_shaped`) each
@@ -16,24 +18,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
 
+from tacit.assumptions import Accounting, Assumption, Method, together
 from tacit.checks import TacitError
-from tacit.noise import NoiseLaw
+from tacit.noise import Chance, NoiseLaw
 from tacit.noise.law import LOG_TINY, ROUNDING
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.privacy.guarantees import (
     ORDERS,
     ApproximateDP,
+    Arithmetic,
     Guarantee,
+    Kept,
     Neighbours,
     PureDP,
     View,
     renyi_epsilon,
+    state_arithmetic,
 )
 from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
 from tacit.privacy.search import least
@@ -42,6 +49,7 @@ Target = PureDP | ApproximateDP
 Asked = TypeVar("Asked", bound=Target)
 LARGEST_RATIO = "exact: the largest ratio of probabilities"
 SUMMED = "exact: summed over the noise's probabilities, both directions"
+PACKAGE = __name__.partition(".")[0]
 DROPPED = 0.1  # the part of δ that pays for losses too large for any divergence or comparison
 SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
 
@@ -51,11 +59,11 @@ def promised(
     sensitivity: int,
     target: Asked,
     view: View,
-    *conditions: str,
+    *assumptions: Assumption,
     apart: float = 0,
     order: float | None = None,
 ) -> Asked:
-    """The target, about this view and on these conditions, if the noise earns it.
+    """The target, about this view and under these assumptions, if the noise earns it.
 
     `law` is the noise that is certain to be there, `sensitivity` the most that one participation
     moves what it hides. `apart`: the log of the ratio between the noise and this law may be so
@@ -79,7 +87,8 @@ def promised(
             f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
             "to the target"
         )
-    return about(target.epsilon, target, view, *conditions, *_ways(law, target, order))
+    made = about(target.epsilon, target, view, *assumptions, *accounting(law, target, order))
+    return derived(made, law)
 
 
 def earned(
@@ -90,24 +99,39 @@ def earned(
     Rounds that one person may meet must be given the same `order`.
     """
     epsilon = epsilon_of(law, sensitivity, target, apart, order)
-    ways = _ways(law, target, order)
-    return about(epsilon, target, target.view, *target.conditions, *ways)
+    ways = accounting(law, target, order)
+    return derived(about(epsilon, target, target.view, *target.assumptions, *ways), law)
 
 
-def _ways(law: NoiseLaw, target: Target, order: float | None) -> tuple[str, ...]:
-    """How several participations were accounted for, as a condition."""
-    return tuple(f"accounted for by {way}" for way in [accounting(law, target, order)] if way)
+def derived(guarantee: Kept, *distributions: Any) -> Kept:
+    """The guarantee with the arithmetic in which noise of these distributions is drawn: `EXACT` for
+    integer noise and coins with exact samplers, `IDEAL` for continuous noise, `UNSTATED` for
+    distributions from outside this package, whose samplers nobody here has checked.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> derived(PureDP(1.0), DiscreteLaplace(1)).arithmetic.value, PureDP(1.0).arithmetic.value
+    ('exact', 'unstated')
+    """
+    if not distributions:
+        raise TacitError("give the distributions that the guarantee was derived from")
+    ours = all(type(one).__module__.partition(".")[0] == PACKAGE for one in distributions)
+    exact = all(isinstance(one, (NoiseLaw, Chance)) for one in distributions)
+    if not ours:
+        return state_arithmetic(guarantee, Arithmetic.UNSTATED)
+    return state_arithmetic(guarantee, Arithmetic.EXACT if exact else Arithmetic.IDEAL)
 
 
-def about(epsilon: float, target: Asked, view: View, *conditions: str) -> Asked:
-    """The target's kind of guarantee with an ε that was computed, about a view, on conditions."""
+def about(epsilon: float, target: Asked, view: View, *assumptions: Assumption) -> Asked:
+    """The target's kind of guarantee with an ε that was computed, about a view, under assumptions;
+    its arithmetic is not stated.
+    """
     check_replaced(target)
     if not math.isfinite(epsilon):
         raise TacitError(
             f"this noise earns no {'pure' if isinstance(target, PureDP) else 'such'} guarantee at "
             f"any epsilon, so not {target.short}: give a larger delta, or use other noise"
         )
-    found: Asked = replace(target, epsilon=epsilon, view=view, conditions=conditions)
+    found: Asked = replace(target, epsilon=epsilon, view=view, assumptions=together(assumptions))
     return found
 
 
@@ -117,7 +141,7 @@ def check_replaced(target: Guarantee) -> None:
     """
     if target.neighbours is not Neighbours.REPLACE_ONE:
         raise TacitError(
-            f"{target.short} is about {target.neighbours.value}, but everybody sees how many take "
+            f"{target.short} is about {target.neighbours.text()}, but everybody sees how many take "
             "part: ask for neighbours that replace one person's data"
         )
 
@@ -139,14 +163,15 @@ def epsilon_of(
     return _at_order(loss, order or common_order(target)[0], target, apart)
 
 
-def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> str:
+def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> tuple[Accounting, ...]:
     """How several participations are accounted for; nothing for one, or where losses add up."""
-    times = target.participations
-    if times == 1 or isinstance(target, PureDP):
-        return ""
+    count = target.participations
+    if count == 1 or isinstance(target, PureDP):
+        return ()
     if order is None and bell_shaped(law, target):
-        return f"{times} comparisons with Gaussian noise, composed exactly (Dong, Roth & Su 2022)"
-    return f"{times} Rényi divergences of order {order or common_order(target)[0]:g} added up"
+        return (Accounting(Method.GAUSSIAN, count),)
+    used = order or common_order(target)[0]
+    return (Accounting(Method.RENYI, count, Fraction(str(used))),)
 
 
 def bell_shaped(law: NoiseLaw, target: ApproximateDP) -> bool:

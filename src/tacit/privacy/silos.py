@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from tacit.checks import TacitError
-from tacit.privacy.guarantees import ApproximateDP
+from tacit.privacy import guarantees
+from tacit.privacy.guarantees import ApproximateDP, state_arithmetic
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class SilosDP(ApproximateDP):
     >>> weakest([ApproximateDP(0.5, 1e-6), ApproximateDP(2.0, 1e-7)]).short
     '(2, 1e-06)-DP'
     """
+
+    kind: ClassVar[str] = "silos"
 
     budgets: tuple[tuple[float, float], ...] = field(default=(), kw_only=True)
 
@@ -31,20 +34,23 @@ class SilosDP(ApproximateDP):
         ]
         return super().to_dict() | {"silos": silos}
 
+    def clauses(self) -> tuple[str, ...]:
+        """With the range of all silos' budgets."""
+        low, high = (ApproximateDP(*pick(self.budgets)).short for pick in (min, max))
+        said = (
+            f"every silo has a budget of its own, from {low} to {high}: these numbers hold for "
+            "everybody, and a participant has those of their silo"
+        )
+        return (*super().clauses(), said)
+
 
 def weakest(each: Sequence[ApproximateDP]) -> SilosDP:
-    """What holds for everybody where silo i promises the i-th of these, and says the range."""
-    if not each:
-        raise TacitError("there are no silos: give the guarantee of each")
-    low, high = (pick(each, key=lambda one: (one.epsilon, one.delta)) for pick in (min, max))
-    said = (
-        f"every silo has a budget of its own, from {low.short} to {high.short}: this is what holds "
-        "for everybody, and a person has that of their silo"
-    )
-    first = each[0].given(said)
-    return SilosDP(
-        max(one.epsilon for one in each),
-        max(one.delta for one in each),
-        budgets=tuple((one.epsilon, one.delta) for one in each),
-        **first.about,
-    )
+    """The guarantee of everybody where silo i has the i-th of these, with every silo's budget."""
+    common = guarantees.weakest(each)
+    if not isinstance(common, ApproximateDP):
+        raise TacitError(
+            "a silo's guarantee needs delta > 0: give each silo an epsilon and a delta"
+        )
+    budgets = tuple((one.epsilon, one.delta) for one in each)
+    made = SilosDP(common.epsilon, common.delta, budgets=budgets, **common.about)
+    return state_arithmetic(made, common.arithmetic)

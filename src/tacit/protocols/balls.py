@@ -24,7 +24,7 @@ from tacit.checks import TacitError, integer, positive
 from tacit.estimates import Estimate, Floats, Integers, Opened, Reports, VectorError
 from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
 from tacit.noise.coins import below
-from tacit.privacy import ApproximateDP, Crowd, Target, View
+from tacit.privacy import ApproximateDP, Crowd, Target, View, derived
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.contract import Protocol, random_level
@@ -104,7 +104,7 @@ class BallSum(Protocol):
         self.modulus = 1 << math.ceil(math.log2(2 * most + 1))
         number = self.modulus.bit_length() - 1
         self.bits_per_participant: float = self.coordinates * number * self.shares
-        self.guarantee = self._earned(target)
+        self.guarantee = derived(self._earned(target), self.law)
 
     @cached_property
     def shares(self) -> int:
@@ -173,7 +173,7 @@ class BallSum(Protocol):
         numbers = ((proxy + n / 4) * scale**2, reach / scale, law.std * scale)
         columns = (np.full(self.coordinates, value) for value in numbers)
         total = np.array(read, dtype=float) * self.unit
-        return Estimate(total, VectorError(n, *columns), self.promise, opened.wrapped)
+        return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
 
     def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
         """The sums of everyone's vectors on the grid, and everyone's noise."""
@@ -259,7 +259,7 @@ class SecureBall(BallSum):
         return steps, total.nearby_share(self.honest)
 
     def _earned(self, target: ApproximateDP) -> ApproximateDP:
-        return super()._earned(target).given(*Crowd().conditions(self.participants))
+        return super()._earned(target).given(*Crowd().assumptions())
 
     def noise(self, reports: int) -> NoiseLaw:
         """All shares; for discrete Gaussian ones the close law that the accounting uses."""

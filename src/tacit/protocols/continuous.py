@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tacit.checks import TacitError
 from tacit.estimates import ErrorLaw, Floats, Opened
 from tacit.noise import Table
-from tacit.privacy import IDEAL, PureDP, View
+from tacit.privacy import PureDP, View, derived
 from tacit.privacy.promises import about
 from tacit.protocols.contract import SumProtocol, as_they_are
 
@@ -109,7 +109,8 @@ class CentralLaplace(SumProtocol):
         self._for(participants, precision)
         self.bits_per_participant = self.precision.bit_length()
         self.noise = Laplace(self.precision * target.participations / target.epsilon)
-        self.guarantee = about(target.epsilon, target, View.SERVER_OUTPUT, IDEAL)
+        made = about(target.epsilon, target, View.SERVER_OUTPUT)
+        self.guarantee = derived(made, self.noise)
 
     def error(self, reports: int) -> ErrorLaw:
         """The server's noise."""

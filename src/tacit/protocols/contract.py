@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from numbers import Real
@@ -75,12 +76,17 @@ class Protocol(ABC):
         """How many participants' noise the guarantee rests on, the person's own among them."""
         return self.minimum
 
+    @property
+    def made_of(self) -> Sequence[Protocol]:
+        """The protocols that this one is composed of."""
+        return ()
+
     @cached_property
-    def promise(self) -> str:
-        """The guarantee to the last digit; estimates carry it, so that none is taken for
-        another's.
+    def guarantee_id(self) -> str:
+        """The digest of the guarantee, empty without one; estimates carry it, so that none is
+        taken for another's.
         """
-        return "" if self.guarantee is None else repr(self.guarantee)
+        return "" if self.guarantee is None else self.guarantee.digest
 
     def check_reports(self, reports: int) -> None:
         """Refuses a number of reports for which the guarantee would not hold."""
@@ -146,7 +152,7 @@ class SumProtocol(Protocol):
         """The estimated sum of rewards."""
         self.check_reports(opened.reports)
         total = self._sum(opened) / self.precision
-        return Estimate(total, self.error(opened.reports), self.promise, opened.wrapped)
+        return Estimate(total, self.error(opened.reports), self.guarantee_id, opened.wrapped)
 
     def simulate(self, load: Levels, rng: np.random.Generator) -> Estimate:
         """An estimate with the law of running everybody, given how many hold each level."""

@@ -29,7 +29,7 @@ from tacit.noise import (
     modular_pmf,
 )
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, Crowd, PureDP, View
+from tacit.privacy import ApproximateDP, Crowd, PureDP, View, derived
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -152,8 +152,8 @@ class ShuffledVector(LevelProtocol):
             self.noise_bits, self.bias = binomial_noise(
                 self.precision, self.coordinates, each_time(target), self.honest
             )
-            crowd = Crowd().conditions(self.participants)
-            self.guarantee = target.at(view=View.SHUFFLED).given(*crowd)
+            made = target.at(view=View.SHUFFLED).given(*Crowd().assumptions())
+            self.guarantee = derived(made, self.noise(self.honest))
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
     def _printed(self, target: ApproximateDP) -> None:
@@ -187,8 +187,8 @@ class ShuffledVector(LevelProtocol):
             (-self.bound - self.offset) / self.unit
         )
         true = joint_epsilon(self.noise(self.honest), moved, s, delta)
-        crowd = Crowd().conditions(n)
-        self.guarantee = ApproximateDP(true, delta, view=View.SHUFFLED, conditions=crowd)
+        made = ApproximateDP(true, delta, view=View.SHUFFLED).given(*Crowd().assumptions())
+        self.guarantee = derived(made, self.noise(self.honest))
 
     def stated(self, std: float) -> float:
         """Paper: the sub-Gaussian parameter of the noise in the mean, from Theorem A.2's proof."""
@@ -260,7 +260,8 @@ class SecureVector(LevelProtocol):
             self.share = shared_gaussian_noise(self.precision, self.coordinates, each, self.honest)
         else:
             raise TacitError(f"noise is {noise_kind!r}; it must be skellam or discrete-gaussian")
-        self.guarantee = target.at(view=View.OPENED_SUM).given(*crowd.conditions(self.participants))
+        made = target.at(view=View.OPENED_SUM).given(*crowd.assumptions())
+        self.guarantee = derived(made, self.share)
         self._top = self.participants * self.precision
         self.modulus = self._top + 2 * self._room() + 1
         self.bits_per_participant = self.coordinates * (self.modulus - 1).bit_length()

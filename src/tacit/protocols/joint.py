@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tacit.assumptions import MetricsPerParticipation
 from tacit.checks import TacitError, integer
 from tacit.estimates import ErrorLaw, Estimate, Floats, Levels, Opened
 from tacit.noise import NoiseLaw
 from tacit.privacy import ApproximateDP, PureDP, Target
+from tacit.privacy.guarantees import for_fewer
 from tacit.protocols.contract import Protocol, SumProtocol
 
 Asked = TypeVar("Asked", bound=Target)
@@ -57,12 +59,17 @@ class JointSums(Protocol):
                 f"{metrics} metrics need noise for {metrics} times as many participations, the "
                 f"part promises {promised or 'nothing'}: make it for for_each(target, {metrics})"
             )
-        self.guarantee = replace(promised, participations=promised.participations // metrics).given(
-            f"for all {metrics} metrics of a participation together"
-        )
+        often = promised.participations // metrics
+        covered = promised.given(MetricsPerParticipation(metrics))
+        self.guarantee = for_fewer(covered, often)
         self.participants, self.minimum = part.participants, part.minimum
         self.honest, self.precision = part.honest, part.precision
         self.bits_per_participant = metrics * part.bits_per_participant
+
+    @property
+    def made_of(self) -> Sequence[Protocol]:
+        """The protocol of each part."""
+        return (self.part,)
 
     def randomize(self, x: Sequence[float]) -> tuple[Any, ...]:
         """One message for each metric."""
@@ -99,7 +106,7 @@ class JointSums(Protocol):
 
     def _together(self, made: Sequence[Estimate]) -> Estimate:
         total, wrapped = np.array([one.total for one in made]), any(one.wrapped for one in made)
-        return Estimate(total, made[0].error, self.promise, wrapped)
+        return Estimate(total, made[0].error, self.guarantee_id, wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """That of one metric; those of several are independent."""

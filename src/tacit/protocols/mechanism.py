@@ -1,15 +1,15 @@
-"""Mechanisms: the protocol of every round, and the guarantee of a whole run.
+"""Mechanisms: the protocol of every round, and the privacy of a whole run.
 
-`PerRound` opens every round by itself: a person takes part in one of them, so what holds for a
-round holds for the run. `Releases` opens prefix sums, whose steps are accounted for together. Both
-can be written down as plain data and read back; what was promised is part of it.
+`PerRound` releases every round by itself: a participant takes part in one of them, so what holds
+for a round holds for the run. `Releases` releases prefix sums, whose steps are accounted for
+together. Both can be stored as plain data and restored; the privacy status is part of it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
@@ -18,33 +18,40 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from tacit.assumptions import AskedFor, Declared, uncovered
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Fit, Floats, Round
 from tacit.names import name_of, named
 from tacit.privacy import (
-    ALL_BUT_ONE,
     ApproximateDP,
-    Crowd,
+    Arithmetic,
     GaussianLoss,
     Guarantee,
+    Guaranteed,
+    KnownPerRound,
     Neighbours,
-    View,
+    NonPrivate,
+    PrivacyStatus,
 )
+from tacit.privacy.guarantees import state_arithmetic
+from tacit.privacy.promises import PACKAGE
+from tacit.privacy.silos import SilosDP
+from tacit.privacy.status import NON_PRIVATE_TEXT, status_from_data, status_to_data
+from tacit.protocols.checking import DRAWS, check_declared
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
+from tacit.trust import TrustModel
 
 
 class Mechanism(ABC):
-    """How answers are hidden: `open(round)` is the protocol of a round that was proposed.
+    """How answers are kept private: `open(round)` is the protocol of a round that was proposed.
 
-    `guarantee` is that of the whole run for a person who takes part as often as is stated; None
-    where nothing is promised, or where it is only known round by round. `note` is what must be read
-    with it.
+    `privacy` is that of the whole run for a participant who takes part as often as is stated.
+    Whatever releases data asks it.
     """
 
-    guarantee: Guarantee | None
-    note: str
+    privacy: PrivacyStatus
 
     @abstractmethod
     def open(self, round_: Round) -> Protocol:
@@ -56,19 +63,56 @@ class Mechanism(ABC):
 
     @property
     def metrics(self) -> int:
-        """How many numbers are opened of everybody who tries one option."""
+        """How many numbers are released of everybody who tries one option."""
         return 1
 
     @property
-    def promise(self) -> str:
-        """Guarantee and note as sentences."""
-        if self.guarantee is None:
-            return self.note
-        return str(self.guarantee.given(self.note) if self.note else self.guarantee)
+    def guarantee(self) -> Guarantee | None:
+        """The guarantee of the whole run, where it is known beforehand."""
+        return self.privacy.guarantee if isinstance(self.privacy, Guaranteed) else None
+
+    @property
+    def outside(self) -> bool:
+        """Whether a protocol of this mechanism has code that is not tacit's."""
+        return False
+
+    def example(self) -> Protocol | None:
+        """The protocol of a small round, where its size is known."""
+        return None
+
+    def printed(self, found: Guarantee | None = None) -> Guarantee | None:
+        """A guarantee of this mechanism as readers are shown it: that of the whole run, or what
+        was found round by round.
+
+        What a protocol from outside declares is checked first, once: recomputed from its stated
+        distribution, and its randomizer sampled. It never counts as exact.
+        """
+        shown = self.guarantee or found
+        if shown is None:
+            return None
+        if isinstance(self.privacy, KnownPerRound):
+            target = self.privacy.target
+            delta = target.delta if isinstance(target, ApproximateDP) else 0.0
+            asked = AskedFor(float(target.epsilon), float(delta))
+            shown = shown.given(asked, *target.assumptions)
+        if not self.outside:
+            return shown
+        protocol = self.example()
+        draws = DRAWS if protocol is not None and check_declared(protocol) else 0
+        return state_arithmetic(shown, Arithmetic.UNSTATED).given(Declared(draws))
+
+    def text(self) -> str:
+        """The privacy of a run as a sentence."""
+        shown = self.printed()
+        if shown is not None:
+            return str(shown)
+        if isinstance(self.privacy, KnownPerRound):
+            return f"known round by round; asked for: {self.privacy.target.short}"
+        return NON_PRIVATE_TEXT
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Mechanism:
-        """What `to_dict` wrote down."""
+        """The mechanism that `to_dict` wrote."""
         kind = named(data["mechanism"], Mechanism)
         restored: Mechanism = kind.restore(data)
         return restored
@@ -78,7 +122,7 @@ class Mechanism(ABC):
 class PerRound(Mechanism):
     """`make(participants, **arguments)` for arms; for designs `make(participants, coordinates, …)`,
     with the radius after them where a parameter is reported, or `make(plays, …)` where every play
-    is another person's.
+    is another participant's.
 
     `make` stands at the top of a module, takes plain arguments and guarantees, and is annotated to
     return a protocol, so that it can be stored by name.
@@ -86,39 +130,50 @@ class PerRound(Mechanism):
 
     make: Callable[..., Protocol]
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    guarantee: Guarantee | None = None
-    note: str = ""
+    privacy: PrivacyStatus = field(default_factory=NonPrivate)
     smallest: int = 1
 
     def open(self, round_: Round) -> Protocol:
-        """Made for the round's size alone; one that promises less than the run is refused, and so
-        is one with fewer participants than the promise rests on.
+        """The protocol for the round's size; a round that earns less than the run's guarantee, or
+        that has fewer participants than the smallest, is rejected.
         """
         if round_.participants < self.smallest:
             raise TacitError(
-                f"round {round_.number} is for {round_.participants} participants; the promise "
-                f"rests on at least {self.smallest} in each: hold larger rounds"
+                f"round {round_.number} is for {round_.participants} participants; the guarantee "
+                f"needs at least {self.smallest} in each: hold larger rounds"
             )
         protocol = self.make(*self._size(round_), **self.arguments)
-        earned, promised = protocol.guarantee, self.guarantee
-        less = earned is None if promised is None else not (earned and earned.implies(promised))
-        if self.private and less:
-            raise TacitError(
-                f"round {round_.number} would promise {earned.short if earned else 'nothing'}, the "
-                f"experiment promises {promised.short if promised else 'more'}: its noise was "
-                "changed"
-            )
+        problem = self._weaker(protocol.guarantee)
+        if problem:
+            raise TacitError(f"round {round_.number} {problem}: its noise was changed")
         return protocol
+
+    def _weaker(self, earned: Guarantee | None) -> str:
+        """How a round's guarantee falls short of the run's privacy; empty if it does not."""
+        match self.privacy:
+            case Guaranteed(guarantee):
+                return falls_short(earned, guarantee)
+            case KnownPerRound(target) if earned is None:
+                return f"earns no guarantee, the experiment asks for {target.short}"
+        return ""
+
+    @property
+    def outside(self) -> bool:
+        """Whether the recipe, or a protocol that it makes for a small round, is not tacit's."""
+        if _package(self.make) != PACKAGE:
+            return True
+        protocol = self.example()
+        return protocol is not None and not all(map(_ours, parts_of(protocol)))
+
+    def example(self) -> Protocol | None:
+        """The round of the smallest size of arms, a round of one number of designs."""
+        size = _small(self.make, self.arguments, self.smallest)
+        return None if size is None else self.make(*size, **self.arguments)
 
     @property
     def metrics(self) -> int:
         """As many as `make` is told, where it can be."""
         return int(self.arguments.get("metrics", 1))
-
-    @property
-    def private(self) -> bool:
-        """Whether every round must earn a guarantee, also one that is only known round by round."""
-        return self.guarantee is not None or self.note.startswith("the secret")
 
     def _size(self, round_: Round) -> tuple[Any, ...]:
         match round_.assignment:
@@ -137,8 +192,7 @@ class PerRound(Mechanism):
             "mechanism": name_of(type(self)),
             "make": name_of(recipe(self.make)),
             "arguments": {key: plain(value) for key, value in self.arguments.items()},
-            "guarantee": plain(self.guarantee),
-            "note": self.note,
+            "privacy": status_to_data(self.privacy),
             "smallest": self.smallest,
         }
 
@@ -147,30 +201,22 @@ class PerRound(Mechanism):
         """The reverse."""
         make = recipe(named(data["make"], Callable))  # type: ignore[arg-type]
         arguments = {key: rich(value) for key, value in data["arguments"].items()}
-        found = cls(make, arguments, rich(data["guarantee"]), data["note"], data["smallest"])
-        found._check_rests()
+        found = cls(make, arguments, status_from_data(data["privacy"]), data["smallest"])
+        found._check_small_round()
         return found
 
-    def _check_rests(self) -> None:
-        """Refuses a promise of more than a small round earns, or that leaves out what it rests on:
-        the round of the smallest size of arms, a round of one number of designs. Others are not
-        known here, and are checked as they are opened.
+    def _check_small_round(self) -> None:
+        """Rejects a stored privacy status that a small round does not earn under the stored
+        assumptions. Rounds of other sizes are checked as they are opened.
         """
-        size = _small(self.make, self.arguments, self.smallest)
-        if self.guarantee is None or size is None:
+        small = self.example()
+        if small is None:
             return
-        earned = self.make(*size, **self.arguments).guarantee
-        said = set(self.guarantee.conditions)
-        if size != (self.smallest,) and ALL_BUT_ONE in said:  # of a design, whatever its size
-            said |= set(Crowd().conditions(max(2, self.smallest)))
-        if (
-            earned is None
-            or not earned.implies(self.guarantee)
-            or not set(earned.conditions) <= said
-        ):
+        problem = self._weaker(small.guarantee)
+        if problem:
             raise TacitError(
-                f"a small round earns {earned or 'nothing'}; the stored promise is not that, on "
-                "all that it rests on: its noise was changed, or the promise, or the smallest round"
+                f"a small round {problem}: the stored noise, guarantee or smallest round was "
+                "changed"
             )
 
 
@@ -181,16 +227,17 @@ class Releases(Mechanism):
     """
 
     sums: PrefixSums
-    guarantee: Guarantee | None = None
-    note: str = ""
+    privacy: PrivacyStatus = field(default_factory=NonPrivate)
     released: dict[int, Floats] = field(default_factory=dict)
     held: dict[int, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.privacy, KnownPerRound):
+            raise TacitError("prefix sums are accounted for together: state their guarantee")
         if self.guarantee is not None and not earned_by(self.sums, self.guarantee):
             raise TacitError(
                 f"these prefix sums do not earn {self.guarantee.short} as it is stated: their "
-                "noise was changed, or the promise"
+                "noise was changed, or the guarantee"
             )
 
     def open(self, round_: Round) -> PrefixRound:
@@ -227,8 +274,7 @@ class Releases(Mechanism):
         return {
             "mechanism": name_of(type(self)),
             "sums": {**numbers, "shape": shape},
-            "guarantee": plain(self.guarantee),
-            "note": self.note,
+            "privacy": status_to_data(self.privacy),
             **lists,
         }
 
@@ -244,13 +290,25 @@ class Releases(Mechanism):
             {int(step): np.array(row) for step, row in data[name].items()}
             for name in ("released", "held")
         )
-        return cls(sums, rich(data["guarantee"]), data["note"], *lists)
+        return cls(sums, status_from_data(data["privacy"]), *lists)
 
 
-def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
-    """Whether somebody who comes as often as they may has this guarantee, about the view and on
-    the conditions of these sums. How far shuffling amplifies is beyond what can be checked here,
-    but the sum of all messages, which anybody can form, must not refute it.
+def falls_short(earned: Guarantee | None, stated: Guarantee) -> str:
+    """Why what is earned does not imply what is stated; empty if it does."""
+    if earned is None:
+        return f"earns no guarantee, not {stated.short}"
+    if earned.implies(stated):
+        return ""
+    missing = [one.identifier for one in uncovered(earned.assumptions, stated.assumptions)]
+    if missing:
+        return f"needs assumptions that are not stated: {', '.join(missing)}"
+    return f"earns {earned.short} ({earned.view.value}), not {stated.short} ({stated.view.value})"
+
+
+def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
+    """Whether a participant who comes as often as allowed has this guarantee, about the view and
+    under the assumptions of these sums. How far shuffling amplifies is beyond what can be checked
+    here, but the sum of all messages, which anybody can form, must not refute it.
     """
     if (
         sums.noise == "none"
@@ -258,7 +316,7 @@ def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
         or not _about(sums, guarantee)
     ):
         return False
-    if sums.trust == "shuffle" and sums.noise == "gaussian":
+    if sums.trust == TrustModel.SHUFFLER and sums.noise == "gaussian":
         all_of_it = GaussianLoss(sums.sigma * math.sqrt(sums.silos), sums.movement)
         return all_of_it.delta(guarantee.epsilon) <= guarantee.delta
     return all(
@@ -268,15 +326,17 @@ def earned_by(sums: PrefixSums, guarantee: Any) -> bool:
 
 
 def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
-    """Whether a guarantee says of whom it holds, to whom, how often and on what as the sums do; the
-    headline of silos that each have their own is what holds for all of them.
+    """Whether a guarantee states neighbours, view, participations, assumptions and arithmetic as
+    the sums earn them; the headline of silos that each have their own is what holds for all.
     """
     weakest = tuple(map(max, zip(*_pairs(guarantee), strict=True)))
+    arithmetic = Arithmetic.EXACT if sums.integral else Arithmetic.IDEAL
     return (
         guarantee.neighbours is Neighbours.REPLACE_ONE
         and guarantee.view is sums.view
         and guarantee.participations <= sums.presence.participations
-        and set(sums.conditions) <= set(guarantee.conditions)
+        and not uncovered(sums.assumptions, guarantee.assumptions)
+        and arithmetic.covers(guarantee.arithmetic)
         and weakest == (guarantee.epsilon, guarantee.delta)
     )
 
@@ -287,9 +347,11 @@ def _earns(sums: PrefixSums, epsilon: float, delta: float) -> bool:
     return left > 0 and (loss.delta(epsilon) <= left or loss.epsilon(left) <= epsilon)
 
 
-def _pairs(guarantee: Any) -> tuple[tuple[float, float], ...]:
+def _pairs(guarantee: ApproximateDP) -> tuple[tuple[float, float], ...]:
     """(ε, δ) of every silo that has its own, or of all alike."""
-    return getattr(guarantee, "budgets", ()) or ((guarantee.epsilon, guarantee.delta),)
+    if isinstance(guarantee, SilosDP) and guarantee.budgets:
+        return guarantee.budgets
+    return ((guarantee.epsilon, guarantee.delta),)
 
 
 def recipe(make: Any) -> Callable[..., Protocol]:
@@ -331,32 +393,34 @@ def _small(
     return sizes.get(tuple(needed))
 
 
+def parts_of(protocol: Protocol) -> Iterator[Any]:
+    """A protocol and the protocols that it is made of."""
+    yield protocol
+    for part in protocol.made_of:
+        yield from parts_of(part)
+
+
+def _package(thing: Any) -> str:
+    return str(thing.__module__).partition(".")[0]
+
+
+def _ours(protocol: Protocol) -> bool:
+    return _package(type(protocol)) == PACKAGE
+
+
 def plain(value: Any) -> Any:
-    """A guarantee as a dictionary, a fraction by its two numbers; others as they are."""
+    """A guarantee as data, a fraction by its two numbers; others as they are."""
     if isinstance(value, Enum):
-        return value.name
+        return value.value
     if isinstance(value, Fraction):
         return {"fraction": str(value)}
-    if not isinstance(value, Guarantee):
-        return value
-    entries = {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
-    return {"guarantee": name_of(type(value)), **entries}
+    return {"guarantee": value.to_data()} if isinstance(value, Guarantee) else value
 
 
 def rich(value: Any) -> Any:
     """The reverse of `plain`."""
     if isinstance(value, Mapping) and "fraction" in value:
         return Fraction(value["fraction"])
-    if not (isinstance(value, Mapping) and "guarantee" in value):
-        return value
-    entries = {key: rich(_tuples(part)) for key, part in value.items()}
-    kind = named(entries.pop("guarantee"), Guarantee)
-    about = {
-        "neighbours": Neighbours[entries["neighbours"]],
-        "view": View[entries["view"]],
-    }
-    return kind(**entries | about)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+    if isinstance(value, Mapping) and "guarantee" in value:
+        return Guarantee.from_data(value["guarantee"])
+    return value

@@ -10,7 +10,8 @@ from tacit.checks import positive
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.factorization import Factorization
-from tacit.protocols.prefix_sums import ONCE, Noise, PrefixSums, Presence, Trust
+from tacit.protocols.prefix_sums import ONCE, Noise, PrefixSums, Presence
+from tacit.trust import TrustModel
 
 # the most that rounding may add to the sensitivity, and the part of δ that pays for not being quite
 # Gaussian; bits are paid for one by one
@@ -23,7 +24,7 @@ def calibrated(
     silos: int,
     size: int,
     sensitivity: float,
-    trust: Trust,
+    trust: TrustModel,
     noise: Noise,
     target: ApproximateDP,
     *,

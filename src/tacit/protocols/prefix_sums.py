@@ -20,38 +20,42 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tacit.assumptions import (
+    Assumption,
+    DishonestAtMost,
+    JointPrivacy,
+    Scope,
+    Spread,
+    VisitsAtMost,
+)
 from tacit.checks import TacitError, integer, positive
 from tacit.estimates import Estimate, Floats, Opened, VectorError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
-from tacit.privacy import IDEAL, ApproximateDP, GaussianLoss, Guarantee, View
+from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, View, derived
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import Factorization
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import SECURITY, shares_needed
+from tacit.trust import TrustModel
 
-Trust = Literal["none", "silo", "secagg", "shuffle", "central"]
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 
 EXACT_IN_DOUBLES = 2.0**52
-FITS: dict[Trust, tuple[Noise, ...]] = {
-    "none": ("none",),
-    "silo": ("gaussian", "discrete-gaussian"),
-    "secagg": ("discrete-gaussian", "skellam"),
-    "shuffle": ("discrete-gaussian", "skellam", "binomial", "gaussian"),
-    "central": ("discrete-gaussian", "skellam"),
+FITS: dict[TrustModel, tuple[Noise, ...]] = {
+    TrustModel.NONE: ("none",),
+    TrustModel.SILO: ("gaussian", "discrete-gaussian"),
+    TrustModel.SECURE_AGGREGATION: ("discrete-gaussian", "skellam"),
+    TrustModel.SHUFFLER: ("discrete-gaussian", "skellam", "binomial", "gaussian"),
+    TrustModel.CENTRAL: ("discrete-gaussian", "skellam"),
 }
-VIEWS: dict[Trust, View] = {
-    "none": View.SILO,
-    "silo": View.SILO,
-    "secagg": View.OPENED_SUM,
-    "shuffle": View.SHUFFLED,
-    "central": View.SERVER_OUTPUT,
+VIEWS: dict[TrustModel, View] = {
+    TrustModel.NONE: View.SILO,
+    TrustModel.SILO: View.SILO,
+    TrustModel.SECURE_AGGREGATION: View.OPENED_SUM,
+    TrustModel.SHUFFLER: View.SHUFFLED,
+    TrustModel.CENTRAL: View.SERVER_OUTPUT,
 }
-JOINT = (
-    "joint privacy: it bounds what all other people together learn of a person; what that person "
-    "is given may depend on their own features"
-)
 
 
 @dataclass(frozen=True)
@@ -101,15 +105,11 @@ class Presence:
         """How often one person comes in all."""
         return self.batches * self.visits
 
-    def __str__(self) -> str:
-        """As the end of "for a person who comes"."""
-        batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
-        if self.batches == self.visits == 1:
-            return "once"
-        if self.anywhere:
-            return f"up to {self.visits} times, to any silos in any batches"
-        each = "once" if self.visits == 1 else f"up to {self.visits} times"
-        return f"in {batches}, {each} in each, to any silos"
+    @property
+    def assumption(self) -> VisitsAtMost:
+        """How often one participant comes, as a guarantee states it."""
+        spread = Spread.ANYWHERE if self.anywhere else Spread.PER_BATCH
+        return VisitsAtMost(self.batches, self.visits, spread)
 
 
 ONCE = Presence()
@@ -136,7 +136,7 @@ class PrefixSums:
     silos: int
     size: int
     sensitivity: float
-    trust: Trust = "none"
+    trust: TrustModel = TrustModel.NONE
     noise: Noise = "none"
     sigma: float = 0.0
     scale: int = 1
@@ -147,6 +147,7 @@ class PrefixSums:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "trust", TrustModel(self.trust))
         integer("silos", self.silos, at_least=1)
         self._check_own_noise()
         integer("size", self.size, at_least=1)
@@ -170,12 +171,12 @@ class PrefixSums:
                 f"bits cannot be weighted by the coefficients of the {self.shape.kind} kind: use "
                 "the tree, or discrete-gaussian noise"
             )
-        if self.shape.kind == "prefix" and self.trust == "shuffle":
+        if self.shape.kind == "prefix" and self.trust == TrustModel.SHUFFLER:
             raise TacitError(
                 "shuffled prefix sums put every person in all later messages (ZC24 Remark 5.6): "
                 "use the tree or the square root"
             )
-        if self.shape.kind == "prefix" and self.trust == "central":
+        if self.shape.kind == "prefix" and self.trust == TrustModel.CENTRAL:
             raise TacitError(
                 "a trusted server adds up what it published itself: use the tree, the square root "
                 "or the optimal kind"
@@ -199,7 +200,7 @@ class PrefixSums:
         """Noise of its own for each silo, or for none."""
         for name in ("sigmas", "weights"):
             values = getattr(self, name)
-            if values and (self.trust != "silo" or len(values) != self.silos):
+            if values and (self.trust != TrustModel.SILO or len(values) != self.silos):
                 raise TacitError(
                     f"{name} has {len(values)} numbers for {self.silos} silos under trust "
                     f"{self.trust}: give one for each silo whose noise is its own"
@@ -235,7 +236,7 @@ class PrefixSums:
 
     def form(self, step: int) -> Form:
         """How the integers of a step leave a silo."""
-        if self.trust != "shuffle":
+        if self.trust != TrustModel.SHUFFLER:
             return Words()
         if self.noise != "binomial":
             return Shares(count=shares_needed(self.honest, 1 << MODULUS_BITS))
@@ -245,7 +246,9 @@ class PrefixSums:
     @property
     def alone(self) -> bool:
         """Whether each silo's noise suffices alone."""
-        return self.trust == "silo" or (self.trust == "shuffle" and self.noise == "gaussian")
+        return self.trust == TrustModel.SILO or (
+            self.trust == TrustModel.SHUFFLER and self.noise == "gaussian"
+        )
 
     @property
     def honest(self) -> int:
@@ -255,7 +258,7 @@ class PrefixSums:
     @property
     def adding(self) -> int:
         """Whose noise together is `total`: a silo's or the server's alone, or all honest silos'."""
-        return 1 if self.alone or self.trust == "central" else self.honest
+        return 1 if self.alone or self.trust == TrustModel.CENTRAL else self.honest
 
     @cached_property
     def total(self) -> NoiseLaw:
@@ -362,7 +365,7 @@ class PrefixSums:
 
     def slack(self, epsilon: float) -> float:
         """What a shuffler of additive shares adds to δ, over all numbers opened."""
-        if self.trust != "shuffle" or self.noise in ("binomial", "gaussian"):
+        if self.trust != TrustModel.SHUFFLER or self.noise in ("binomial", "gaussian"):
             return 0.0
         return (1 + math.exp(epsilon)) * 2.0**-SECURITY * self.size * self.shape.steps
 
@@ -376,22 +379,22 @@ class PrefixSums:
                 "secagg-fedlinucb with discrete-gaussian noise"
             )
         failure = delta + self.slack(epsilon)
-        often, conditions = self.presence.participations, self.conditions
+        often, assumptions = self.presence.participations, self.assumptions
         about: dict[str, Any] = {"view": self.view, "participations": often}
-        return ApproximateDP(epsilon, failure, conditions=conditions, **about)
+        made = ApproximateDP(epsilon, failure, assumptions=assumptions, **about)
+        return derived(made, self.total if self.integral else Gaussian(self.sigma))
 
     @property
-    def conditions(self) -> tuple[str, ...]:
-        """What the guarantee rests on, besides its view."""
-        once = self.presence.participations == 1
-        often = () if once else (f"for a person who comes {self.presence}",)
-        if not self.integral:
-            return *often, IDEAL
-        if self.trust == "central":
-            return *often, JOINT
-        if self.alone:
-            return often
-        return *often, f"at least {self.honest} of {self.silos} silos add their noise"
+    def assumptions(self) -> frozenset[Assumption]:
+        """What the guarantee assumes, besides its view."""
+        found: set[Assumption] = set()
+        if self.presence.participations > 1:
+            found.add(self.presence.assumption)
+        if self.trust == TrustModel.CENTRAL:
+            found.add(JointPrivacy())
+        elif self.integral and not self.alone:
+            found.add(DishonestAtMost(Scope.SILOS, self.corrupt))
+        return frozenset(found)
 
     @property
     def bits_per_silo(self) -> float:
@@ -492,7 +495,7 @@ class Encoder:
         # noise first: how long it takes says nothing of the data
         noise = (
             np.zeros(p.size)
-            if p.trust in ("none", "central")
+            if p.trust in (TrustModel.NONE, TrustModel.CENTRAL)
             else p.draw(p.share if p.integral else None, self.rng, p.sigma)
         )
         self.history.append(np.array(vector, dtype=float))
@@ -643,7 +646,7 @@ class PrefixRound(Protocol):
         n, size = opened.reports, self.coordinates
         variance = float(self.sums.variances[self.step]) / n**2
         columns = (np.full(size, v) for v in (variance, math.inf, math.sqrt(variance)))
-        return Estimate(total, VectorError(n, *columns), self.promise, opened.wrapped)
+        return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """The noise of all silos in one opened integer, about 0 (of one silo's message where each
@@ -686,7 +689,7 @@ class CentralPrefixRound(PrefixRound):
         return Opened(tuple(Words().total([exact.values, noise.view(np.uint64)])), exact.reports)
 
 
-ROUNDS: dict[Trust, type[PrefixRound]] = {
-    "shuffle": ShuffledPrefixRound,
-    "central": CentralPrefixRound,
+ROUNDS: dict[TrustModel, type[PrefixRound]] = {
+    TrustModel.SHUFFLER: ShuffledPrefixRound,
+    TrustModel.CENTRAL: CentralPrefixRound,
 }

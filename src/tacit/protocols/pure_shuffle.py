@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
+from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
 from tacit.checks import TacitError, as_fraction, integer, positive
 from tacit.estimates import ErrorLaw, Floats, Integers, Opened
 from tacit.noise import Chance, PolyaDifference, Table
@@ -26,7 +27,7 @@ from tacit.noise.chernoff import widest
 from tacit.noise.coins import below
 from tacit.noise.law import NoiseLaw
 from tacit.noise.serialize import register
-from tacit.privacy import Crowd, PureDP, View
+from tacit.privacy import PureDP, View, derived
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
 from tacit.protocols.contract import SumProtocol
 
@@ -140,13 +141,13 @@ class PureShuffle(SumProtocol):
         self.honest = self._groups[0].size - curious
         parts = [(group.people, group.row.certificate.parameters) for group in self._groups]
         self._expected = sum(people * p.tau for people, p in parts)
-        crowd = Crowd(curious=curious).conditions(self._groups[0].size)
-        self.guarantee = PureDP(
+        made = PureDP(
             times * certified(self.epsilon),
             view=View.SHUFFLED,
             participations=times,
-            conditions=(*crowd, "a group that is not complete is not opened"),
+            assumptions=frozenset({DishonestAtMost(Scope.GROUP, curious), CompleteGroups()}),
         )
+        self.guarantee = derived(made, _share(parts[0][1]))
         self.bits_per_participant = parts[0][1].bits
         noise = GroupedShares(self.participants, self.epsilon, curious)
         self._error = ErrorLaw(self.participants, 1, noise)

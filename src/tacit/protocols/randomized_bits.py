@@ -22,7 +22,7 @@ from tacit.noise import Binomial, Chance, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
 from tacit.noise.table import product
-from tacit.privacy import PureDP, View
+from tacit.privacy import PureDP, View, derived
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.privacy.promises import about
 from tacit.protocols.contract import SumProtocol
@@ -92,7 +92,7 @@ class RandomizedBits(SumProtocol):
                 f"epsilon is {float(self.epsilon):g} for a bit; above {LARGEST_EPSILON} it is told "
                 "truly and hides nothing: use a smaller epsilon"
             )
-        self.guarantee = about(target.epsilon, target, View.MESSAGE)
+        self.guarantee = derived(about(target.epsilon, target, View.MESSAGE), HALF)
         self._lies = Lies(self.participants, self.epsilon)
 
     def error(self, reports: int) -> ErrorLaw:

@@ -39,6 +39,7 @@ from tacit.protocols.sums import (
 )
 from tacit.protocols.vector_noise import gaussian_ratio
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
+from tacit.trust import TrustModel
 
 CACHE = 1 << 14
 FEWEST = 2  # people in a round; one of them looks
@@ -350,11 +351,11 @@ def vector_of(
 
 def _ball(size: tuple[int, int, float], trust: str, target: Target, noise: str) -> BallSum:
     match trust:
-        case "central":
+        case TrustModel.CENTRAL:
             return CentralBall(*size, target)
-        case "local":
+        case TrustModel.LOCAL:
             return LocalBall(*size, target)
-        case "shuffle":
+        case TrustModel.SHUFFLER:
             return ShuffledBall(*size, target)
     return SecureBall(*size, target, noise_kind=noise)
 
@@ -382,12 +383,12 @@ def _vector(
     noise: str,
 ) -> VectorProtocol:
     match trust:
-        case "none":
+        case TrustModel.NONE:
             return vectors.Plain(*size)
-        case "central":
+        case TrustModel.CENTRAL:
             return vectors.Central(*size, target, paper=setting == "paper")
-        case "local":
+        case TrustModel.LOCAL:
             return vectors.Local(*size, target, paper=setting == "paper")
-        case "shuffle":
+        case TrustModel.SHUFFLER:
             return ShuffledVector(*size, target, precision=levels, paper=setting == "paper")
     return SecureVector(*size, target, precision=4 * levels, noise_kind=noise)

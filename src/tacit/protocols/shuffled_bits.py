@@ -58,7 +58,7 @@ class ShuffledBits(SumProtocol):
             self.precision,
             target,
             View.SHUFFLED,
-            *who.conditions(self.participants),
+            *who.assumptions(),
             order=order,
         )
         self.bits_per_participant = self.precision + self.noise_bits

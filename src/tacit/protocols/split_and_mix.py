@@ -9,6 +9,7 @@ of secure aggregation plus (1 + e^ε) 2^-σ in δ. See CZ23 App. G.2.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from tacit.estimates import Integers, Opened
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, View
+from tacit.privacy.guarantees import state_arithmetic
+from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
 
 FEWEST_USERS = 19
@@ -50,7 +53,9 @@ def mixed(opened: Target, security: int) -> ApproximateDP:
     factor = math.exp(min(float(opened.epsilon), LARGEST))
     slack = opened.participations * (1 + factor) * 2.0**-security
     own = opened.delta if isinstance(opened, ApproximateDP) else 0.0
-    return ApproximateDP(opened.epsilon, own + slack, **opened.about | {"view": View.SHUFFLED})
+    about = opened.about | {"view": View.SHUFFLED}
+    mixed_up = ApproximateDP(opened.epsilon, own + slack, **about)
+    return state_arithmetic(mixed_up, opened.arithmetic)
 
 
 class SplitAndMix(ModularSum):
@@ -70,6 +75,11 @@ class SplitAndMix(ModularSum):
         self.shares = shares_needed(self.honest, self.modulus, security)
         self.guarantee = mixed(inner.guarantee, security)
         self.bits_per_participant = self.shares * (self.modulus - 1).bit_length()
+
+    @property
+    def made_of(self) -> Sequence[Protocol]:
+        """The protocol of each part."""
+        return (self.inner,)
 
     def noise(self, reports: int) -> NoiseLaw:
         """That of the sum."""

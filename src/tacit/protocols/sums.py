@@ -17,21 +17,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.checks import Number, TacitError, integer
 from tacit.estimates import ErrorLaw, Integers, Opened
 from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import IN_RANGE, Crowd, PureDP, Target, View, promised
+from tacit.privacy import Crowd, PureDP, Target, View, promised
 from tacit.protocols.contract import SumProtocol, as_they_are
 
 MISREAD = 1e-9  # probability that a round wraps around its modulus
-ONE_HONEST_SERVER = (
-    "as long as one of the two servers is honest, for an honest device that has pinned both "
-    "servers' keys from a source that is neither server and runs code (page included) served by "
-    "neither; if one server supplies keys or code, that server must be the honest one; "
-    "computationally; for all of a person's participations and metrics under these terms and their "
-    "successors together; taking part is visible"
-)
+TWO_SERVERS = (PinnedKeys(), BoundedAdversary())
+"""What two servers' guarantee assumes, besides that one of them is honest."""
 
 
 class ModularSum(SumProtocol):
@@ -151,7 +147,7 @@ class SecureSum(ModularSum):
             self.precision,
             target,
             View.OPENED_SUM,
-            *who.conditions(self.participants),
+            *who.assumptions(),
             apart=self.share.closeness(self.honest),
             order=order,
         )
@@ -246,9 +242,7 @@ class TwoServers(ServedSum):
         self._for(participants, precision)
         scale = self.precision * target.participations / Fraction(target.epsilon)
         self.law = self.share = DiscreteLaplace(scale)
-        self.guarantee = promised(
-            self.law, self.precision, target, View.OTHER_SERVER, ONE_HONEST_SERVER
-        )
+        self.guarantee = promised(self.law, self.precision, target, View.OTHER_SERVER, *TWO_SERVERS)
         self._both = self.law.power(2)
         self.modulus = _modulus(self.top, self._both, None)
         self.bits_per_participant = 2 * (self.modulus - 1).bit_length()
@@ -281,7 +275,7 @@ class Verified(TwoServers):
                 f"noise needs a modulus of {self.modulus}; verified sums are counted modulo "
                 f"{MODULUS}: use fewer levels or participants, or a larger epsilon"
             )
-        self.guarantee = self.guarantee.given(IN_RANGE)
+        self.guarantee = self.guarantee.given(RangeProofs())
         self.bits_per_participant = report_bits(self.precision)
 
 

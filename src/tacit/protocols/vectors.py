@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.assumptions import DishonestAtMost, Scope
 from tacit.checks import TacitError, integer, positive
 from tacit.estimates import (
     Estimate,
@@ -30,7 +32,6 @@ from tacit.estimates import (
 )
 from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import (
-    IDEAL,
     ApproximateDP,
     Gaussian,
     GaussianLoss,
@@ -38,7 +39,10 @@ from tacit.privacy import (
     PureDP,
     Target,
     View,
+    derived,
+    weakest,
 )
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.promises import check_replaced
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
@@ -47,7 +51,6 @@ from tacit.protocols.vector_noise import each_time, gaussian_noise, gaussian_rat
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64
 TAIL = 4.0  # standard deviations of the noise over which its sub-Gaussian proxy is taken
-SECRET = "a participant's average reward for every played option, together"
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +121,7 @@ class VectorProtocol(Protocol):
         self.check_reports(opened.reports)
         columns = [np.full(self.coordinates, value) for value in self.spread(opened.reports)]
         error = VectorError(opened.reports, *columns)
-        return Estimate(self.sums(opened), error, self.promise, opened.wrapped)
+        return Estimate(self.sums(opened), error, self.guarantee_id, opened.wrapped)
 
 
 class Plain(VectorProtocol):
@@ -303,8 +306,12 @@ class SeparateSums(Protocol):
         self.minimum = sum(part.minimum for part in self.parts)
         bits = sum(part.bits_per_participant * part.participants for part in self.parts)
         self.bits_per_participant = bits / self.participants
-        fewest_first = sorted(self.parts, key=lambda part: part.participants)  # of equals, fewest
-        self.guarantee = weakest([part.guarantee for part in fewest_first])
+        self.guarantee = weakest([_of_group(part.guarantee) for part in self.parts])
+
+    @property
+    def made_of(self) -> Sequence[Protocol]:
+        """The protocol of each part."""
+        return self.parts
 
     def randomize(self, x: tuple[int, float]) -> tuple[int, Any]:
         """What somebody who played the option at this place sends."""
@@ -343,7 +350,7 @@ class SeparateSums(Protocol):
         columns = [np.concatenate([getattr(e.error, name) for e in made]) for name in names]
         total = np.concatenate([estimate.total for estimate in made])
         wrapped = any(estimate.wrapped for estimate in made)
-        return Estimate(total, VectorError(people, *columns), self.promise, wrapped)
+        return Estimate(total, VectorError(people, *columns), self.guarantee_id, wrapped)
 
     def view_law(self, total: int, reports: int) -> NoiseLaw:
         """That of the first option's sum."""
@@ -356,10 +363,16 @@ class SeparateSums(Protocol):
         return self._join(made)
 
 
-def weakest(guarantees: Sequence[Guarantee | None]) -> Guarantee | None:
-    """The guarantee that holds for everyone, where each person has one of these."""
-    found: list[Any] = [guarantee for guarantee in guarantees if guarantee is not None]
-    return max(found, key=lambda g: (g.epsilon, getattr(g, "delta", 0.0)), default=None)
+def _of_group(guarantee: Guarantee | None) -> Guarantee | None:
+    """A part's guarantee, with participants counted in the group of those who play its option."""
+    if guarantee is None:
+        return None
+    kept = {
+        replace(one, scope=Scope.GROUP) if isinstance(one, DishonestAtMost) else one
+        for one in guarantee.assumptions
+    }
+    made = replace(guarantee, assumptions=frozenset(kept))
+    return state_arithmetic(made, guarantee.arithmetic)
 
 
 def paper_gaussian(
@@ -377,7 +390,7 @@ def paper_gaussian(
     sensitivity = 2 * float(bound) * math.sqrt(coordinates)
     law = Gaussian(sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon)
     true = GaussianLoss(law.sigma, sensitivity).delta(target.epsilon)
-    return law, ApproximateDP(target.epsilon, true, view=view, conditions=(IDEAL,))
+    return law, derived(ApproximateDP(target.epsilon, true, view=view), law)
 
 
 def refuse_returning(target: Target) -> None:
@@ -397,5 +410,7 @@ def grid_noise(coordinates: int, target: Target, view: View) -> tuple[NoiseLaw, 
     each = each_time(target)
     if isinstance(each, PureDP):
         scale = Fraction(FINE * coordinates) / Fraction(each.epsilon)
-        return DiscreteLaplace(scale), target.at(view=view)
-    return gaussian_noise(FINE, coordinates, each), target.at(view=view)
+        noise: NoiseLaw = DiscreteLaplace(scale)
+    else:
+        noise = gaussian_noise(FINE, coordinates, each)
+    return noise, derived(target.at(view=view), noise)

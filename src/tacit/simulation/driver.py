@@ -22,10 +22,9 @@ from tacit.environments.contract import Environment, World
 from tacit.environments.recorded import OutOfData
 from tacit.estimates import Estimate, Floats, Played, Round
 from tacit.experiment import Experiment
-from tacit.privacy import Guarantee, guaranteed_reports
+from tacit.privacy import Guarantee, KnownPerRound, guaranteed_reports, weakest
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
-from tacit.protocols.vectors import weakest
 from tacit.simulation.liars import Liars
 
 MOST_LISTED = 50  # options
@@ -54,7 +53,7 @@ class Outcome:
     opened: int = 0
     rounds: int = 0
     wrapped: int = 0
-    weakest: Guarantee | None = None
+    earned: dict[Guarantee | None, None] = field(default_factory=dict)
     participants: int = 0
     reals: int = 0
     bits: float = 0.0
@@ -80,8 +79,8 @@ class Outcome:
             self.participants += protocol.participants
             self.reals += protocol.participants * protocol.coordinates
             self.bits += protocol.participants * protocol.bits_per_participant
-            if self.experiment.guarantee is None:
-                self.weakest = weakest([self.weakest, protocol.guarantee])
+            if isinstance(self.experiment.mechanism.privacy, KnownPerRound):
+                self.earned[protocol.guarantee] = None
 
     @property
     def played(self) -> int:
@@ -122,11 +121,11 @@ class Outcome:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What was promised about the whole run; what the weakest round earned, where that is only
-        known afterwards. What must be read with it is one of its conditions.
+        """The guarantee of the whole run; the weakest of its rounds, where that is only known
+        afterwards.
         """
-        promised, note = self.experiment.guarantee or self.weakest, self.experiment.mechanism.note
-        return promised.given(note) if promised is not None and note else promised
+        found = weakest(list(self.earned)) if self.earned else None
+        return self.experiment.mechanism.printed(found)
 
 
 def run(

@@ -27,6 +27,7 @@ from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, check_together, lookup
 from tacit.checks import TacitError, integer
 from tacit.environments.contract import World
+from tacit.privacy import Guarantee
 from tacit.simulation.driver import Trial
 from tacit.simulation.study import How, asked, matched, promise_of, recorded, tried
 
@@ -69,7 +70,7 @@ class Configuration:
     chosen: Mapping[str, Mapping[str, Any]]  # the options that they are, of the algorithm's own
     named: Mapping[str, Any]  # options that the study names, and those that everybody asks for
     options: Mapping[str, Any]  # all that are in force
-    promise: Mapping[str, Any] | None
+    promise: Guarantee | None
 
     def described(self) -> dict[str, Any]:
         """As data, for who reads results without tacit's registry."""
@@ -82,7 +83,7 @@ class Configuration:
             **self.axes,
             "chosen": _plain(self.chosen),
             "options": _plain(self.options),
-            "promise": _plain(self.promise),
+            "guarantee_data": None if self.promise is None else self.promise.to_data(),
         }
 
 

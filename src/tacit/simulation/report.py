@@ -15,11 +15,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tacit.privacy import Guarantee
 from tacit.simulation import limits
 from tacit.simulation.charts import DASHES, Axis, Point, Series, chart
 from tacit.simulation.page import COLOURS, page
 from tacit.simulation.results import CURVES, Result, whole, write_csv
 from tacit.simulation.seeds import Runs
+from tacit.simulation.study import weakest_recorded
 from tacit.simulation.sweeping import Saved, saved
 
 MOST_OPEN = 4  # settings whose pictures are seen at once
@@ -97,7 +99,7 @@ class Entry:
     @property
     def short(self) -> str:
         """What is promised, which need not be the ε that was asked for."""
-        return self.result.promise.split(":")[0]
+        return self.result.short
 
     @property
     def variant(self) -> str:
@@ -118,13 +120,14 @@ def entries(found: Saved) -> list[Entry]:
     for place, rows in groupby(found.rows, key=lambda row: int(row["cell"]) // int(seeds)):
         records = [{k: v for k, v in row.items() if v is not None} for row in rows]
         told = about[place]
-        promises = [one["guarantee"] for one in records if isinstance(one.get("guarantee"), dict)]
-        worst = max(promises, key=lambda one: (one["epsilon"], one["delta"]), default=None)
+        known = told["guarantee_data"]
+        stored = (one.get("guarantee") for one in records)
+        guarantee = Guarantee.from_data(known) if known else weakest_recorded(stored)
         result = Result(
             told["label"],
             int(told["options"]["horizon"]),
             told["options"],
-            told["promise"] or worst,
+            guarantee,
             Runs(records, 0.0, False, seeds),
             tuple(told["extras"]),
         )

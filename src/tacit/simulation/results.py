@@ -29,12 +29,13 @@ from scipy.special import betainc
 
 from tacit import __version__
 from tacit.checks import TacitError
+from tacit.privacy import Guarantee
 from tacit.simulation.log import Record, unwritable
 from tacit.simulation.seeds import Runs
 
 Floats = npt.NDArray[np.float64]
 # columns of a record that hold many values
-NOTHING = "none: nothing is promised about a person"
+NON_PRIVATE = "none: nothing is guaranteed to a participant"
 CURVES = ("checkpoints", "regret", "realised", "estimates")
 
 
@@ -61,7 +62,7 @@ class Result:
     algorithm: str
     horizon: int
     configuration: dict[str, Any]
-    guarantee: dict[str, Any] | None
+    guarantee: Guarantee | None
     done: Runs
     extras: tuple[str, ...] = field(
         default=()
@@ -73,8 +74,17 @@ class Result:
 
     @property
     def promise(self) -> str:
-        """What was promised, in words."""
-        return NOTHING if self.guarantee is None else str(self.guarantee["text"])
+        """The guarantee as a sentence."""
+        return NON_PRIVATE if self.guarantee is None else str(self.guarantee)
+
+    def as_json(self) -> dict[str, Any] | None:
+        """The guarantee for readers of JSON."""
+        return None if self.guarantee is None else self.guarantee.to_dict()
+
+    @property
+    def short(self) -> str:
+        """The guarantee in the field's notation."""
+        return "none" if self.guarantee is None else self.guarantee.short
 
     @property
     def runs(self) -> list[Record]:
@@ -144,7 +154,7 @@ class Result:
             "regret_mean": mean,
             "regret_sem": sem,
             "time_average_regret": None if mean is None else mean / served,
-            "guarantee": self.guarantee,
+            "guarantee": self.as_json(),
             **{name: self.mean(name) for name in self.extras if self.runs[0].get(name) is not None},
             "times_lower_bound": self.times_lower_bound,
             **self.winner(),

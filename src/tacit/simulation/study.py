@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,17 @@ import numpy as np
 
 from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, lookup, spelled
+from tacit.assumptions import DishonestAtMost, Poisoned
 from tacit.checks import TacitError, integer, probability
 from tacit.environments.contract import Environment, World
 from tacit.experiment import Experiment
-from tacit.privacy import View
+from tacit.privacy import Guarantee, weakest
 from tacit.simulation.driver import Trial
 from tacit.simulation.liars import Liars
 from tacit.simulation.results import Result
 from tacit.simulation.seeds import over_seeds
 
 MOST_RUNS = 10_000_000
-SHARED = (View.OPENED_SUM, View.SHUFFLED)  # which shares of noise are for
 MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to that of dpe
 
 
@@ -63,7 +64,7 @@ def simulate(algorithm: str, environment: World | None = None, **options: Any) -
     your own. Options are those of the algorithm's problem, and of `How`.
 
     >>> result = simulate("dist-dp-se", arms=3, horizon=2000, runs=2)
-    >>> result.promise[:9], len(result.runs)
+    >>> result.guarantee.short, len(result.runs)
     ('(1, 0)-DP', 2)
     """
     how = How(**{name: options.pop(name) for name in HOW if name in options})
@@ -139,36 +140,33 @@ def promise_of(
     world: World | None,
     records: list[dict[str, Any]],
     liars: float = 0.0,
-) -> dict[str, Any] | None:
-    """What the people of this world were promised, as data; None where nothing was.
+) -> Guarantee | None:
+    """The guarantee of this world's participants; None without one.
 
-    Recorded people who are drawn again and again take part without end, so nothing is promised
-    about them. Liars are none of the honest others that shares of noise rest on.
+    Recorded participants who are drawn again and again take part without end, so nothing is
+    guaranteed to them. Corrupted ones add no noise that shared noise could count on.
     """
     if getattr(world, "participations", 1) is None:
         return None
-    note = getattr(world, "promise_note", "")
-    promised = experiment.guarantee
+    remark = getattr(world, "remark", None)
+    promised = experiment.mechanism.printed()
     if promised is not None:
-        others = _about_liars(experiment, liars)
-        notes = [text for text in (experiment.mechanism.note, note, others) if text]
-        return promised.given(*notes).to_dict()
-    found = [record["guarantee"] for record in records if record.get("guarantee")]
-    return max(found, key=lambda entry: (entry["epsilon"], entry["delta"]), default=None)
+        remarks = [*([remark] if remark else []), *_poisoned(promised, liars)]
+        return promised.given(*remarks)
+    return weakest_recorded(record.get("guarantee") for record in records)
 
 
-def _about_liars(experiment: Experiment, liars: float) -> str:
-    """What must be read with a promise that rests on honest others, where more lie than it allows
-    for.
-    """
-    shared = experiment.guarantee is not None and experiment.guarantee.view in SHARED
-    allowed = getattr(experiment.mechanism, "arguments", {}).get("corrupt", 0.0)
-    if not shared or liars <= allowed:
-        return ""
-    return (
-        f"{liars:.4g} of all lie here, and are none of the honest others: that many are allowed "
-        f"for with corrupt {liars:.4g}"
-    )
+def weakest_recorded(stored: Iterable[Mapping[str, Any] | None]) -> Guarantee | None:
+    """The weakest of the guarantees that runs have recorded; None where none has one."""
+    found = [Guarantee.from_data(data) for data in stored if data]
+    return weakest(found) if found else None
+
+
+def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:
+    """A remark where more participants are corrupted than a guarantee of shared noise assumes."""
+    counted = [one for one in guarantee.assumptions if isinstance(one, DishonestAtMost)]
+    part = Fraction(str(corrupted))
+    return [Poisoned(part)] if counted and any(part > one.fraction for one in counted) else []
 
 
 def tried(
@@ -205,7 +203,8 @@ def recorded(entry: Algorithm, problem: Problem, world: World | None) -> dict[st
         for name, value in entry.describe(problem).items()
         if not (own and described[name].metadata["world"])
     }
-    about = getattr(world, "promise_note", None)
+    remark = getattr(world, "remark", None)
+    about = None if remark is None else remark.to_dict()
     named = {"environment": type(world).__name__, "people": about} if own else {}
     return used | {key: value for key, value in named.items() if value is not None}
 

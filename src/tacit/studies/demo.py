@@ -62,8 +62,8 @@ def regret_results() -> dict[str, Result]:
     """
     ours = {
         "trusted server": "central",
-        "secure aggregation": "secagg",
-        "shuffler": "shuffle",
+        "secure aggregation": "secure-aggregation",
+        "shuffler": "shuffler",
         "nobody trusted (local)": "local",
     }
     published = {"epsilon": EPSILON, "setting": "paper"}

@@ -30,7 +30,7 @@ from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
 from tacit.checks import TacitError, integer
 from tacit.privacy import ApproximateDP
 from tacit.privacy.audit import lower_bound
-from tacit.privacy.guarantees import down
+from tacit.rounding import down
 from tacit.simulation.pictures import axes, save
 from tacit.simulation.study import MOST_RUNS
 

@@ -37,9 +37,9 @@ LEVEL = 12.0  # about what a mixture must reach to decide between two options; o
 
 WHAT_IS_TRUSTED = {
     "central": "the server sees every answer and is trusted to publish noisy sums only",
-    "secagg": "nobody sees an answer; secure aggregation opens noisy sums only",
+    "secure-aggregation": "nobody sees an answer; secure aggregation opens noisy sums only",
     "two-servers": "nobody sees an answer unless two servers collude; each adds its own noise",
-    "shuffle": "nobody sees an answer; a shuffler that does not collude with the server hides "
+    "shuffler": "nobody sees an answer; a shuffler that does not collude with the server hides "
     "who sent what",
     "local": "nobody is trusted with anything: every message is private by itself",
 }
@@ -235,7 +235,7 @@ def plan(
 
     >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
     >>> [cost.trust for cost in result.costs]
-    ['central', 'secagg', 'two-servers', 'shuffle', 'local']
+    ['central', 'secure-aggregation', 'two-servers', 'shuffler', 'local']
     """
     return answer(
         Question.of(options=options, horizon=horizon, gap=gap, epsilon=epsilon, delta=delta, **more)
@@ -284,7 +284,7 @@ def _until_decided(entry: Algorithm, given: dict[str, Any], question: Question) 
     participants = result.decided()["participants_to_decide"]
     return {
         "guarantee": result.promise,
-        "promised": result.guarantee,
+        "promised": result.as_json(),
         "participants": participants,
         "days": question.people.days(participants),
         "worse": result.regret_mean / question.expected.difference,
@@ -311,7 +311,7 @@ def _long_enough(entry: Algorithm, given: dict[str, Any], question: Question) ->
 
 def _note(given: dict[str, Any]) -> str:
     """What must be known of a row besides its numbers."""
-    if given.get("trust") != "shuffle" or given.get("delta"):
+    if given.get("trust") != "shuffler" or given.get("delta"):
         return ""
     people = largest_group(given["epsilon"] / given.get("participations", 1))
     return (
@@ -349,7 +349,7 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[
         known["users_to_settle"] = _settles(result, gap)
     return {
         "guarantee": result.promise,
-        "promised": result.guarantee,
+        "promised": result.as_json(),
         "regret": result.regret_mean,
         "regret_sem": result.regret_sem,
         "rounds": result.mean("rounds"),
@@ -405,7 +405,7 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     """Secure aggregation where it can be had, and how the others compare to it."""
     decided = {
         name: served[name].participants
-        for name in ("secagg", "two-servers", "shuffle", "central", "local")
+        for name in ("secure-aggregation", "two-servers", "shuffler", "central", "local")
         if name in served and served[name].participants is not None
     }
     apart = f"{expected.means[0]:g} and {expected.means[-1]:g}"
@@ -417,9 +417,9 @@ def _by_trust(served: dict[str, Cost], expected: Expected) -> str:
     first, ours = next(iter(decided.items()))
     days = served[first].days
     names = {
-        "secagg": "secure aggregation: nobody has to be trusted with answers",
+        "secure-aggregation": "secure aggregation: nobody has to be trusted with answers",
         "two-servers": "two servers",
-        "shuffle": "a shuffler",
+        "shuffler": "a shuffler",
         "central": "a trusted server",
         "local": "the local model",
     }

@@ -8,6 +8,7 @@ from typing import Any
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.checks import TacitError
 from tacit.experiment import Experiment
+from tacit.privacy import Guaranteed, KnownPerRound, NonPrivate
 from tacit.simulation.driver import Trial, run
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -51,20 +52,22 @@ def _check_rounds(entry: Algorithm, trial: Trial) -> None:
     """Stored after its first round an experiment goes on; no round promises less than the run."""
     start = trial.problem.start(3, None)
     experiment = entry.build(trial.problem.fitted(start.world, 3))
-    promised = experiment.guarantee
     round_ = experiment.propose()[0]
     if round_.opened:
         protocol = experiment.open(round_)
-        if promised is None and experiment.mechanism.note.startswith("none"):
-            assert protocol.guarantee is None, "no promise for the run, none for a round"
-        elif promised is not None:
-            assert protocol.guarantee is not None, "a private run has no open rounds"
-            assert protocol.guarantee.view is promised.view, "one view for all rounds"
+        match experiment.mechanism.privacy:
+            case NonPrivate():
+                assert protocol.guarantee is None, "no guarantee for the run, none for a round"
+            case KnownPerRound():
+                assert protocol.guarantee is not None, "a private run has no bare rounds"
+            case Guaranteed(promised):
+                assert protocol.guarantee is not None, "a private run has no bare rounds"
+                assert protocol.guarantee.implies(promised), "every round earns the guarantee"
         played = start.world.play(round_, protocol, start.rng)
         experiment.observe(round_, protocol.simulate(played.load, start.noise))
     stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
     restored = Experiment.from_dict(stored)
-    assert restored.mechanism.promise == experiment.mechanism.promise, "a promise is kept"
+    assert restored.mechanism.privacy == experiment.mechanism.privacy, "the guarantee is kept"
     outcome = run(restored, start.world, start.rng, noise=start.noise)
     assert restored.finished, "a restored experiment goes on to its horizon"
     assert outcome.opened >= 0, "and counts its rounds"

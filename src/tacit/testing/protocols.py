@@ -76,7 +76,7 @@ def _check_paths(
     middle = fast.mean(axis=0)
     far = np.abs(fast - middle), np.abs(slow - middle)
     assert _agree(*far, least), "devices add another amount of noise"
-    assert made[0].promise == protocol.promise, "an estimate names the promise it was made under"
+    assert made[0].guarantee_id == protocol.guarantee_id, "an estimate names its guarantee"
     if protocol.minimum > 1:
         few = list(reports)[: protocol.minimum - 1]
         _refused(lambda: _heard(protocol, few), f"{len(few)} reports")
@@ -154,7 +154,7 @@ def _check_estimates(protocol: SumProtocol, levels: Any, rounds: int) -> None:
     off = np.array([estimate.total - truth for estimate in made if not estimate.wrapped])
     error = made[0].error
     assert error.participants == len(levels), "the error law counts the reports"
-    assert made[0].promise == protocol.promise, "an estimate names the promise it was made under"
+    assert made[0].guarantee_id == protocol.guarantee_id, "an estimate names its guarantee"
     spread = math.sqrt(max(error.variance, 1e-12) / len(off))
     assert abs(off.mean()) <= 6 * spread + 1e-9, f"estimates are off by {off.mean():.4g}"
     squares = (off - off.mean()) ** 2

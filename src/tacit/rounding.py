@@ -1,0 +1,38 @@
+"""Numbers as they are printed beside a guarantee: rounded up, or down where a bound was shown."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+
+def up(value: float, digits: int = 4) -> str:
+    """A number as it is printed in a guarantee: rounded up to so many digits. Only a part in 10^12,
+    which is what arithmetic in doubles may leave, is not worth a digit.
+
+    >>> up(1.0), up(1.0004), up(1.00001), up(0.1 + 0.2), up(3.2e-18)
+    ('1', '1.001', '1.001', '0.3', '3.2e-18')
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    rounding = Context(prec=digits, rounding=ROUND_CEILING)
+    exact = Decimal(repr(no_less(value))) * (1 - Decimal("1e-12"))
+    return f"{float(rounding.create_decimal(exact)):.{digits}g}"
+
+
+def down(value: float, digits: int = 4) -> str:
+    """A number that a bound was shown to be above, as it is printed: rounded down.
+
+    >>> down(1.0), down(0.99996), down(1.23456, 2)
+    ('1', '0.9999', '1.2')
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    rounding = Context(prec=digits, rounding=ROUND_FLOOR)
+    return f"{float(rounding.create_decimal(repr(float(value)))):.{digits}g}"
+
+
+def no_less(value: float) -> float:
+    """The nearest float that is not below a number, which may be a fraction."""
+    near = float(value)
+    return near if near >= value else math.nextafter(near, math.inf)
