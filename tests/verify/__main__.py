@@ -2,11 +2,12 @@
 
     python -m tests.verify [--only NAME] [--quick] [--workers N]
 
-For a grid of ε, δ, people, dropout, corrupt and returning participants the protocol of a round is
-built as the algorithm would, its shares' parameters are taken, and δ at the printed ε is computed
-from the law of what is seen when the fewest honest people are there and one of the others looks.
-More than is printed anywhere fails. `slack` is how much of the printed number is truly used, at
-least and at most: of δ, or of ε where δ is 0.
+For a grid of ε, δ, dropout, corruption and participations the protocols of small, middle and large
+rounds are built as the algorithm would, their shares' parameters are taken, and δ at the ε that is
+printed for the *run* is computed from the distribution of the adversary's view, with exactly as
+many missing and dishonest participants as the printed assumptions allow (per group, where they say
+group). More than is printed anywhere fails. `slack` is how much of the printed number is truly
+used, at least and at most: of δ, or of ε where δ is 0.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ import mpmath as mp
 from tests.verify import arithmetic as slow
 
 from tacit.algorithms.registry import Algorithm, algorithms
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.checks import TacitError
+from tacit.estimates import Arm, Round
 
 NEVER_OVER = 1 + 1e-9
 SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)
@@ -82,17 +85,20 @@ def summed(share: Any, count: int, w: int) -> tuple[Callable[[], slow.Law], Any]
     raise TacitError(f"{kind} is not recomputed: add it")
 
 
-def seen(protocol: Any, honest: int) -> Seen:
-    """What somebody sees of this protocol's round, noise of so many honest people in it."""
+def seen(protocol: Any, stated: Any) -> Seen:
+    """The view of this protocol's round, with exactly as many dishonest and missing participants
+    as the stated assumptions allow.
+    """
+    honest = honest_shares(protocol, stated)
     name, times = type(protocol).__name__, getattr(protocol.guarantee, "participations", 1)
     if hasattr(protocol, "sums") and hasattr(protocol.sums, "shape"):
         return prefix_sums(protocol.sums)
     if name == "SeparateSums":
-        return seen(min(protocol.parts, key=lambda part: part.participants), honest)
+        return seen(min(protocol.parts, key=lambda part: part.participants), stated)
     if name == "PureShuffle":
-        return Seen(nothing, 1, times, max(group_losses(protocol)))
+        return Seen(nothing, 1, times, max(group_losses(protocol, stated)))
     if name == "SplitAndMix":
-        return seen(protocol.inner, honest)
+        return seen(protocol.inner, stated)
     if name == "RandomizedBits":
         epsilon = mp.mpf(protocol.epsilon.numerator) / protocol.epsilon.denominator
         return Seen(nothing, 1, times, epsilon)
@@ -116,10 +122,14 @@ def seen(protocol: Any, honest: int) -> Seen:
     return Seen(law, shift // w, copies, None if rate is None else rate * shift)
 
 
-def group_losses(protocol: Any) -> Iterator[Any]:
-    """The losses of the pure shuffle's groups, when none, half or all of the others have a 1."""
+def group_losses(protocol: Any, stated: Any) -> Iterator[Any]:
+    """The losses of the pure shuffle's groups, when none, half or all of the others have a 1 and as
+    many members of a group are dishonest as the assumptions allow.
+    """
+    limits = [one for one in stated.assumptions if isinstance(one, DishonestAtMost)]
     for group in protocol._groups:
-        p, others = group.row.certificate.parameters, group.size - 1
+        dishonest = max((one.limit(group.size) for one in limits), default=group.size - 1)
+        p, others = group.row.certificate.parameters, group.size - dishonest
         if others * p.bits > LARGEST_GROUP:
             raise TacitError("large groups: python -m tacit.testing.certificates --check")
         yield from _group_losses(p.users, p.noise_epsilon, p.tau, p.mixture, others)
@@ -236,8 +246,10 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
             yield options
 
 
-def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterator[Any]:
-    """The protocols of rounds of several sizes, as an experiment with these options opens them."""
+def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterator[tuple[Any, Any]]:
+    """The protocols of rounds of several sizes, as an experiment with these options opens them,
+    with the guarantee that is printed for the run, or for the round where only that is known.
+    """
     asked = entry.ask(options)
     problem: Any = asked.fitted(asked.start(0, None).world, 0)
     for binary in (False, True) if hasattr(problem, "binary") else (None,):
@@ -245,22 +257,34 @@ def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterato
         experiment = entry.build(chosen)
         mechanism: Any = experiment.mechanism
         opened = [round_ for round_ in experiment.propose() if round_.opened]
-        yield experiment.open(opened[0]) if opened else None  # one batch is more than the horizon
+        first = experiment.open(opened[0]) if opened else None  # a batch may exceed the horizon
+        yield first, stated_for(mechanism, first)
         if entry.family == "arms" and hasattr(mechanism, "make"):
             for size in SIZES[:5] if quick else SIZES:
                 try:
-                    yield mechanism.make(size, **mechanism.arguments)
+                    rounds = [Round(len(opened), size, Arm(0), True)]
+                    protocol = mechanism.open(rounds[0])
                 except TacitError:
-                    yield None
+                    yield None, None
+                else:
+                    yield protocol, stated_for(mechanism, protocol)
 
 
-def certain(people: int, options: dict[str, Any]) -> int:
-    """How many honest people's noise is in a round at least, hidden from one who took part in it
-    and looks on; corrupt people are such.
+def stated_for(mechanism: Any, protocol: Any) -> Any:
+    """The guarantee that readers are shown of a round: the run's, if it is known beforehand."""
+    return mechanism.guarantee or (None if protocol is None else protocol.guarantee)
+
+
+def honest_shares(protocol: Any, stated: Any) -> int:
+    """How many honest participants' shares are in a round, the participant's own among them, when
+    as many are missing and dishonest as the stated assumptions allow. Without an assumption
+    everybody else is dishonest.
     """
-    dropout, corrupt = (Fraction(str(options.get(name, 0))) for name in ("dropout", "corrupt"))
-    here = math.ceil((1 - dropout) * people)
-    return max(1, min(here - 1, math.ceil((1 - dropout - corrupt) * people)))
+    people = protocol.participants
+    limits = [one.limit(people) for one in stated.assumptions if isinstance(one, DishonestAtMost)]
+    kept = [one.fraction for one in stated.assumptions if isinstance(one, ReleasedOnlyAbove)]
+    reports = math.ceil(max(kept) * people) if kept else people
+    return max(1, reports - (min(limits) if limits else people - 1))
 
 
 def verify(name: str, options: dict[str, Any], quick: bool) -> Row:
@@ -270,21 +294,17 @@ def verify(name: str, options: dict[str, Any], quick: bool) -> Row:
         found = list(protocols(entry, options, quick))
     except TacitError:
         return Row(refused=1)
-    for protocol in found:
-        if protocol is None or protocol.guarantee is None:
+    for protocol, stated in found:
+        if protocol is None or stated is None:
             row.refused += 1
             continue
         try:
-            epsilon, delta = printed(protocol.guarantee)
-            people = min(
-                (part.participants for part in getattr(protocol, "parts", [])),
-                default=protocol.participants,
-            )
-            part = used(seen(protocol, certain(people, options)), epsilon, delta)
+            epsilon, delta = printed(stated)
+            part = used(seen(protocol, stated), epsilon, delta)
         except TacitError:
             row.beyond += 1
             continue
-        row.add(part, f"{options}, {protocol.participants} people, {protocol.guarantee.short}")
+        row.add(part, f"{options}, {protocol.participants} participants, {stated.short}")
     row.seconds = time.process_time() - started
     return row
 

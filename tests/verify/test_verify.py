@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath as mp
 import pytest
 from tests.verify import arithmetic as slow
-from tests.verify.__main__ import certain, group_losses, printed, seen, used
+from tests.verify.__main__ import group_losses, honest_shares, printed, seen, stated_for, used
 
+from tacit.algorithms.registry import begin
+from tacit.assumptions import DishonestAtMost, Scope
+from tacit.estimates import Arm, Round
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
     ApproximateDP,
     ComposedLoss,
+    Crowd,
     GaussianLoss,
     PureDP,
     calibrate,
@@ -109,29 +115,67 @@ def test_groups_of_the_pure_shuffle_have_the_loss_that_is_certified() -> None:
     for people, epsilon in ((2, 1.0), (5, 2.0), (9, 1.0)):
         protocol = PureShuffle(people, epsilon)
         certified = [float(group.row.certificate.epsilon) for group in protocol._groups]
-        assert float(max(group_losses(protocol))) == pytest.approx(max(certified), abs=2e-6)
+        assert float(max(group_losses(protocol, protocol.guarantee))) == pytest.approx(
+            max(certified), abs=2e-6
+        )
 
 
-def test_a_person_who_looks_and_people_who_are_missing_are_taken_off() -> None:
-    assert certain(64, {}) == 63
-    assert certain(100, {"dropout": 0.2}) == 79
-    assert certain(100, {"corrupt": 0.1}) == 90
-    assert certain(10, {"dropout": 0.3, "corrupt": 0.1}) == 6
+def shares_left(people: int, threat: Crowd) -> int:
+    stated = PureDP(1.0).given(*threat.assumptions())
+    return honest_shares(SimpleNamespace(participants=people), stated)
 
 
-def test_a_promise_that_is_too_small_is_found() -> None:
-    honest = certain(100, {})
-    share = DiscreteLaplace(10).share(honest)
+def test_missing_and_dishonest_participants_are_taken_off() -> None:
+    assert shares_left(64, Crowd()) == 63
+    assert shares_left(100, Crowd(dropout=0.2)) == 79
+    assert shares_left(100, Crowd(corrupt=0.1)) == 90
+    assert shares_left(10, Crowd(dropout=0.3, corrupt=0.1)) == 6
+    assert honest_shares(SimpleNamespace(participants=100), PureDP(1.0)) == 1
+
+
+@pytest.mark.parametrize("participants", [64, 1000, 10_000])
+def test_the_run_guarantee_holds_in_rounds_of_every_size(participants: int) -> None:
+    """With exactly as many dishonest participants as are stated: and with many more it does not,
+    which is what an assumption of the smallest round would have allowed (62 honest others).
+    """
+    experiment = begin("private-med", ["a", "b"], epsilon=0.9, horizon=10**6, binary=True)
+    mechanism = experiment.mechanism
+    protocol = mechanism.open(Round(0, participants, Arm(0)))
+    stated = stated_for(mechanism, protocol)
+    assert used(seen(protocol, stated), *printed(stated)) <= 1 + 1e-9
+    if participants > 64:
+        weak = replace(
+            stated, assumptions=frozenset({DishonestAtMost(Scope.ROUND, participants - 63)})
+        )
+        assert used(seen(protocol, weak), *printed(stated)) > 3
+
+
+def test_groups_need_their_limit_per_group() -> None:
+    protocol = PureShuffle(300, 2.0)
+    stated = protocol.guarantee
+    assert {one.scope for one in stated.assumptions if isinstance(one, DishonestAtMost)} == {
+        Scope.GROUP
+    }
+    small = PureShuffle(9, 1.0)
+    weak = replace(small.guarantee, assumptions=frozenset({DishonestAtMost(Scope.GROUP, 6)}))
+    assert used(seen(small, small.guarantee), 1.0, 0.0) <= 1 + 1e-9
+    assert used(seen(small, weak), 1.0, 0.0) > 1.5
+
+
+def test_a_guarantee_that_is_too_small_is_found() -> None:
+    share = DiscreteLaplace(10).share(99)
     sound = SecureSum(100, 10, DiscreteLaplace(10), PureDP(1.0), share=share)
-    assert used(seen(sound, honest), *printed(sound.guarantee)) <= 1 + 1e-12
-    assert used(seen(sound, honest), 0.9, 0.0) > 1.1
-    assert used(seen(sound, honest - 20), 1.0, 0.0) > 1.01
+    stated = sound.guarantee
+    assert used(seen(sound, stated), *printed(stated)) <= 1 + 1e-12
+    assert used(seen(sound, stated), 0.9, 0.0) > 1.1
+    weak = replace(stated, assumptions=frozenset({DishonestAtMost(Scope.ROUND, 21)}))
+    assert used(seen(sound, weak), 1.0, 0.0) > 1.01
     target = ApproximateDP(1.0, 1e-5)
     law = calibrate("skellam", 1, target).law
     assert isinstance(law, Skellam)
     central = Central(100, 1, law, target, None)
-    assert 0.5 < used(seen(central, 1), 1.0, 1e-5) <= 1
-    assert used(seen(central, 1), 0.9, 1e-5) > 1
+    assert 0.5 < used(seen(central, central.guarantee), 1.0, 1e-5) <= 1
+    assert used(seen(central, central.guarantee), 0.9, 1e-5) > 1
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,21 @@ def _shared(
         how |= {"fewest": first} if "scale" in how else {}
         learner = _elimination(problem, *tail)
         confidence = problem.confidence
-        return assemble(problem, learner, paper, smallest=first, confidence=confidence, **how)
+        sizes = _batch_sizes(problem)
+        how |= {"confidence": confidence}
+        return assemble(problem, learner, paper, smallest=first, sizes=sizes, **how)
     how = {key: value for key, value in how.items() if key != "scale"}
     learner = _elimination(problem, *tail, smallest=problem.crowd)
     return assemble(problem, learner, tight, smallest=problem.crowd, binary=problem.binary, **how)
+
+
+def _batch_sizes(problem: ArmsProblem) -> list[int]:
+    """Every size of a batch that fits the horizon: ⌈growth^b⌉. What printed noise earns depends on
+    it.
+    """
+    powers = range(1, math.ceil(math.log(problem.horizon, problem.growth)) + 1)
+    sizes = (math.ceil(problem.growth**power) for power in powers)
+    return [size for size in sizes if size <= problem.horizon]
 
 
 @cz23(

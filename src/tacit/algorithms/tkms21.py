@@ -81,9 +81,18 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
     if paper:
         smallest = batch or smallest
         how: dict[str, Any] = {"target": target, "fewest": smallest}
-        return assemble(problem, learner, recipes.shuffled_paper, smallest=smallest, **how)
+        sizes = [] if fixed else _doubling_sizes(learner.start, problem.horizon)
+        make = recipes.shuffled_paper
+        return assemble(problem, learner, make, smallest=smallest, sizes=sizes, **how)
     how = {"target": target, "binary": problem.binary, **problem.people}
     return assemble(problem, learner, recipes.shuffled_tight, smallest=smallest, **how)
+
+
+def _doubling_sizes(start: int, horizon: int) -> list[int]:
+    """Every size of a doubling batch that fits the horizon; what printed noise earns depends on
+    it.
+    """
+    return [1 << power for power in range(start, horizon.bit_length()) if 1 << power <= horizon]
 
 
 @lru_cache(maxsize=256)

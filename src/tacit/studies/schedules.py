@@ -32,6 +32,7 @@ from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.simulation.pictures import axes, band, legend, save, style
+from tacit.trust import TrustModel
 
 Floats = npt.NDArray[np.float64]
 REFUTED, PRIVATE = "refuted: raw data decides", "private statistics decide"
@@ -77,7 +78,7 @@ def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
         problem.silos,
         moments.size(problem.dimension),
         moments.joint_sensitivity(problem.dimension),
-        "silo",
+        TrustModel.SILO,
         "discrete-gaussian",
         problem.target,
         people=problem.sync,

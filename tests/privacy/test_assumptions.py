@@ -1,0 +1,343 @@
+"""Assumptions are values: they imply one another, are stored by identifier, and no text decides."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.assumptions import (
+    TRUST_OF_VIEW,
+    Accounting,
+    Assumption,
+    BoundedAdversary,
+    CompleteGroups,
+    Declared,
+    DishonestAtMost,
+    HonestServers,
+    Method,
+    MetricsPerParticipation,
+    OwnRecords,
+    PinnedKeys,
+    Poisoned,
+    Protects,
+    RangeProofs,
+    ReleasedOnlyAbove,
+    Scope,
+    Secret,
+    Spread,
+    VisitsAtMost,
+    together,
+    uncovered,
+)
+from tacit.checks import TacitError
+from tacit.noise import DiscreteLaplace, Skellam
+from tacit.privacy import (
+    ApproximateDP,
+    Arithmetic,
+    ConcentratedDP,
+    Crowd,
+    Gaussian,
+    Guarantee,
+    Guaranteed,
+    KnownPerRound,
+    NonPrivate,
+    PureDP,
+    RenyiDP,
+    View,
+    compose,
+    derived,
+    status_of,
+    weakest,
+)
+from tacit.privacy.silos import SilosDP
+from tacit.privacy.status import status_from_data, status_to_data
+
+TENTH = Fraction(1, 10)
+FRACTIONS = st.fractions(0, Fraction(49, 50), max_denominator=50)
+SIMPLE = st.sampled_from(
+    [
+        CompleteGroups(),
+        PinnedKeys(),
+        BoundedAdversary(),
+        RangeProofs(),
+        HonestServers(1, of=2),
+        HonestServers(2, of=2),
+        MetricsPerParticipation(2),
+        Protects(Secret.ONE_REWARD),
+        Declared(100_000),
+        Poisoned(TENTH),
+        OwnRecords(25, 1.5, 1e-5),
+        Accounting(Method.RENYI, 3, Fraction(11, 10)),
+        VisitsAtMost(2, 3),
+        VisitsAtMost(1, 3, Spread.ANYWHERE),
+        *TRUST_OF_VIEW.values(),
+    ]
+)
+ASSUMPTIONS: st.SearchStrategy[Assumption] = st.one_of(
+    SIMPLE,
+    st.builds(DishonestAtMost, st.sampled_from(Scope), st.integers(0, 5), FRACTIONS),
+    st.builds(ReleasedOnlyAbove, st.fractions(TENTH, 1, max_denominator=50)),
+    st.builds(VisitsAtMost, st.integers(1, 4), st.integers(1, 4), st.sampled_from(Spread)),
+    st.builds(MetricsPerParticipation, st.integers(1, 3)),
+)
+
+
+@given(ASSUMPTIONS)
+def test_json_keeps_an_assumption(one: Assumption) -> None:
+    stored = json.loads(json.dumps(one.to_dict()))
+    assert Assumption.from_dict(stored) == one
+    assert stored["id"] == one.identifier
+    assert one.text() not in json.dumps(stored)
+
+
+@given(ASSUMPTIONS, ASSUMPTIONS, ASSUMPTIONS)
+def test_implication_is_a_preorder(a: Assumption, b: Assumption, c: Assumption) -> None:
+    assert a.implies(a)
+    if a.implies(b) and b.implies(c):
+        assert a.implies(c)
+    if a.implies(b) and b.implies(a):
+        assert a == b
+
+
+@given(st.integers(2, 3000), st.integers(0, 5), FRACTIONS, st.integers(0, 5), FRACTIONS)
+def test_fewer_dishonest_ones_imply_more_in_every_round(
+    n: int, count: int, fraction: Fraction, more: int, larger: Fraction
+) -> None:
+    strong, weak = DishonestAtMost("round", count, fraction), DishonestAtMost("round", more, larger)  # type: ignore[arg-type]
+    if strong.implies(weak):
+        assert strong.limit(n) <= weak.limit(n)
+    assert 0 <= strong.limit(n) < n
+
+
+@given(
+    st.integers(1, 5000),
+    st.fractions(0, Fraction(45, 100), max_denominator=40),
+    st.fractions(0, Fraction(45, 100), max_denominator=40),
+    st.integers(0, 4),
+)
+def test_shares_are_made_for_no_more_than_the_assumptions_leave(
+    n: int, dropout: Fraction, corrupt: Fraction, curious: int
+) -> None:
+    """The noise of `honest(n)` shares is there whatever n, though no assumption names n."""
+    threat = Crowd(dropout, corrupt, curious)
+    dishonest, released = threat.assumptions()
+    assert isinstance(dishonest, DishonestAtMost)
+    assert isinstance(released, ReleasedOnlyAbove)
+    arrived = -int(-released.fraction * n // 1)
+    assert arrived == threat.reports(n)
+    assert threat.honest(n) <= max(1, arrived - dishonest.limit(n))
+
+
+@pytest.mark.parametrize(
+    ("stated", "needed", "holds"),
+    [
+        (DishonestAtMost(Scope.ROUND, 1), DishonestAtMost(Scope.ROUND, 2), True),
+        (DishonestAtMost(Scope.ROUND, 2), DishonestAtMost(Scope.ROUND, 1), False),
+        (DishonestAtMost(Scope.ROUND, 1), DishonestAtMost(Scope.GROUP, 1), False),
+        (DishonestAtMost(Scope.GROUP, 1), DishonestAtMost(Scope.ROUND, 1), False),
+        (DishonestAtMost(Scope.ROUND, 1, TENTH), DishonestAtMost(Scope.ROUND, 1), False),
+        (DishonestAtMost(Scope.ROUND, 1), DishonestAtMost(Scope.ROUND, 1, TENTH), True),
+        (ReleasedOnlyAbove(Fraction(1)), ReleasedOnlyAbove(Fraction(9, 10)), True),
+        (ReleasedOnlyAbove(Fraction(9, 10)), ReleasedOnlyAbove(Fraction(1)), False),
+        (HonestServers(2, of=2), HonestServers(1, of=2), True),
+        (HonestServers(1, of=2), HonestServers(2, of=2), False),
+        (HonestServers(2, of=3), HonestServers(2, of=2), False),
+        (MetricsPerParticipation(1), MetricsPerParticipation(2), True),
+        (MetricsPerParticipation(2), MetricsPerParticipation(1), False),
+        (VisitsAtMost(1, 2), VisitsAtMost(2, 2), True),
+        (VisitsAtMost(2, 2), VisitsAtMost(1, 4), False),
+        (VisitsAtMost(2, 2), VisitsAtMost(1, 4, Spread.ANYWHERE), True),
+        (VisitsAtMost(2, 2), VisitsAtMost(1, 3, Spread.ANYWHERE), False),
+        (VisitsAtMost(1, 1, Spread.ANYWHERE), VisitsAtMost(1, 1), False),
+        (CompleteGroups(), PinnedKeys(), False),
+        (
+            Accounting(Method.RENYI, 3, Fraction(2)),
+            Accounting(Method.RENYI, 3, Fraction(3)),
+            False,
+        ),
+    ],
+)
+def test_the_order_of_assumptions(stated: Assumption, needed: Assumption, holds: bool) -> None:
+    assert stated.implies(needed) is holds
+    assert (uncovered([needed], [stated]) == ()) is holds
+
+
+def test_remarks_need_no_cover_and_stay_in_equality() -> None:
+    assert uncovered([Declared(), RangeProofs()], []) == ()
+    assert PureDP(1.0).given(Declared()) != PureDP(1.0)
+    assert PureDP(1.0).given(Declared()).implies(PureDP(1.0))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"id": "unheard-of"},
+        {},
+        {"id": "complete-groups", "count": 1},
+        {"id": "dishonest-at-most", "scope": "round", "count": 1},
+        {"id": "dishonest-at-most", "scope": "house", "count": 1, "fraction": "0"},
+        {"id": "dishonest-at-most", "scope": "round", "count": -1, "fraction": "0"},
+        {"id": "dishonest-at-most", "scope": "round", "count": 1, "fraction": "1"},
+        {"id": "dishonest-at-most", "scope": "round", "count": 1, "fraction": "1/0"},
+        {"id": "released-only-above", "fraction": "0"},
+        {"id": "honest-servers", "count": 3, "of": 2},
+    ],
+)
+def test_other_data_is_rejected(data: dict[str, Any]) -> None:
+    with pytest.raises(TacitError):
+        Assumption.from_dict(data)
+
+
+ROUND = DishonestAtMost(Scope.ROUND, 1)
+GUARANTEES: list[Guarantee] = [
+    PureDP(1.0),
+    PureDP(Fraction(1, 3), view=View.MESSAGE, participations=3),  # type: ignore[arg-type]
+    ApproximateDP(0.5, 1e-5).given(ROUND, ReleasedOnlyAbove(Fraction(9, 10))),
+    derived(ApproximateDP(0.5, 1e-5), Skellam(9)),
+    derived(ApproximateDP(0.5, 1e-5), Gaussian(2.0)),
+    RenyiDP(((2.0, 0.5), (3.0, 0.75))),
+    ConcentratedDP(0.125),
+    SilosDP(2.0, 1e-5, budgets=((1.0, 1e-5), (2.0, 1e-6))),
+]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda one: one.short)
+def test_stored_guarantees_are_the_same_and_hold_no_sentence(guarantee: Guarantee) -> None:
+    stored = json.loads(json.dumps(guarantee.to_data()))
+    assert Guarantee.from_data(stored) == guarantee
+    assert Guarantee.from_data(stored).digest == guarantee.digest
+    spelled = json.dumps(stored)
+    assert not any(clause in spelled for clause in guarantee.clauses())
+
+
+def test_everything_that_a_guarantee_says_is_in_its_digest() -> None:
+    one = ApproximateDP(0.5, 1e-5)
+    others = [
+        replace(one, epsilon=0.6),
+        replace(one, delta=1e-6),
+        replace(one, participations=2),
+        one.at(view=View.SHUFFLED),
+        one.given(ROUND),
+        one.given(DishonestAtMost(Scope.GROUP, 1)),
+        derived(one, DiscreteLaplace(1)),
+        derived(one, Gaussian(1.0)),
+    ]
+    assert len({made.digest for made in (one, *others)}) == len(others) + 1
+    assert len({one, *others}) == len(others) + 1
+
+
+def test_a_guarantee_implies_only_with_its_assumptions_covered() -> None:
+    earned = derived(PureDP(1.0).given(ROUND, ReleasedOnlyAbove(Fraction(1))), DiscreteLaplace(1))
+    assert earned.implies(earned)
+    assert not earned.implies(PureDP(1.0))
+    assert not earned.implies(PureDP(1.0).given(ROUND))
+    assert earned.implies(PureDP(1.0).given(ROUND, ReleasedOnlyAbove(Fraction(1))))
+    assert earned.implies(PureDP(2.0).given(*earned.assumptions, CompleteGroups()))
+    stronger = PureDP(1.0).given(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
+    assert earned.implies(stronger)
+    more = PureDP(1.0).given(DishonestAtMost(Scope.ROUND, 2), ReleasedOnlyAbove(Fraction(1)))
+    assert not earned.implies(more)
+    wrong = PureDP(1.0).given(DishonestAtMost(Scope.GROUP, 1), ReleasedOnlyAbove(Fraction(1)))
+    assert not earned.implies(wrong)
+
+
+def test_arithmetic_is_derived_and_never_assumed() -> None:
+    assert PureDP(1.0).arithmetic is Arithmetic.UNSTATED
+    exact = derived(PureDP(1.0), DiscreteLaplace(1))
+    assert exact.arithmetic is Arithmetic.EXACT
+    assert derived(ApproximateDP(1.0, 1e-6), Gaussian(3.0)).arithmetic is Arithmetic.IDEAL
+    assert replace(exact, epsilon=0.5).arithmetic is Arithmetic.UNSTATED
+    assert exact.given(ROUND).arithmetic is Arithmetic.EXACT
+    assert exact.at(view=View.MESSAGE).arithmetic is Arithmetic.EXACT
+    assert exact.to_approximate(1e-6).arithmetic is Arithmetic.EXACT
+    assert compose([exact, PureDP(1.0)]).arithmetic is Arithmetic.UNSTATED
+    assert compose([exact, exact]).arithmetic is Arithmetic.EXACT
+    with pytest.raises(TypeError):
+        PureDP(1.0, arithmetic=Arithmetic.EXACT)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="init=False"):
+        replace(PureDP(1.0), arithmetic=Arithmetic.EXACT)
+    assert "not stated" in str(PureDP(1.0))
+    assert "exactly" not in str(PureDP(1.0))
+
+
+def test_noise_of_somebody_elses_is_not_called_exact() -> None:
+    class Mine(DiscreteLaplace):
+        """Drawn as its author likes."""
+
+    Mine.__module__ = "elsewhere.noise"
+    assert derived(PureDP(1.0), Mine(1)).arithmetic is Arithmetic.UNSTATED
+
+
+def test_weaker_arithmetic_implies_nothing_stronger() -> None:
+    order = [
+        PureDP(1.0),
+        derived(PureDP(1.0), Gaussian(1.0)),
+        derived(PureDP(1.0), DiscreteLaplace(1)),
+    ]
+    for place, one in enumerate(order):
+        for other in order[: place + 1]:
+            assert one.implies(other)
+        for other in order[place + 1 :]:
+            assert not one.implies(other)
+
+
+def test_the_weakest_of_several() -> None:
+    one = ApproximateDP(0.5, 1e-5, participations=3).given(ROUND)
+    other = ApproximateDP(1.0, 1e-7, participations=2).given(CompleteGroups())
+    found = weakest([one, other])
+    assert found is not None
+    assert (found.epsilon, getattr(found, "delta", 0)) == (1.0, 1e-5)
+    assert found.participations == 2
+    assert found.assumptions == {ROUND, CompleteGroups()}
+    assert one.implies(found)
+    assert other.implies(found)
+    assert weakest([one, None]) is None
+    assert weakest([None]) is None
+    assert weakest([PureDP(1.0), PureDP(2.0)]) == PureDP(2.0)
+    for strange in ([], [one, one.at(view=View.SHUFFLED)], [ConcentratedDP(1.0)]):
+        with pytest.raises(TacitError):
+            weakest(strange)
+
+
+def test_together_keeps_the_strongest() -> None:
+    ones = [DishonestAtMost(Scope.ROUND, count) for count in (3, 1, 2)]
+    assert together(ones) == {ROUND}
+    both = together([ROUND], [DishonestAtMost(Scope.GROUP, 1)])
+    assert len(both) == 2
+    assert PureDP(1.0).given(*ones).assumptions == {ROUND}
+
+
+def test_only_assumptions_are_assumed() -> None:
+    with pytest.raises(TacitError, match=r"tacit\.assumptions"):
+        PureDP(1.0, assumptions=frozenset({"all are honest"}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [Guaranteed(GUARANTEES[2]), KnownPerRound(ApproximateDP(1.0, 1e-5)), NonPrivate()],
+    ids=lambda one: type(one).__name__,
+)
+def test_privacy_status_is_stored(status: Any) -> None:
+    assert status_from_data(json.loads(json.dumps(status_to_data(status)))) == status
+
+
+def test_strange_privacy_status_is_rejected() -> None:
+    for data in ({}, {"status": "private"}, {"status": "none: the secret is out"}):
+        with pytest.raises(TacitError):
+            status_from_data(data)
+    assert status_of(None) == NonPrivate()
+    assert status_of(PureDP(1.0)) == Guaranteed(PureDP(1.0))
+
+
+@given(ASSUMPTIONS)
+def test_sentences_are_plain(one: Assumption) -> None:
+    said = one.text()
+    assert said == said.strip()
+    assert not said.endswith(".")
+    assert "whoever" not in said
