@@ -1,4 +1,6 @@
-"""Experiments: saved anywhere they go on identically, and nothing from another promise enters."""
+"""Experiments: saved anywhere they continue identically, and no estimate of another guarantee
+enters.
+"""
 
 from __future__ import annotations
 
@@ -132,9 +134,9 @@ def test_an_estimate_under_another_epsilon_is_refused(family: str, other: float)
     rng = np.random.default_rng(0)
     stranger = protocol.simulate(FAMILIES[family][2].play(round_, protocol, rng).load, rng)
     for restored in (mine, Experiment.from_dict(json.loads(before))):
-        with pytest.raises(TacitError, match=rf"round {round_.number} was made under another prom"):
+        with pytest.raises(TacitError, match=rf"round {round_.number} was made under another guar"):
             restored.observe(round_, stranger)
-        with pytest.raises(TacitError, match=r"another promise \(none\); this experiment promises"):
+        with pytest.raises(TacitError, match=r"another guarantee \(none\) than the round's"):
             restored.observe(round_, Estimate(stranger.total, stranger.error))
         assert written(restored) == before
         assert restored.propose()[0] == round_
@@ -147,7 +149,7 @@ def test_an_estimate_under_a_slightly_larger_epsilon_is_refused(family: str) -> 
     mine, theirs = experiment_of(family), experiment_of(family, 1.0004)
     (round_, *_) = mine.propose()
     stranger = hold(theirs, theirs.propose()[0], family)
-    with pytest.raises(TacitError, match="another promise"):
+    with pytest.raises(TacitError, match="another guarantee"):
         mine.observe(round_, stranger)
 
 
@@ -195,8 +197,8 @@ def test_a_file_whose_noise_was_changed_is_refused(family: str) -> None:
         if name == "epsilon":
             arguments[name] = 50.0
         if name == "target":
-            arguments[name] = {**value, "epsilon": 50.0}
-    with pytest.raises(TacitError, match="its noise was changed"):
+            arguments[name] = {"guarantee": {**value["guarantee"], "epsilon": 50.0}}
+    with pytest.raises(TacitError, match="noise, guarantee or smallest round was changed"):
         Experiment.from_dict(stored)
 
 
@@ -347,11 +349,14 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
 @pytest.mark.parametrize(
     ("change", "value", "message"),
     [
-        (_set("promise"), "(0.1, 0)-DP", "promise is not that of the stored mechanism"),
-        (_set("promise"), "", "promise is not that of the stored mechanism"),
-        (_set("mechanism", "guarantee", "epsilon"), 0.1, "promise is not that|do not earn"),
-        (_set("mechanism", "guarantee"), None, "promise is not that of the stored mechanism"),
-        (_set("mechanism", "note"), "Trust me.", "promise is not that of the stored mechanism"),
+        (_set("guarantee_id"), "(0.1, 0)-DP", "guarantee is not that of the stored mechanism"),
+        (_set("guarantee_id"), "", "guarantee is not that of the stored mechanism"),
+        (_set("mechanism", "privacy", "guarantee", "epsilon"), 0.1, "was changed"),
+        (_set("mechanism", "privacy", "guarantee", "assumptions"), [], "was changed|not stated"),
+        (_set("mechanism", "privacy", "guarantee", "view"), "message", "was changed"),
+        (_set("mechanism", "privacy", "guarantee", "participations"), 2, "was changed"),
+        (_set("mechanism", "privacy"), {"status": "non-private"}, "guarantee is not that"),
+        (_set("mechanism", "privacy"), {"status": "trust me"}, "privacy status is 'trust me'"),
         (_set("mechanism", "mechanism"), "os:path", "not known here as Mechanism"),
         (_set("mechanism", "mechanism"), "antigravity:fly", "not known here as Mechanism"),
         (_set("learner", "learner"), "antigravity:fly", "not known here as Learner"),
@@ -361,7 +366,7 @@ def _set(*keys: Any) -> Callable[[Any, Any], None]:
         (_set("learner", "state"), {}, "is not a saved experiment"),
         (_set("learner"), [], "is not a saved experiment"),
         (_set("options"), ["one"], "1 options are named"),
-        (_set("format"), 0, "format 0; this version reads 3"),
+        (_set("format"), 0, "format 0; this version reads 4: begin a new"),
     ],
 )
 def test_a_file_that_was_tampered_with_is_refused(

@@ -16,7 +16,7 @@ from tests.algorithms.asking import built, problem_for
 from tests.samples import same_law
 
 from tacit.algorithms import ArmsProblem, algorithms
-from tacit.algorithms.problems import Setting, Trust
+from tacit.algorithms.problems import TRUSTS, Setting
 from tacit.bandits import Restarts, Thompson
 from tacit.checks import TacitError
 from tacit.environments import Bernoulli
@@ -38,10 +38,10 @@ from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum
 from tacit.simulation import Trial, simulate
+from tacit.trust import TrustModel
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
 SETTINGS: tuple[Setting, ...] = ("paper", "tight")
-TRUSTS: tuple[Trust, ...] = ("secure-aggregation", "shuffler", "central", "local", "two-servers")
 BINARY_ON_PAPER = ("sdp-ae", "vb-sdp-ae")
 REFERENCES = ("ucb1", "klucb", "thompson", "successive-elimination")
 EACH = pytest.mark.parametrize(("name", "setting"), list(product(NAMES, SETTINGS)))
@@ -80,7 +80,7 @@ def test_every_algorithm_runs_to_its_horizon(name: str, setting: Setting, reward
     ],
 )
 def test_private_learners_run_under_every_trust_model(
-    name: str, trust: Trust, index: str, delta: float | None
+    name: str, trust: TrustModel, index: str, delta: float | None
 ) -> None:
     rewards = "gaussian" if delta is None else "bernoulli"
     how = {"trust": trust, "index": index, "rewards": rewards, "delta": delta}
@@ -311,7 +311,7 @@ def test_every_run_of_thompson_sampling_draws_its_own_numbers() -> None:
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_private_med_opens_crowds_only_and_keeps_to_its_rounds(
-    trust: Trust, epsilon: float
+    trust: TrustModel, epsilon: float
 ) -> None:
     asked = {"arms": 6, "horizon": 10**6, "epsilon": epsilon, "trust": trust, "binary": True}
     experiment = built("private-med", problem_for("private-med", **asked, rounds=9))
@@ -412,7 +412,7 @@ def test_what_cannot_be_promised_is_refused_with_an_alternative(
         ({"delta": 1.0}, "leave delta out"),
         ({"confidence": 0}, "such as 0.1"),
         ({"setting": "loose"}, "must be one of tight, paper"),
-        ({"trust": "me"}, "must be one of secagg, shuffle, central, local"),
+        ({"trust": "me"}, "must be one of secure-aggregation, shuffler, central, local"),
         ({"dropout": 1.0}, "such as 0.1"),
         ({"scale": 0}, "at least 1"),
     ],
@@ -426,7 +426,8 @@ def test_a_simulation_reports_what_it_promises_and_to_whom() -> None:
     result = simulate("ldp-se", means=(0.2, 0.8), horizon=500, runs=1)
     promised = built("ldp-se", ArmsProblem(2, 500, binary=True)).guarantee
     assert promised is not None
-    assert result.guarantee == promised.to_dict()
+    assert result.guarantee == promised
+    assert result.summary()["guarantee"] == promised.to_dict()
     assert result.promise == str(promised)
     nothing = simulate("ucb1", arms=2, horizon=500, runs=1)
     assert nothing.guarantee is None

@@ -140,7 +140,7 @@ def test_a_stored_experiment_keeps_every_silos_promise_and_noise() -> None:
     stored = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
     restored = Experiment.from_dict(stored)
     assert restored.guarantee == experiment.guarantee
-    assert restored.mechanism.promise == experiment.mechanism.promise
+    assert restored.mechanism.privacy == experiment.mechanism.privacy
     assert isinstance(restored.mechanism, Releases)
     assert restored.mechanism.sums.sigmas == ldp_fedlinucb(problem).sums.sigmas
     data = json.loads(json.dumps(experiment.mechanism.to_dict()))

@@ -11,6 +11,7 @@ import pytest
 
 from tacit.algorithms import SilosProblem, lookup
 from tacit.algorithms.zc24_noise import jdp_linucb, secagg_fedlinucb
+from tacit.assumptions import DishonestAtMost, JointPrivacy
 from tacit.checks import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, View
 from tacit.protocols.prefix_sums import CentralPrefixRound, Presence
@@ -42,9 +43,11 @@ def test_the_promise_is_joint_and_the_servers() -> None:
     experiment = lookup("jdp-linucb").build(PROBLEM)
     assert isinstance(experiment.guarantee, ApproximateDP)
     assert experiment.guarantee.view is View.SERVER_OUTPUT
-    assert "all other people together" in experiment.mechanism.promise
-    assert "the server is trusted with every answer" in experiment.mechanism.promise
-    assert "silos add their noise" not in experiment.mechanism.promise
+    assert JointPrivacy() in experiment.guarantee.assumptions
+    said = experiment.mechanism.text()
+    assert "all other participants together" in said
+    assert "the server is trusted with every answer" in said
+    assert not any(isinstance(one, DishonestAtMost) for one in experiment.guarantee.assumptions)
 
 
 def test_whoever_returns_gets_the_target_too() -> None:

@@ -19,6 +19,7 @@ from tacit.algorithms.zc24_noise import (
     sdp_fedlinucb_vec,
     sensitivity,
 )
+from tacit.assumptions import Derivation, DishonestAtMost, Scope, Spread, VisitsAtMost
 from tacit.checks import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
 from tacit.simulation import simulate
@@ -49,7 +50,7 @@ def test_printed_bits_promise_what_is_left_when_a_silo_takes_its_own_off() -> No
     private = sdp_fedlinucb_vec(problem)
     assert private.guarantee is not None
     sums, found = private.sums, private.guarantee
-    assert "at least 2 of 3 silos add their noise" in found.conditions
+    assert DishonestAtMost(Scope.SILOS, 1) in found.assumptions
     others = math.sqrt(2 * float(sums.share.variance)) / sums.scale
     moved = sensitivity(problem) * math.sqrt(nodes(problem))
     assert 0.1 < GaussianLoss(others, moved).delta(found.epsilon) / found.delta <= 1
@@ -86,8 +87,9 @@ def test_a_run_that_is_not_lazy_headlines_the_persons_number(
     guarantee = promised(name, problem)
     assert true <= guarantee.epsilon <= 1.07 * true
     assert guarantee.epsilon == pytest.approx(epsilon, rel=5e-3)
-    assert experiment.mechanism.promise.startswith(guarantee.short)
-    assert "the person's own pairs only it is (1, 1e-05)-DP" in experiment.mechanism.promise
+    said = experiment.mechanism.text()
+    assert said.startswith(guarantee.short)
+    assert "the participant's own pairs only it is (1, 1e-05)-DP" in said
 
 
 @pytest.mark.parametrize("name", ["secagg-fedlinucb", "ldp-fedlinucb", "sdp-fedlinucb-vec"])
@@ -103,7 +105,10 @@ def test_participations_anywhere_get_the_target_together(name: str, times: int) 
     true = GaussianLoss(sums.sigma, times * record * column).epsilon(1e-5)
     assert true <= promised(name, problem).epsilon <= 1.0
     assert true > 0.9
-    assert f"up to {times} times, to any silos in any batches" in experiment.mechanism.promise
+    assert experiment.guarantee is not None
+    assert VisitsAtMost(1, times, Spread.ANYWHERE) in experiment.guarantee.assumptions
+    said = experiment.mechanism.text()
+    assert f"up to {times} times, to any silos in any batches" in said
 
 
 def test_participations_and_visits_are_not_said_together() -> None:
@@ -180,8 +185,8 @@ def test_amplification_is_of_people_who_come_once_and_counts_all_that_they_move(
     lazy, eager, often = (
         sdp_fedlinucb(replace(problem, **change)) for change in ({}, {"lazy": False}, {"visits": 2})
     )
-    assert lazy.derivation.startswith("amplification")
-    assert not often.derivation.startswith("amplification")
+    assert lazy.derivation is Derivation.AMPLIFIED
+    assert often.derivation is Derivation.OWN_NOISE
     assert lazy.guarantee is not None
     assert eager.guarantee is not None
     assert eager.guarantee.epsilon > 2 * lazy.guarantee.epsilon
@@ -212,7 +217,7 @@ def test_amplification_uses_the_true_value_of_a_group(epsilon: float, ratio: flo
     )
     assert private.guarantee is not None
     if epsilon == 5e-6:
-        assert private.derivation.startswith("amplification")
+        assert private.derivation is Derivation.AMPLIFIED
         assert private.guarantee.epsilon == proven > 1.3 * forgotten
     else:
         assert private.guarantee.epsilon < proven
@@ -222,11 +227,11 @@ def test_amplification_rests_on_all_silos_but_one_who_looks() -> None:
     """Where shuffling proves more than a silo's own noise, others' noise is what it rests on."""
     problem = SilosProblem(silos=10**7, horizon=10_000, epsilon=5e-6, delta=1e-12, setting="paper")
     found = sdp_fedlinucb(problem)
-    assert found.derivation.startswith("amplification")
+    assert found.derivation is Derivation.AMPLIFIED
     assert found.guarantee is not None
-    said = "at least 9999999 of 10000000 silos add their noise"
-    assert said in found.guarantee.conditions
-    assert said in found.guarantee.to_dict()["conditions"]
+    one = DishonestAtMost(Scope.SILOS, 1)
+    assert one in found.guarantee.assumptions
+    assert one.to_dict() in found.guarantee.to_dict()["assumptions"]
     alone = sdp_fedlinucb(replace(problem, silos=10))
     assert alone.guarantee is not None
-    assert not any("silos add their noise" in rests for rests in alone.guarantee.conditions)
+    assert not any(isinstance(one, DishonestAtMost) for one in alone.guarantee.assumptions)

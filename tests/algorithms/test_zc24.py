@@ -318,7 +318,7 @@ def test_returning_users_get_the_target_too_at_the_price_of_more_noise(name: str
         < 0.5
         < replace(once.sums, presence=Presence(3, 2)).guarantee(0.1).epsilon
     )
-    promise = built(name, replace(ISSUE, visits=3, visits_per_batch=2)).mechanism.promise
+    promise = built(name, replace(ISSUE, visits=3, visits_per_batch=2)).mechanism.text()
     assert "comes in up to 3 batches, up to 2 times in each, to any silos" in promise
     with pytest.raises(TacitError, match="secagg-fedlinucb for returning users"):
         sdp_fedlinucb(replace(ISSUE, epsilon=1e-5, delta=1e-4, visits=2))
