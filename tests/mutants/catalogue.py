@@ -516,7 +516,35 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/prefix_sums.py",
         "PrefixSums.loss",
-        (swap("self.size * rows", "self.size"), swap("self.adding", "1")),
+        (
+            swap("self.size * rows", "self.size"),
+            swap("self.adding", "1"),
+            swap("self._messages", "self._rows"),
+        ),
+        PREFIX,
+    ),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums.movement",
+        (
+            swap("self._visited", "1"),
+            swap("self._rounding(self._messages)", "rounding"),
+        ),
+        PREFIX,
+    ),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums._merges",
+        (swap("self._rounding(1) <= least", "True"), swap('self.shape.kind != "optimal"', "True")),
+        PREFIX,
+    ),
+    Target(
+        "protocols/factorization.py",
+        "squared_silos",
+        (
+            swap("each * np.arange(most + 1.0)", "np.arange(most + 1.0)"),
+            swap("min(batches, shape.steps)", "1"),
+        ),
         PREFIX,
     ),
     Target(

@@ -25,7 +25,13 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import IDEAL, ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
-from tacit.protocols.factorization import Factorization, Kind, depth, factorize
+from tacit.protocols.factorization import (
+    Factorization,
+    Kind,
+    depth,
+    factorize,
+    squared_silos,
+)
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
@@ -388,6 +394,58 @@ def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
     assert 2 * (np.rint(edge[1]) - np.rint(edge[0])) == 4
 
 
+@pytest.mark.parametrize("kind", ["tree", "prefix", "square-root", "optimal"])
+def test_silos_visited_in_the_batches_of_each_row_are_counted_at_their_worst(kind: Kind) -> None:
+    """Brute force over batches; where all silos are soon visited, the first are not the worst."""
+    for steps in (1, 2, 5, 8):
+        shape = factorize(kind, steps, (1.0,) * steps if kind == "optimal" else ())
+        for batches, (each, silos) in itertools.product(
+            range(1, steps + 1), ((1, 9), (1, 1), (1, 2), (2, 3), (4, 9), (2, 100))
+        ):
+            worst = 0
+            for chosen in itertools.combinations(range(steps), batches):
+                held = np.count_nonzero(shape.right[:, list(chosen)], axis=1)
+                worst = max(worst, int((np.minimum(silos, each * held) ** 2).sum()))
+            assert squared_silos(shape, batches, each, silos) == worst
+        assert squared_silos(shape, steps + 3, 1, 9) == squared_silos(shape, steps, 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("silos", "presence", "units"),
+    [
+        (9, Presence(batches=2), 1 + 4 + 4),  # of rows 1, 2, 4
+        (1, Presence(batches=2), 4),  # one silo in each of four rows
+        (3, Presence(batches=2, visits=2), 4 + 9 + 9),
+        (9, Presence(batches=2, visits=2), 4 + 16 + 16),
+    ],
+)
+def test_rounding_in_a_row_is_charged_for_every_silo_visited_in_its_batches(
+    silos: int, presence: Presence, units: int
+) -> None:
+    """A tree over four batches, two numbers in each row, units of a half; the first two batches
+    move the rows by 1, 2, 2 for each visit.
+    """
+    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    about = (factorize("tree", 4), silos, 2, 1.0, *how, 5.0, 2, 4)
+    found = PrefixSums(*about, presence=presence).movement
+    assert found == pytest.approx(3 * presence.visits + math.sqrt(2 * units) / 2)
+
+
+def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> None:
+    """At one silo a person moves two rows, at two silos three; on a fine grid one silo is worse."""
+    about = (factorize("tree", 2), 2, 4)
+    how: tuple[Trust, Noise] = ("silo", "discrete-gaussian")
+    presence = Presence(batches=2)
+    coarse = PrefixSums(*about, 0.01, *how, 5.0, people=3, presence=presence)
+    assert coarse.movement == pytest.approx(0.01 * math.sqrt(5) + math.sqrt(4 * 4))
+    fine = replace(coarse, sensitivity=2.0)
+    assert fine.movement == pytest.approx(2 * math.sqrt(5) + math.sqrt(4 * 2))
+    once = replace(coarse, presence=Presence())
+    assert once.movement == pytest.approx(0.01 * math.sqrt(2) + math.sqrt(4 * 2))
+    signs = replace(fine, shape=factorize("optimal", 2, (1.0, 1.0)))
+    assert signs.movement == pytest.approx(2 * signs.shape.movement(2) + math.sqrt(4 * 4))
+
+
 def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
     """A tree over four batches has three rows above each; two numbers in each, units of a half."""
     how: tuple[Trust, Noise] = ("secure-aggregation", "discrete-gaussian")
@@ -404,6 +462,9 @@ def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
         ("secure-aggregation", Presence(visits=2), 2 * 3, 2),  # of two silos, but in one sum
         ("silo", Presence(visits=2), 2 * 3 * 2, 1),
         ("silo", Presence(visits=5), 2 * 3 * 3, 1),
+        ("silo", Presence(batches=2), 2 * 3 * 2, 1),  # at another silo in each
+        ("silo", Presence(batches=4, visits=2), 2 * 4 * 3, 1),  # as many as there are
+        ("silo", Presence(visits=2, anywhere=True), 2 * 4 * 2, 1),
     ],
 )
 def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_moves(

@@ -28,6 +28,7 @@ from typing import Any
 
 import mpmath as mp
 from tests.verify import arithmetic as slow
+from tests.verify import neighbours
 
 from tacit.algorithms.registry import Algorithm, algorithms
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
@@ -145,12 +146,10 @@ def _group_losses(
 
 
 def prefix_sums(sums: Any) -> Seen:
-    """All steps of private prefix sums, as the Gaussian that their noise nearly is: a person of one
-    batch moves them by a column of the right factor. Rounding is left out, so it is a lower bound.
+    """All steps of private prefix sums, as the Gaussian that their noise nearly is: moved by what
+    the silos' encoders make of two neighbouring streams, rounding included.
     """
-    std = math.sqrt(float(sums.share.variance) * sums.adding) / sums.scale
-    column = max(math.sqrt(float((row**2).sum())) for row in sums.shape.right.T)
-    return Seen(nothing, 1, 1, gaussian=sums.sensitivity * column / std)
+    return Seen(nothing, 1, 1, gaussian=neighbours.farthest(sums))
 
 
 def printed(guarantee: Any) -> tuple[float, float]:
@@ -239,11 +238,27 @@ def settings(entry: Algorithm, quick: bool) -> Iterator[dict[str, Any]]:
         {"trust": "shuffler"},
         {"trust": "shuffler", "delta": 1e-6},
         {"trust": "two-servers"},
+        *returning(),
     ]
     for epsilon, more in itertools.product(epsilons, others):
         options = {"epsilon": epsilon, **more}
         if set(options) <= set(entry.options):
             yield options
+
+
+def returning() -> Iterator[dict[str, Any]]:
+    """Ways in which somebody returns to silos, few enough to be written out."""
+    few = {"silos": 10, "dimension": 2, "actions": 3, "sync": 5, "horizon": 40}
+    many = {"silos": 64, "dimension": 3, "actions": 3, "sync": 5, "horizon": 320}
+    yield few | {"visits": 8, "delta": 1e-5}
+    yield few | {"visits": 3, "visits_per_batch": 7, "delta": 1e-5}
+    yield few | {"visits": 8, "visits_per_batch": 2, "delta": 1e-3}
+    yield few | {"participations": 5, "delta": 1e-5}
+    yield few | {"visits": 4, "lazy": False, "delta": 1e-3}
+    yield few | {"participations": 4, "lazy": False, "delta": 1e-3}
+    yield few | {"visits": 8, "setting": "paper", "delta": 1e-5}
+    yield few | {"budgets": ((0.5, 1e-5),) * 5 + ((2.0, 1e-5),) * 5}
+    yield many | {"visits": 64, "delta": 1e-5}
 
 
 def protocols(entry: Algorithm, options: dict[str, Any], quick: bool) -> Iterator[tuple[Any, Any]]:

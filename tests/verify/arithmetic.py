@@ -10,7 +10,8 @@ again never too much. A promise below such a number is false.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -248,7 +249,25 @@ def composed_delta(law: Law, shift: int, copies: int, epsilon: float) -> float:
     return max(_composed(law, step, copies, epsilon) for step in (shift, -shift))
 
 
+def moved_delta(law: Law, shifts: Sequence[int], epsilon: float) -> float:
+    """A lower bound on δ(ε) of independent numbers with one symmetric law of noise, each moved by
+    its own shift: losses on a grid, as in `composed_delta`.
+    """
+    parts = [(*_losses(law, shift), count) for shift, count in Counter(map(abs, shifts)).items()]
+    return _added(
+        [(p[finite], losses[finite], count) for p, losses, finite, count in parts], epsilon
+    )
+
+
 def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
+    p, losses, finite = _losses(law, step)
+    endless = float(p[~finite].sum())
+    surely = _added([(p[finite], losses[finite], copies)], epsilon)
+    return surely + (1 - (1 - endless) ** copies) * 0.999
+
+
+def _losses(law: Law, step: int) -> tuple[Any, Any, Any]:
+    """Probabilities of a law, the losses there, and where these are finite."""
     pairs = [
         (mass, law(law.first + place + step))
         for place, mass in enumerate(law.masses)
@@ -257,9 +276,7 @@ def _composed(law: Law, step: int, copies: int, epsilon: float) -> float:
     p = np.array([mass / UNIT for mass, _ in pairs])
     finite = np.array([other > TINY for _, other in pairs])
     losses = np.array([_log_ratio(a, b) if b > TINY else 0.0 for a, b in pairs])
-    endless = float(p[~finite].sum())
-    surely = _added(p[finite], losses[finite], copies, epsilon)
-    return surely + (1 - (1 - endless) ** copies) * 0.999
+    return p, losses, finite
 
 
 def laplace_delta(shift: int, pure: Any, copies: int, epsilon: float) -> float:
@@ -272,25 +289,36 @@ def laplace_delta(shift: int, pure: Any, copies: int, epsilon: float) -> float:
     masses = [1 / (1 + rate), *between, rate**shift / (1 + rate)]
     p = np.array([float(mass) for mass in masses])
     losses = float(pure) * (1 - 2 * np.arange(shift + 1) / shift)
-    return _added(p, losses, copies, epsilon)
+    return _added([(p, losses, copies)], epsilon)
 
 
-def _added(p: Any, losses: Any, copies: int, epsilon: float) -> float:
-    spread = math.sqrt(max(1e-30, float(p @ losses**2) - float(p @ losses) ** 2))
+def _added(parts: list[tuple[Any, Any, int]], epsilon: float) -> float:
+    """δ(ε) of all losses together, each of so many copies."""
+    spread = math.sqrt(sum(copies * _variance(p, losses) for p, losses, copies in parts))
+    widest = max(math.sqrt(_variance(p, losses)) for p, losses, _ in parts)
     reach = min(
-        copies * float(np.abs(losses).max()),
-        copies * abs(float(p @ losses)) + 12 * math.sqrt(copies) * spread + 30 * spread,
+        sum(copies * float(np.abs(losses).max()) for _, losses, copies in parts),
+        sum(copies * abs(float(p @ losses)) for p, losses, copies in parts)
+        + 12 * spread
+        + 30 * widest,
     )
     grid = max(epsilon, reach, 1e-9) / (1 << 19)
     size = 1 << 21
-    places = np.floor(losses / grid).astype(np.int64)
-    inside = np.abs(places) < size // 2
-    table = np.zeros(size)
-    np.add.at(table, places[inside] % size, p[inside])
-    together = np.fft.irfft(np.fft.rfft(table) ** copies, size)
+    together: Any = 1.0
+    for p, losses, copies in parts:
+        places = np.floor(losses / grid).astype(np.int64)
+        inside = np.abs(places) < size // 2
+        table = np.zeros(size)
+        np.add.at(table, places[inside] % size, p[inside])
+        together = together * np.fft.rfft(table) ** copies
+    sums = np.fft.irfft(together, size)
     values = np.fft.fftfreq(size, 1 / size) * grid
     above = values > epsilon
-    return max(0.0, float((together[above] * -np.expm1(epsilon - values[above])).sum()) - 1e-13)
+    return max(0.0, float((sums[above] * -np.expm1(epsilon - values[above])).sum()) - 1e-13)
+
+
+def _variance(p: Any, losses: Any) -> float:
+    return max(1e-30, float(p @ losses**2) - float(p @ losses) ** 2)
 
 
 def _log_ratio(one: int, other: int) -> float:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
+from typing import Any
 
 import mpmath as mp
+import numpy as np
 import pytest
+from scipy.optimize import brentq
 from tests.verify import arithmetic as slow
-from tests.verify.__main__ import group_losses, honest_shares, printed, seen, stated_for, used
+from tests.verify import neighbours
+from tests.verify.__main__ import (
+    group_losses,
+    honest_shares,
+    printed,
+    returning,
+    seen,
+    stated_for,
+    used,
+)
 
+from tacit.algorithms import algorithms, lookup
 from tacit.algorithms.registry import begin
 from tacit.assumptions import DishonestAtMost, Scope
+from tacit.checks import TacitError
 from tacit.estimates import Arm, Round
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
@@ -26,6 +41,9 @@ from tacit.privacy import (
     calibrate,
     privacy_loss,
 )
+from tacit.privacy.gaussian_distance import NearlyGaussianLoss
+from tacit.protocols.factorization import Kind, factorize
+from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence, Trust
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum
 
@@ -188,3 +206,133 @@ def test_wide_laplace_noise_needs_no_table(
     by_table = slow.composed_delta(slow.laplace(Fraction(scale)), shift, copies, epsilon)
     directly = slow.laplace_delta(shift, mp.mpf(shift) / scale, copies, epsilon)
     assert directly == pytest.approx(by_table, rel=1e-4)
+
+
+SILOS = ("sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb", "ldp-fedlinucb")
+
+
+def build(name: str, options: dict[str, Any]) -> tuple[PrefixSums, ApproximateDP]:
+    """The prefix sums of an algorithm with these options, and what it prints."""
+    entry = lookup(name)
+    asked = entry.ask({"epsilon": 1.0, **options})
+    problem: Any = asked.fitted(asked.start(0, None).world, 0)
+    experiment: Any = entry.build(problem)
+    return experiment.mechanism.sums, experiment.guarantee
+
+
+@pytest.mark.parametrize("name", SILOS)
+@pytest.mark.parametrize("options", list(returning()), ids=str)
+def test_two_neighbouring_streams_are_as_close_as_is_printed(
+    name: str, options: dict[str, Any]
+) -> None:
+    """The integers of the silos' own encoders, and the Gaussian that their noise nearly is."""
+    if not set(options) <= set(algorithms()[name].options):
+        pytest.skip("the algorithm has no such option")
+    if name == "sdp-fedlinucb-vec" and not options.get("lazy", True):
+        with pytest.raises(TacitError, match="promises nothing"):
+            build(name, options)
+        return
+    sums, guarantee = build(name, options)
+    far = neighbours.farthest(sums)
+    assert far * sums.total.std <= sums.movement * sums.scale
+    epsilon, delta = printed(guarantee)
+    assert slow.gaussian_delta(far, epsilon) <= delta
+    if sums.trust != "silo" or not sums.presence.eager:
+        assert slow.gaussian_delta(1.05 * far, epsilon) > delta
+
+
+@pytest.mark.parametrize(
+    ("name", "true"),
+    [("sdp-fedlinucb-vec", 1.486), ("secagg-fedlinucb", 1.0019), ("jdp-linucb", 1.0019)],
+)
+def test_one_unit_of_rounding_in_a_row_is_too_little_for_many_silos(name: str, true: float) -> None:
+    """What was once charged, and the δ that the noise made for it truly had."""
+    *_, options = returning()
+    sums, guarantee = build(name, options)
+    record = sums.sensitivity * sums.shape.movement(64)
+    once = record + math.sqrt(sums.size * sums.shape.steps) / sums.scale
+    far = neighbours.farthest(sums) * sums.total.std / sums.scale
+    assert once < far < sums.movement
+    charged = GaussianLoss(1.0, 1.0)
+    least = brentq(lambda mu: replace(charged, sensitivity=mu).delta(1.0) - 1e-5, 0.1, 1.0)
+    found = float(slow.gaussian_delta(least * far / once, 1.0)) / guarantee.delta
+    assert found == pytest.approx(true, rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("trust", "noise", "law"),
+    [
+        ("central", "discrete-gaussian", lambda: slow.gaussian(100.0)),
+        ("secagg", "skellam", lambda: slow.skellam(100**2)),
+        ("shuffle", "binomial", lambda: slow.binomial(4 * 100**2, Fraction(1, 2))),
+    ],
+)
+def test_rounding_of_four_silos_is_paid_for_exactly(
+    trust: Trust, noise: Noise, law: Callable[[], slow.Law]
+) -> None:
+    """A participant in four batches of a tree, at a silo each, by convolution of the true noise."""
+    about = (factorize("tree", 4), 4, 1, 8.01, trust, noise, 100.0)
+    sums = PrefixSums(*about, people=5, presence=Presence(batches=4))
+    moved = neighbours.worst(sums)
+    assert sorted(moved) == [9, 9, 18, 36]
+    for epsilon in (0.5, 1.0):
+        exact = slow.moved_delta(law(), moved, epsilon)
+        assert exact <= sums.loss().delta(epsilon) < 1.3 * exact
+        once = 8.01 * sums.shape.movement(4) + math.sqrt(4)
+        assert exact > GaussianLoss(100.0, once).delta(epsilon)
+
+
+def everywhere(sums: PrefixSums) -> Iterator[Any]:
+    """All arrangements of one participant's visits in few silos and batches."""
+    steps, presence, people = sums.shape.steps, sums.presence, sums.people
+    places = list(itertools.product(range(steps), range(sums.silos)))
+    batches = steps if presence.anywhere else presence.batches
+    visits = presence.visits * (1 if presence.anywhere else presence.batches)
+    seen_before = set()
+    for chosen in itertools.combinations_with_replacement(places, visits):
+        counts = np.zeros((steps, sums.silos), np.int64)
+        for place in chosen:
+            counts[place] += 1
+        each = counts.sum(axis=1)
+        if counts.max() > people or np.count_nonzero(each) > batches:
+            continue
+        if not presence.anywhere and each.max() > presence.visits:
+            continue
+        found = np.where(counts > 0, people, 0) if presence.eager else counts
+        if found.tobytes() not in seen_before:
+            seen_before.add(found.tobytes())
+            yield found
+
+
+@pytest.mark.parametrize(("trust", "noise"), [("silo", "discrete-gaussian"), ("secagg", "skellam")])
+@pytest.mark.parametrize("kind", ["tree", "square-root"])
+@pytest.mark.parametrize(
+    "presence",
+    [
+        Presence(),
+        Presence(batches=2),
+        Presence(batches=3),
+        Presence(batches=2, visits=2),
+        Presence(batches=1, visits=3),
+        Presence(batches=2, visits=2, eager=True),
+        Presence(visits=3, anywhere=True),
+        Presence(visits=2, anywhere=True, eager=True),
+    ],
+    ids=str,
+)
+def test_no_arrangement_moves_integers_by_more_than_is_charged(
+    kind: Kind, trust: Trust, noise: Noise, presence: Presence
+) -> None:
+    """All arrangements, with grids from so coarse that rounding is all there is; two people in each
+    silo and batch.
+    """
+    for sensitivity, scale, silos, steps in itertools.product(
+        (0.01, 1.3, 9.0), (1, 4), (1, 3), (3, 4)
+    ):
+        about = (factorize(kind, steps), silos, 3, sensitivity, trust, noise, 40.0, scale)
+        sums = PrefixSums(*about, people=2, presence=presence)
+        loss = sums.loss()
+        assert isinstance(loss, NearlyGaussianLoss)
+        for moved, _ in neighbours.differences(sums, everywhere(sums)):
+            assert np.linalg.norm(moved) <= sums.movement * scale * (1 + 1e-12)
+            assert np.count_nonzero(moved) <= loss.coordinates

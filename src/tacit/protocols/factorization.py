@@ -89,6 +89,61 @@ class Factorization:
         return float(np.linalg.norm(self.right[:, :count].sum(axis=1)))
 
 
+@lru_cache(maxsize=256)
+def squared_silos(shape: Factorization, batches: int, each: int, silos: int) -> float:
+    """The largest Σ_k V_k² for someone in at most `batches` batches, at `each` silos in each of
+    them: V_k of all `silos` are visited in batches that row k holds.
+
+    With b_k of the chosen batches in row k, V_k is at most min(silos, each · b_k), and that is
+    reached by other silos in every batch. Which batches are worst depends on where the minimum is,
+    so all choices are searched: rows hold batches up to their own, of two rows one holds all of the
+    other's or none, and the best for a row with b batches in it is the best way of sharing b among
+    the rows within it (max-plus convolution).
+
+    Parameters
+    ----------
+    shape
+        The factorization; a row counts as holding every batch from its first one on.
+    batches, each, silos
+        Batches per person, silos visited in each of them, all silos.
+
+    Returns
+    -------
+    float
+        Σ_k V_k² at the worst choice of batches.
+
+    Examples
+    --------
+    Two batches of a tree over four: the first is in rows 1, 2, 4, the second in 2 and 4.
+
+    >>> tree = factorize("tree", 4)
+    >>> squared_silos(tree, 1, 1, 9), squared_silos(tree, 2, 1, 9), squared_silos(tree, 2, 1, 1)
+    (3.0, 9.0, 4.0)
+    """
+    most = min(batches, shape.steps)
+    worth = np.minimum(silos, each * np.arange(most + 1.0)) ** 2
+    rows: list[tuple[int, Floats]] = []  # last batches of rows that no later one holds, and best
+    for step, row in enumerate(shape.right):
+        first, best = int(np.flatnonzero(row)[0]), np.zeros(2)  # without batch `step`, or with it
+        while rows and rows[-1][0] >= first:
+            best = _shared(best, rows.pop()[1], most)
+        rows.append((step, best + worth[: len(best)]))
+    total = np.zeros(1)
+    for _, best in rows:
+        total = _shared(total, best, most)
+    return float(total[-1])
+
+
+def _shared(one: Floats, other: Floats, most: int) -> Floats:
+    """The best of sharing 0, 1, ..., `most` batches between two rows."""
+    few, many = sorted((one, other), key=len)
+    best = np.full(min(len(few) + len(many) - 1, most + 1), -np.inf)
+    for count, value in enumerate(few):
+        part = best[count : count + len(many)]
+        np.maximum(part, value + many[: len(part)], out=part)
+    return best
+
+
 @lru_cache(maxsize=16)
 def factorize(kind: Kind, steps: int, importance: tuple[float, ...] = ()) -> Factorization:
     """The factorization of a kind for `steps` prefix sums.

@@ -34,7 +34,7 @@ from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, View, derived
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.contract import Protocol
-from tacit.protocols.factorization import Factorization
+from tacit.protocols.factorization import Factorization, squared_silos
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import SECURITY, shares_needed
 from tacit.trust import TrustModel
@@ -307,19 +307,54 @@ class PrefixSums:
         """The most that one person moves everything opened, in l2 norm and in units of 1, rounding
         included.
 
-        Messages of silos whose noise is their own move apart, so squares add up; one opened sum
-        moves by all of it at once. Rounding moves each affected number of a silo by less than one
-        unit. Where visits may fall anywhere, no arrangement moves more than all of them in the
-        batch that moves most (the triangle inequality).
+        Every silo rounds each number of its own row once, deterministically, before any noise. Two
+        streams that differ in one person give a silo numbers that differ by the records' movement
+        and less than one unit more, in those rows whose batches the person visited this silo in.
+
+        Sums: a row moves by its records and by one unit for each of the V_k silos that were visited
+        in the row's batches, in each of `size` numbers; so all rows move by the records' movement
+        and √(size Σ_k V_k²) units at most (Minkowski). Silos alone: their messages move apart, and
+        squares add up; see `_merges`. Visits that fall anywhere: no arrangement moves records by
+        more than all of them in the batch that moves most (the triangle inequality), and no row
+        meets more silos than there are visits.
         """
-        record = self.sensitivity * self.shape.movement(self.presence.batches)
-        rounding = math.sqrt(self.size * self._rows) / self.scale if self.integral else 0.0
-        if self.presence.anywhere:
-            moved = self.presence.visits * (self.people if self.presence.eager else 1)
-            return moved * record + self._visited * rounding
-        spreads = self.presence.records(self.silos, self.people)
-        parts = ([count * record + rounding for count in counts] for counts in spreads)
-        return max(math.hypot(*moved) if self.alone else sum(moved) for moved in parts)
+        presence = self.presence
+        record = self.sensitivity * self.shape.movement(presence.batches)
+        if presence.anywhere:
+            moved = presence.visits * (self.people if presence.eager else 1)
+            return moved * record + self._visited * self._rounding(self._rows)
+        spreads = presence.records(self.silos, self.people)
+        if not self.alone:
+            met = squared_silos(self.shape, presence.batches, self._visited, self.silos)
+            return sum(spreads[0]) * record + self._rounding(met)
+        rounding = self._rounding(self._rows)
+        if self._merges:
+            parts = ([count * record + rounding for count in counts] for counts in spreads)
+            return max(math.hypot(*moved) for moved in parts)
+        farthest = max(math.hypot(*counts) for counts in spreads)
+        return farthest * record + self._rounding(self._messages)
+
+    def _rounding(self, rows: float) -> float:
+        """What rounding moves `size` numbers by, one unit in each of so many rows."""
+        return math.sqrt(self.size * rows) / self.scale if self.integral else 0.0
+
+    @property
+    def _merges(self) -> bool:
+        """Whether a person moves messages of silos alone most by going to the same, fewest silos in
+        every batch.
+
+        In row k let silo s be moved by at most t_s > 0 and rounding by ρ; the row's square is at
+        most Σ_s (t_s + ρ)². Handing the least t_s to other silos that have room for its records
+        adds at least t_s² to Σ_s t_s² and takes ρ² off. Every t_s is at least the sensitivity times
+        the row's least coefficient, so where that is no less than ρ, fewer silos move the row more.
+        For a single batch `records` lists all ways. Coefficients of different signs are left out,
+        since they may cancel within a silo.
+        """
+        if self.presence.batches == 1:
+            return True
+        weights = np.abs(self.shape.right)
+        least = self.sensitivity * float(weights[weights > 0].min())
+        return self.shape.kind != "optimal" and self._rounding(1) <= least
 
     @property
     def _rows(self) -> int:
@@ -329,8 +364,20 @@ class PrefixSums:
 
     @property
     def _visited(self) -> int:
-        """The most silos that one person visits in a batch."""
+        """The most silos that one person visits in a batch. Corrupt silos count: nobody knows who
+        they are, and without them it would be fewer.
+        """
         return min(self.presence.visits, self.silos)
+
+    @property
+    def _messages(self) -> int:
+        """The most rows of single silos in which one person's records are; in every batch it may be
+        other silos'.
+        """
+        if self.presence.anywhere:
+            return self._visited * self._rows
+        visits = self._visited * self.presence.batches
+        return min(self.silos * self.shape.steps, visits * self.shape.rows_moved)
 
     @property
     def rounding_overhead(self) -> float:
@@ -346,7 +393,7 @@ class PrefixSums:
             raise TacitError("nothing hides what is sent: there is no guarantee without noise")
         if not self.integral:
             return GaussianLoss(self.sigma, self.movement)
-        rows = self._rows * (self._visited if self.alone else 1)
+        rows = self._messages if self.alone else self._rows
         moved = self.movement * self.scale
         return NearlyGaussianLoss(self.total, moved, self.size * rows, self.adding)
 
