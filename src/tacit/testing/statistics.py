@@ -22,10 +22,11 @@ def follows(values: Sequence[int], law: NoiseLaw) -> float:
     """
     observed = np.asarray(values, dtype=np.int64)
     low, high = law.window(-40.0)
+    if int(observed.min()) < low or int(observed.max()) > high:
+        return 0.0
     points = np.arange(max(low, int(observed.min()) - 1), min(high, int(observed.max()) + 1) + 1)
     expected = len(observed) * law.pmf(points)
-    inside = observed[(observed >= points[0]) & (observed <= points[-1])]
-    counts = np.bincount(inside - points[0], minlength=len(points)).astype(float)
+    counts = np.bincount(observed - points[0], minlength=len(points)).astype(float)
     counts = np.append(counts, len(observed) - counts.sum())
     expected = np.append(expected, max(len(observed) - expected.sum(), 0.0))
     joined, total_o, total_e = [], 0.0, 0.0
