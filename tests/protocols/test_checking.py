@@ -236,6 +236,27 @@ def test_noise_of_a_server_is_sampled_and_its_source_looked_at() -> None:
         sample(protocol, 10_000)
 
 
+class OneWay(Outside):
+    """A one is told apart from a zero now and then, a zero never from a one."""
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        return Table.of(0, np.array([0.9, 0.1] if total else [1.0, 0.0]))
+
+
+def test_both_directions_are_computed() -> None:
+    with pytest.raises(TacitError, match=r"delta of OneWay is 0\.1 "):
+        recompute(OneWay())
+
+
+def test_dishonest_participants_add_no_noise() -> None:
+    """Shares that suffice if all twenty are honest, where one of them may be curious."""
+    protocol = SecureSum(20, 1, DiscreteLaplace(1), PureDP(2.0), share=DiscreteLaplace(1).share(20))
+    assert (protocol.minimum, protocol.honest) == (20, 19)
+    protocol.guarantee = PureDP(1.0)
+    with pytest.raises(TacitError, match="of 19 reports"):
+        recompute(protocol)
+
+
 def test_several_participations_are_composed() -> None:
     """Two pure participations have half of ε each; of an approximate guarantee a single one would
     pass that two do not keep.
