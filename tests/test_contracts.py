@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.bandits.test_every_learner import EXAMPLES as LEARNERS
 from tests.bandits.test_every_learner import make
@@ -11,8 +13,14 @@ from tests.noise.laws import DRAWABLE
 from tests.protocols.examples import CASES
 
 from tacit.algorithms.registry import algorithms
+from tacit.bandits.arms.elimination import CumulativeElimination
+from tacit.bandits.arms.references import UCB1
+from tacit.bandits.linear.phased import DistributedElimination
+from tacit.estimates import ErrorLaw, Estimate, Round
+from tacit.noise import Table
 from tacit.protocols.contract import SumProtocol
 from tacit.testing import check_algorithm, check_law, check_learner, check_protocol
+from tacit.testing.statistics import follows
 
 OURS = [name for name, e in algorithms().items() if e.build.__module__.startswith("tacit.")]
 TINY: dict[str, dict[str, Any]] = {
@@ -59,3 +67,47 @@ def test_the_suite_notices_devices_with_half_the_noise_of_the_simulation() -> No
     protocol.sample_noise = lambda rng: 2 * fitting(rng)
     with pytest.raises(AssertionError, match="another amount of noise"):
         check_protocol(protocol, case.reports, case.load, rounds=1000, exact_rounds=300)
+
+
+def test_values_outside_the_support_follow_no_law() -> None:
+    assert follows([3] * 50, Table.of(5, np.ones(1))) == 0.0
+    assert follows([5] * 50, Table.of(5, np.ones(1))) == 1.0
+    assert follows([0, 1] * 50 + [2], Table.of(0, np.array([0.5, 0.5]))) == 0.0
+
+
+class Proposed(UCB1):
+    """Divides by the participants of a round."""
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        people = ErrorLaw(round_.participants, 1, None)
+        super()._learn(round_, replace(estimate, error=people))
+
+
+class Weighed(CumulativeElimination):
+    """Takes the mean of reports as that of all participants."""
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        people = ErrorLaw(round_.participants, 1, None)
+        total = estimate.mean * round_.participants
+        super()._learn(round_, replace(estimate, total=total, error=people))
+
+
+@pytest.mark.parametrize("kind", [Proposed, Weighed])
+def test_the_suite_rejects_learners_that_count_participants(kind: Any) -> None:
+    with pytest.raises(AssertionError, match="counts reports"):
+        check_learner(lambda: kind(3, 600))
+
+
+class Wide(DistributedElimination):
+    """Counts participants in its widths."""
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        n = round_.participants
+        error = replace(estimate.error, participants=n)
+        super()._learn(round_, replace(estimate, total=estimate.mean * n, error=error))
+
+
+def test_the_suite_rejects_designs_that_count_participants() -> None:
+    with pytest.raises(AssertionError, match="counts reports"):
+        check_learner(lambda: Wide(np.eye(3), 600))
+    check_learner(lambda: DistributedElimination(np.eye(3), 600))

@@ -58,8 +58,9 @@ def drive(
         phases.append(round_)
         if round_.opened:
             support, plays = list(design(round_).support), np.array(design(round_).plays)
-            spread = learner._variances(round_, plays.astype(float))
-            shift = math.sqrt(learner._client_variance(round_)) * rng.standard_normal(len(theta))
+            reports = plays if learner.each else np.array(round_.participants)
+            spread = learner._variances(reports, plays.astype(float))
+            shift = math.sqrt(learner._client_variance(reports)) * rng.standard_normal(len(theta))
             means = learner.actions[support] @ (theta + shift) + np.sqrt(
                 spread + variance
             ) * rng.standard_normal(len(support))
@@ -67,6 +68,46 @@ def drive(
         else:
             learner.skip(round_)
     return phases
+
+
+def recorded(learner: Any) -> list[int]:
+    """The numbers of reports that the paper's width is asked for."""
+    told: list[int] = []
+    original = learner._paper_width
+
+    def width(design: Any, reports: int, stated: Any) -> float:
+        told.append(reports)
+        return float(original(design, reports, stated))
+
+    learner._paper_width = width
+    return told
+
+
+@pytest.mark.parametrize("setting", ["tight", "paper"])
+def test_widths_and_standings_count_reports_not_participants(setting: str) -> None:
+    """A third of the reports: the evidence of clients is three times as wide, and of single plays
+    too; the paper's width follows reports.
+    """
+    for learner, each in (
+        (DistributedElimination(np.eye(3), 10_000, fixed_clients=30, setting=setting), False),
+        (SingleElimination(np.eye(3), 10_000, setting=setting), True),
+    ):
+        (round_,) = learner.propose()
+        plays = np.array(design(round_).plays)
+        few = plays // 3 if each else np.array(round_.participants // 3)
+        columns = (np.full(3, value) for value in (0.0, math.inf, 0.0))
+        people = few if each else int(few)
+        told = recorded(learner)
+        learner.observe(round_, Estimate(np.zeros(3) * few, VectorError(people, *columns)))
+        assert learner._asked.tolist() == np.broadcast_to(few, 3).tolist()
+        if setting == "paper":
+            assert told == [int(np.sum(few))]
+            continue
+        heard = few if each else few * plays
+        (phase,) = learner._evidence.phases
+        assert np.diag(phase.matrix) == pytest.approx(
+            learner.bound**2 / heard + learner._client_variance(few)
+        )
 
 
 @pytest.mark.parametrize("setting", ["tight", "paper"])

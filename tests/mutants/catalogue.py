@@ -42,6 +42,8 @@ DEVICES = (
 )
 LAW_OF_SUMS = (*DEVICES, "tests/protocols/test_every_protocol.py")
 SUMS = ("tests/protocols/test_sums.py",)
+ERRORS = ("tests/protocols/test_errors.py",)
+CHECKING = ("tests/protocols/test_checking.py",)
 COINS = ("tests/noise/test_coins.py",)
 DRAWS = ("tests/noise/test_device_draws.py", *COINS, "tests/noise/test_samplers.py")
 LOSS = ("tests/privacy/test_loss.py",)
@@ -383,6 +385,104 @@ TARGETS: tuple[Target, ...] = (
         "RandomizedBits.__init__",
         (swap("View.MESSAGE", "View.OPENED_SUM"),),
         ("tests/protocols/test_every_protocol.py",),
+    ),
+    # stated error distributions, and the checks of what is declared
+    Target(
+        "protocols/randomized_bits.py",
+        "Lies.log_mgf",
+        (swap("(scaled, -scaled)", "(scaled, scaled)"),),
+        ERRORS,
+    ),
+    Target(
+        "protocols/vectors.py",
+        "noise_proxy",
+        (swap("found if finer <= found * (1 + 1e-09) else finer", "found"),),
+        ERRORS,
+    ),
+    Target(
+        "protocols/vectors.py",
+        "Local.spread",
+        (swap("max(proxy, float(self.device.variance) * self.unit ** 2)", "proxy"),),
+        ERRORS,
+    ),
+    Target(
+        "protocols/sums.py",
+        "Local.opened_law",
+        (swap("reports", "1"),),
+        ("tests/protocols/test_every_protocol.py",),
+    ),
+    Target(
+        "protocols/checking.py",
+        "recompute",
+        (checks,),
+        CHECKING,
+    ),
+    Target("protocols/checking.py", "sample", (checks,), CHECKING),
+    Target(
+        "protocols/checking.py",
+        "_delta",
+        (swap("((p, q), (q, p))", "((p, q),)"), swap("participations == 1", "True")),
+        CHECKING,
+    ),
+    Target(
+        "protocols/checking.py",
+        "_honest_reports",
+        (swap("max(1, protocol.honest)", "protocol.minimum"),),
+        CHECKING,
+    ),
+    Target(
+        "protocols/checking.py",
+        "_statements",
+        (swap("guarantee.epsilon / times", "guarantee.epsilon"),),
+        CHECKING,
+    ),
+    Target("protocols/checking.py", "_opened", (checks,), CHECKING),
+    Target(
+        "protocols/checking.py",
+        "_known",
+        (swap("public.encode() + _state(protocol)", "public.encode()"),),
+        CHECKING,
+    ),
+    Target(
+        "noise/goodness_of_fit.py",
+        "seeded",
+        (swap("seen[0] == seen[1]", "False"),),
+        CHECKING,
+    ),
+    Target(
+        "noise/goodness_of_fit.py",
+        "p_value",
+        (swap("size * expected[seen]", "2 * size * expected[seen]"),),
+        CHECKING,
+    ),
+    Target(
+        "bandits/linear/phased.py",
+        "SingleElimination._variances",
+        (swap("reports", "plays"),),
+        ("tests/bandits/test_phased.py",),
+    ),
+    Target(
+        "bandits/linear/phased.py",
+        "PhasedElimination._learn",
+        (swap("np.asarray(error.participants)", "np.asarray(round_.participants)"),),
+        ("tests/bandits/test_phased.py",),
+    ),
+    Target(
+        "testing/learners.py",
+        "_check_counts",
+        (swap("4 * REPORTS", "REPORTS"),),
+        ("tests/test_contracts.py",),
+    ),
+    Target(
+        "testing/errors.py",
+        "check_error",
+        (
+            swap("error.radius(p)", "1e+300"),
+            swap("float(error.log_mgf(s))", "1e+300"),
+            swap("error.variance - widest", "0.0"),
+            swap("abs(mean)", "0.0"),
+        ),
+        ERRORS,
     ),
     # devices of protocols
     Target("protocols/sums.py", "ModularSum.randomize", (noise,), LAW_OF_SUMS),

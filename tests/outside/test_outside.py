@@ -16,16 +16,35 @@ import pytest
 PACKAGE = Path(__file__).with_name("package")
 LINES = {"law": 60, "protocol": 80, "learner": 50, "algorithm": 15}
 SUITES = """
+import math
 import sys
 from fractions import Fraction
 from outside.law import Sign
 from outside.learner import Commit
 from outside.protocol import Response
 from tacit import testing
+from tacit.estimates import ErrorLaw
 
 class Halved(Response):
     def randomize(self, x):
         return self.encode(x)
+
+class Proxy(Response):
+    # takes the variance for a sub-Gaussian proxy
+    def error(self, reports):
+        error = super().error(reports)
+        v = error.noise.variance
+        class Wrong(type(error.noise)):
+            def log_mgf(self, s):
+                return v * s * s / 2
+            def bound(self, p):
+                return (2 * v * math.log(2 / p)) ** 0.5
+        return ErrorLaw(reports, 1, Wrong(reports, error.noise.lie))
+
+class Proposed(Commit):
+    # divides by the participants of a round
+    def _learn(self, round_, estimate):
+        self._sums[round_.arm] = float(estimate.total) / round_.participants
 
 class Still(Sign):
     def _draw_one(self):
@@ -42,7 +61,9 @@ checks = {
     "algorithm": lambda: testing.check_algorithm("outside-commit"),
     "broken law": lambda: testing.check_law(Still(Fraction(1, 3))),
     "broken protocol": lambda: testing.check_protocol(Halved(40, 1.0)),
+    "wrong error": lambda: testing.check_protocol(Proxy(40, 1.0)),
     "broken learner": lambda: testing.check_learner(lambda: Forgetful(3, 1000)),
+    "wrong count": lambda: testing.check_learner(lambda: Proposed(3, 1000)),
 }
 for name, check in checks.items():
     try:
@@ -115,6 +136,7 @@ def test_the_suites_accept_it_and_reject_it_broken(installed: dict[str, str]) ->
     assert said == {
         **dict.fromkeys(("law", "protocol", "learner", "algorithm"), "passes"),
         **dict.fromkeys(("broken law", "broken protocol", "broken learner"), "fails"),
+        **dict.fromkeys(("wrong error", "wrong count"), "fails"),
     }
 
 

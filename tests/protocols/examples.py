@@ -252,9 +252,6 @@ def a_sum(name: str, example: Example) -> Case:
     protocol = example.build(1.0)
     levels = some_levels(protocol, protocol.participants)
     total = int(levels.sum())
-    seen: Callable[[Any, Opened, list[Any]], int] = opened_number
-    if name == "local":  # each message is seen by itself
-        total, seen = int(levels[0]), lambda _, opened, messages: int(messages[0])  # noqa: ARG005
     if name == "response":  # lies cancel where half of all hold a one
         levels = np.ones_like(levels)
         total = int(levels.sum())
@@ -264,7 +261,7 @@ def a_sum(name: str, example: Example) -> Case:
     load = counted(levels)
     if name == "central-laplace":
         return Case(lambda: example.build(1.0), reports, load, seen=None)
-    return Case(lambda: example.build(1.0), reports, load, total, seen)
+    return Case(lambda: example.build(1.0), reports, load, total)
 
 
 TEN, ONE = ApproximateDP(10.0, 0.25), ApproximateDP(1.0, 1e-3)

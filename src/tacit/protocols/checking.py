@@ -1,9 +1,432 @@
-"""placeholder"""
+"""Checks of a sum protocol's declared guarantee: recomputed from its stated distribution, and
+sampled from its devices.
 
+`recompute` sums δ(ε) between neighbouring inputs from `view_law`. `sample` draws the real
+`randomize` and `combine` and tests their distribution, their independence and their source of
+randomness. `check_declared` does both once per content. They cannot show that an adversary sees no
+more than the view says, nor check rounds that are too large to repeat.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import combinations
+from numbers import Integral
+from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from tacit.checks import TacitError
+from tacit.estimates import Floats, Integers, Opened
+from tacit.noise import NoiseLaw
+from tacit.noise.goodness_of_fit import (
+    dependent_lag,
+    is_pseudo_random,
+    p_value,
+    scores,
+    seeded,
+)
+from tacit.noise.table import entries
+from tacit.privacy import ApproximateDP, ComposedLoss, Guarantee, PrivacyLoss, PureDP, View
+from tacit.privacy.loss import Direction
+from tacit.protocols.contract import Protocol, SumProtocol
+
+FALSE_POSITIVE_RATE = 1e-9
 DRAWS = 100_000
+FEWEST_ROUNDS = 150  # with fewer, half of the noise goes unnoticed
+MOST_SHIFTS = 32  # movements of a sum by one participant that are tried
+ROUNDING = 1e-15  # of a probability that went through a Fourier transform
+COMPOSED = 0.02  # what discretization may add to a composed δ, relatively
+READ_AT = (1e-3, 1e-6)  # δ at which guarantees of other kinds are compared
+CLOSE = 1e-9  # total variation between two ways of stating one distribution
+AT_SERVERS = (View.SERVER_OUTPUT, View.OTHER_SERVER)  # devices add no noise
+
+_verdicts: dict[str, bool | str] = {}
+_instances: WeakKeyDictionary[Protocol, tuple[str, str]] = WeakKeyDictionary()
 
 
-def check_declared(protocol: Any) -> bool:
-    return False
+class NotCheckableError(TacitError):
+    """No automatic check exists for this protocol."""
+
+
+def recompute(protocol: SumProtocol) -> None:
+    """Recompute the declared guarantee from the stated distribution.
+
+    δ at the declared ε, in both directions, between all pairs of sums that one participant can turn
+    into each other, at the fewest honest reports that the guarantee allows; over several sums. A
+    guarantee about several participations is composed.
+
+    Parameters
+    ----------
+    protocol
+        A protocol with a guarantee and an exact `view_law`.
+
+    Raises
+    ------
+    TacitError
+        Names the δ that was found and the one that was declared.
+    NotCheckableError
+        Where there is no guarantee, or no exact distribution.
+
+    Examples
+    --------
+    >>> from tacit.protocols.randomized_bits import RandomizedBits
+    >>> recompute(RandomizedBits(40, PureDP(1.0)))
+    """
+    guarantee, reports = _declared(protocol), _honest_reports(protocol)
+    for one, other in _neighbours(protocol, reports):
+        pair = _aligned(_law(protocol, one, reports), _law(protocol, other, reports))
+        for epsilon, declared, times in _statements(guarantee):
+            found = _delta(*pair, epsilon, times)
+            slack = _rounding(len(pair[0]), epsilon)
+            if times > 1:
+                slack += COMPOSED * declared + 1e-9
+            if not found <= declared * (1 + 1e-6) + slack:
+                raise TacitError(
+                    f"delta of {type(protocol).__name__} is {found:.4g} at epsilon = {epsilon:g} "
+                    f"between sums {one} and {other} of {reports} reports: declared is "
+                    f"{declared:.4g} ({guarantee.short}). Add noise, or declare what it gives."
+                )
+
+
+def sample(protocol: SumProtocol, draws: int = DRAWS) -> None:
+    """Draw the real devices and compare them with the stated distribution.
+
+    Messages are compared where the view is one message, combined rounds of `minimum` reports
+    otherwise: their distribution (likelihood ratio), their independence at every lag, and whether
+    they repeat when pseudo-random generators are put back. Each test has a false positive rate of
+    at most 1e-9.
+
+    Parameters
+    ----------
+    protocol
+        A protocol with an exact distribution.
+    draws
+        How many reports are randomized in all.
+
+    Raises
+    ------
+    TacitError
+        Says which of the three tests failed.
+    NotCheckableError
+        Where there is no exact distribution, or rounds are too large to repeat.
+
+    Examples
+    --------
+    >>> from tacit.protocols.randomized_bits import RandomizedBits
+    >>> sample(RandomizedBits(40, PureDP(1.0)), draws=2_000)
+    """
+    name = type(protocol).__name__
+    by_message = protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE
+    parts = _messages(protocol, draws) if by_message else _rounds(protocol, draws)
+    ranks, variances = [], []
+    for what, values, law in parts:
+        found = p_value(values, law)
+        if found < FALSE_POSITIVE_RATE:
+            raise TacitError(
+                f"{what} of {name} do not have the stated distribution: p = {found:.2g} over "
+                f"{len(values)} draws, mean {values.mean():.4g} and variance {values.var():.4g} "
+                f"instead of {law.mean:.4g} and {law.variance:.4g}. Correct randomize() or "
+                "view_law()/opened_law()."
+            )
+        rank, variance = scores(values, law)
+        ranks.append(rank)
+        variances.append(np.full(len(rank), variance))
+    lag = dependent_lag(np.concatenate(ranks), np.concatenate(variances), FALSE_POSITIVE_RATE)
+    if lag is not None:
+        raise TacitError(
+            f"draws of {name} depend on each other at lag {lag}: noise must not be reused. Draw it "
+            "anew in every call of randomize()."
+        )
+    if seeded(_once(protocol, by_message), _generators(protocol)):
+        raise TacitError(
+            f"noise of {name} repeats with the state of a pseudo-random generator: it must come "
+            "from the operating system. Use draw() of a distribution in tacit.noise, or secrets."
+        )
+
+
+def check_declared(protocol: Protocol) -> bool:
+    """Check a protocol's declared guarantee, once per content.
+
+    Parameters
+    ----------
+    protocol
+        Any protocol.
+
+    Returns
+    -------
+    bool
+        True if `recompute` and `sample` passed; False if the protocol cannot be checked
+        automatically: it is no `SumProtocol`, declares nothing, has no exact distribution
+        (continuous noise), or its rounds are too large to repeat.
+
+    Raises
+    ------
+    TacitError
+        Where the declared guarantee does not hold.
+
+    Notes
+    -----
+    The result is kept for the process under a digest of the source code of the class and its bases,
+    their modules, the public parameters and the state of the protocol.
+
+    Examples
+    --------
+    >>> from tacit.protocols.continuous import CentralLaplace
+    >>> check_declared(CentralLaplace(40, PureDP(1.0)))
+    False
+    """
+    if not isinstance(protocol, SumProtocol) or protocol.guarantee is None:
+        return False
+    verdict = _known(protocol)
+    if isinstance(verdict, str):
+        raise TacitError(verdict)
+    return verdict
+
+
+def _known(protocol: SumProtocol) -> bool | str:
+    """The verdict about an instance: its state may grow caches, its parameters must not change."""
+    public = _public_digest(protocol)
+    try:
+        before, key = _instances.get(protocol, ("", ""))
+    except TypeError:  # instances that cannot be hashed
+        before, key = "", ""
+    if before != public:
+        key = hashlib.sha256(public.encode() + _state(protocol)).hexdigest()
+    if key not in _verdicts:
+        _verdicts[key] = _verdict(protocol)
+    try:
+        _instances[protocol] = (public, key)
+    except TypeError:
+        return _verdicts[key]
+    return _verdicts[key]
+
+
+def _verdict(protocol: SumProtocol) -> bool | str:
+    try:
+        recompute(protocol)
+        sample(protocol)
+    except NotCheckableError:
+        return False
+    except TacitError as problem:
+        return str(problem)
+    return True
+
+
+def _public_digest(protocol: SumProtocol) -> str:
+    digest = hashlib.sha256()
+    for kind in type(protocol).__mro__[:-1]:
+        digest.update(_source(kind))
+    numbers = (protocol.participants, protocol.precision, protocol.minimum, protocol.honest)
+    digest.update(repr((type(protocol).__qualname__, numbers, protocol.guarantee)).encode())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _source(kind: type) -> bytes:
+    """The text of a class and of its module; bytecode where there is no text."""
+    try:
+        text = inspect.getsource(kind).encode()
+    except (OSError, TypeError):
+        text = b"".join(
+            value.__code__.co_code + repr(value.__code__.co_consts).encode()
+            for value in vars(kind).values()
+            if inspect.isfunction(value)
+        )
+    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    try:
+        return text + (Path(path).read_bytes() if path else b"")
+    except OSError:
+        return text
+
+
+def _state(protocol: SumProtocol) -> bytes:
+    try:
+        return pickle.dumps(vars(protocol))
+    except Exception:
+        return repr(sorted(vars(protocol).items())).encode()
+
+
+# What is declared, and between which inputs
+
+
+def _declared(protocol: SumProtocol) -> Guarantee:
+    if protocol.guarantee is None:
+        raise NotCheckableError(
+            f"{type(protocol).__name__} declares no guarantee: nothing to recompute"
+        )
+    return protocol.guarantee
+
+
+def _statements(guarantee: Guarantee) -> Iterator[tuple[float, float, int]]:
+    """(ε, δ) that the guarantee states, and of how many participations; of one for a pure
+    guarantee, since losses of several add up exactly.
+    """
+    times = guarantee.participations
+    if isinstance(guarantee, PureDP):
+        yield guarantee.epsilon / times, 0.0, 1
+    elif isinstance(guarantee, ApproximateDP):
+        yield guarantee.epsilon, guarantee.delta, times
+    else:
+        for delta in READ_AT:
+            epsilon = guarantee.epsilon_at(delta)
+            if math.isfinite(epsilon):
+                yield epsilon, guarantee.delta_at(epsilon), times
+
+
+def _law(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
+    try:
+        return protocol.view_law(total, reports)
+    except TacitError as problem:
+        raise NotCheckableError(
+            f"{type(protocol).__name__} has no exact view_law: {problem}"
+        ) from None
+
+
+def _honest_reports(protocol: SumProtocol) -> int:
+    """How many reports hold the noise that the guarantee counts on: 1 for a message, the honest
+    ones of a sum; all of a round whose distribution is stated for complete rounds only.
+    """
+    if _declared(protocol).view is View.MESSAGE:
+        return 1
+    honest = max(1, protocol.honest)
+    try:
+        protocol.view_law(0, honest)
+    except TacitError:
+        return protocol.minimum
+    return honest
+
+
+def _neighbours(protocol: SumProtocol, reports: int) -> Iterator[tuple[int, int]]:
+    """Pairs of sums that one participant can turn into each other."""
+    top = protocol.precision
+    if reports == 1:
+        yield from combinations(_some(0, top), 2)
+        return
+    rest = (reports - 1) * top
+    for others in sorted({0, rest // 2, rest}):
+        for move in reversed(_some(1, top)):  # the largest is the worst of most noise
+            yield others, others + move
+
+
+def _some(first: int, last: int) -> list[int]:
+    """All numbers, or at most about `MOST_SHIFTS` with both ends."""
+    if last - first < MOST_SHIFTS:
+        return list(range(first, last + 1))
+    return sorted({round(x) for x in np.geomspace(first + 1, last + 1, MOST_SHIFTS) - 1} | {last})
+
+
+def _aligned(one: NoiseLaw, other: NoiseLaw) -> tuple[Floats, Floats]:
+    """The probabilities of two distributions over the same points."""
+    (start, p), (offset, q) = entries(one), entries(other)
+    low, high = min(start, offset), max(start + len(p), offset + len(q))
+    both = np.zeros((2, high - low))
+    both[0, start - low : start - low + len(p)] = p
+    both[1, offset - low : offset - low + len(q)] = q
+    return both[0], both[1]
+
+
+def _rounding(points: int, epsilon: float) -> float:
+    """What rounding may add to a δ that is summed over so many points."""
+    return ROUNDING * points * (1 + math.exp(min(epsilon, 700.0)))
+
+
+def _delta(p: Floats, q: Floats, epsilon: float, participations: int) -> float:
+    """The larger of both directions' δ at ε; of several participations, composed."""
+    if epsilon > 700:
+        return 0.0
+    if participations == 1 or not np.any(p != q):
+        factor = math.exp(epsilon)
+        return max(
+            float(np.maximum(0.0, one - factor * other).sum()) for one, other in ((p, q), (q, p))
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = np.log(p) - np.log(q)
+    directions = tuple(
+        Direction.of(sign * losses[mass > 0], mass[mass > 0], 0.0)
+        for sign, mass in ((1.0, p), (-1.0, q))
+    )
+    loss = PrivacyLoss(directions, math.inf)
+    return ComposedLoss(((loss, participations),)).delta(epsilon)
+
+
+# What devices draw
+
+Part = tuple[str, Integers, NoiseLaw]
+
+
+def _messages(protocol: SumProtocol, draws: int) -> Iterator[Part]:
+    """Messages of participants at several levels."""
+    top = protocol.precision
+    levels = sorted({0, top // 2, top})
+    for level in levels:
+        law, reward = _law(protocol, level, 1), level / top
+        sent = [protocol.randomize(reward) for _ in range(max(1, draws // len(levels)))]
+        if not all(isinstance(message, Integral) for message in sent):
+            raise TacitError(
+                f"a message of {type(protocol).__name__} is {sent[0]!r}: view_law is about whole "
+                "numbers. Send one, or state another view."
+            )
+        yield f"messages at level {level}", np.array([int(m) for m in sent]), law
+
+
+def _rounds(protocol: SumProtocol, draws: int) -> Iterator[Part]:
+    """Combined rounds of the fewest reports, the first of which hold ones."""
+    reports = protocol.minimum
+    rounds = max(FEWEST_ROUNDS, draws // reports)
+    if rounds * reports > 2 * max(draws, DRAWS):
+        raise NotCheckableError(
+            f"a round of {type(protocol).__name__} has {reports} reports: {rounds} rounds are too "
+            "many to draw. Check the same protocol at a smaller size."
+        )
+    ones = (reports + 1) // 2
+    rewards, total = [1.0] * ones + [0.0] * (reports - ones), ones * protocol.precision
+    law = _opened(protocol, total, reports)
+    values = [_round(protocol, rewards).value for _ in range(rounds)]
+    yield "combined rounds", np.array([int(value) for value in values]), law
+
+
+def _opened(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
+    """`opened_law`, which is also the view's where the view is the number itself."""
+    view = _law(protocol, total, reports)
+    if protocol.guarantee is not None and protocol.guarantee.view is View.OTHER_SERVER:
+        return protocol.opened_law(total, reports)
+    law = protocol.opened_law(total, reports)
+    p, q = _aligned(view, law)
+    if float(np.abs(p - q).sum()) / 2 > CLOSE:
+        raise TacitError(
+            f"view_law and opened_law of {type(protocol).__name__} differ: both are about the "
+            "released number. State one distribution, or another view."
+        )
+    return law
+
+
+def _round(protocol: SumProtocol, rewards: list[float]) -> Opened:
+    return protocol.combine([protocol.report(x, place) for place, x in enumerate(rewards)])
+
+
+def _once(protocol: SumProtocol, by_message: bool) -> Callable[[], Any]:
+    """One draw of whoever adds the noise."""
+    if protocol.guarantee is not None and protocol.guarantee.view in AT_SERVERS:
+        sent = [protocol.report(0.0, place) for place in range(protocol.minimum)]
+        return lambda: protocol.combine(sent).value
+    count = 1 if by_message else min(protocol.minimum, 64)
+    return lambda: [protocol.report(0.0, place) for place in range(count)]
+
+
+def _generators(protocol: SumProtocol) -> list[Any]:
+    """Pseudo-random generators that the protocol or its modules hold."""
+    places = [vars(protocol)]
+    for kind in type(protocol).__mro__[:-1]:
+        module = sys.modules.get(kind.__module__)
+        places += [dict(vars(kind)), {} if module is None else vars(module)]
+    held = (value for place in places for value in list(place.values()))
+    return [value for value in held if is_pseudo_random(value)]

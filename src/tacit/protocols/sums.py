@@ -312,6 +312,10 @@ class Local(ModularSum):
         """One message, of a participant at this level."""
         return self._shifted(self.law, 1, total)
 
+    def opened_law(self, total: int, reports: int) -> Table:
+        """The sum of all messages, modulo m."""
+        return self._shifted(self.law, reports, total)
+
 
 def centred(law: NoiseLaw) -> NoiseLaw:
     """The law, if its mean is 0; another mean would shift every estimate."""

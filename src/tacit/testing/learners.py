@@ -15,10 +15,12 @@ from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, ErrorLaw, Estimate, Round, VectorError
 
 MOST_ROUNDS = 100_000
+REPORTS = 10
 
 
 def check_learner(build: Callable[[], Learner]) -> None:
-    """A barrier, a horizon that is used up, nothing strange taken in, and a state that goes on.
+    """A barrier, a horizon that is used up, reports that are counted, nothing strange taken in, and
+    a state that goes on.
 
     `build` makes a fresh learner; make its horizon small.
     """
@@ -26,6 +28,7 @@ def check_learner(build: Callable[[], Learner]) -> None:
     _check_strangers(build())
     _check_lost(build())
     _check_stored(build)
+    _check_counts(build)
 
 
 def answer(learner: Learner, round_: Round, seed: int) -> None:
@@ -47,6 +50,45 @@ def invent(round_: Round, rng: np.random.Generator) -> Estimate:
     noise = rng.normal(0.0, 0.01, size) * people
     columns = (np.full(size, value) for value in (1e-4, math.inf, 1e-2))
     return Estimate(noise, VectorError(people, *columns))
+
+
+def _check_counts(build: Callable[[], Learner]) -> None:
+    """What is learned from ten reports is the same, whether ten or forty participants were asked.
+    Learners that hold other learners' rounds, and designs of single plays, are not covered.
+    """
+    states = []
+    for asked in (REPORTS, 4 * REPORTS):
+        learner = build()
+        learner.propose()
+        stored = json.loads(json.dumps(learner.to_dict()))
+        for entry in stored["pending"]:
+            entry["participants"] = asked
+        learner = Learner.from_dict(stored)
+        for round_ in learner.propose():
+            if not _simple(round_):
+                return
+            try:
+                learner.observe(round_, _few(round_, REPORTS, 0.5))
+            except TacitError:
+                return  # an inner learner proposed the round
+        states.append(json.dumps(learner._state()))
+    assert states[0] == states[1], (
+        "a learner counts reports (estimate.error.participants), not the participants of a round"
+    )
+
+
+def _simple(round_: Round) -> bool:
+    plain = type(round_.assignment) is Design and not round_.assignment.each
+    return round_.opened and (plain or isinstance(round_.assignment, Arm))
+
+
+def _few(round_: Round, reports: int, mean: float) -> Estimate:
+    """An exact estimate of so many reports."""
+    if isinstance(round_.assignment, Arm):
+        return Estimate(mean * reports, ErrorLaw(reports, 1, None))
+    size = round_.assignment.coordinates
+    columns = (np.full(size, value) for value in (1e-4, math.inf, 1e-2))
+    return Estimate(np.full(size, mean * reports), VectorError(reports, *columns))
 
 
 def _play(learner: Learner, seed: int) -> list[Round]:

@@ -10,9 +10,10 @@ import numpy as np
 
 from tacit.checks import TacitError
 from tacit.estimates import Estimate, Levels, Opened
-from tacit.privacy import ApproximateDP, PureDP, View
+from tacit.protocols.checking import recompute, sample
 from tacit.protocols.contract import Protocol, SumProtocol
-from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows
+from tacit.testing.errors import check_error
+from tacit.testing.statistics import SEEDED, UNSEEDED, follows
 
 Sample = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -25,12 +26,13 @@ def check_protocol(
     rounds: int = 2_000,
     exact_rounds: int = 150,
 ) -> None:
-    """Device, simulation and stated law are one; the promise holds in the law of what is opened.
+    """Device, simulation and stated distribution agree; error bounds and the guarantee hold in it.
 
     Chi-square of `rounds` simulated rounds at 1e-6 and of `exact_rounds` device rounds at 1e-9
-    against `opened_law`; δ between neighbours computed from `view_law`. A protocol that is no
-    `SumProtocol` is given what its participants report and the same as a simulation's load, and
-    both paths are compared by means and variances.
+    against `opened_law`; mean, variance, log-MGF and bounds of the error from the same
+    (`tacit.testing.errors`); the declared guarantee by `tacit.protocols.checking`. A protocol that
+    is no `SumProtocol` is given what its participants report and the same as a simulation's load,
+    and both paths are compared by means and variances.
     """
     if not isinstance(protocol, SumProtocol):
         _check_paths(protocol, reports, load, rounds, exact_rounds)
@@ -38,9 +40,6 @@ def check_protocol(
     levels = _some_levels(protocol)
     _check_refusals(protocol)
     _check_estimates(protocol, levels, rounds)
-    if protocol.guarantee is not None and protocol.guarantee.view is View.MESSAGE:
-        _check_messages(protocol, exact_rounds)
-        return
     try:
         law = protocol.opened_law(int(levels.sum()), len(levels))
     except TacitError:
@@ -53,10 +52,14 @@ def check_protocol(
         assert follows(opened, law) > SEEDED, f"{name} does not have the law of what is opened"
     device = [_devices(protocol, levels).value for _ in range(exact_rounds)]
     assert follows(device, law) > UNSEEDED, "devices do not have the law of what is opened"
+    for count in sorted({protocol.minimum, protocol.participants}):
+        check_error(protocol, count)
     if protocol.guarantee is not None:
-        if protocol.guarantee.view not in (View.SERVER_OUTPUT, View.OTHER_SERVER):
-            check_source(lambda: protocol.randomize(0.0), "randomize()")
-        _check_promise(protocol, protocol.minimum)
+        try:
+            recompute(protocol)
+            sample(protocol, exact_rounds * max(10, protocol.minimum))
+        except TacitError as problem:
+            raise AssertionError(str(problem)) from problem
 
 
 def _check_paths(
@@ -90,15 +93,6 @@ def _agree(one: Sample, other: Sample, least: float) -> bool:
 def _heard(protocol: Protocol, reports: Sequence[Any]) -> Estimate:
     messages = [protocol.report(x, place) for place, x in enumerate(reports)]
     return protocol.analyze(protocol.combine(messages))
-
-
-def _check_messages(protocol: SumProtocol, count: int) -> None:
-    """Where messages are seen one by one, each has the law and keeps the promise alone."""
-    sent = [protocol.randomize(1.0) for _ in range(10 * count)]
-    law = protocol.view_law(protocol.precision, 1)
-    assert follows(sent, law) > UNSEEDED, "messages do not have the law that is stated"
-    check_source(lambda: protocol.randomize(0.0), "randomize()")
-    _check_promise(protocol, 1)
 
 
 def _some_levels(protocol: SumProtocol) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -160,20 +154,3 @@ def _check_estimates(protocol: SumProtocol, levels: Any, rounds: int) -> None:
     squares = (off - off.mean()) ** 2
     wide = 6 * float(squares.std()) / math.sqrt(len(off)) + 1e-9
     assert abs(float(squares.mean()) - error.variance) <= wide, "the stated variance is another"
-
-
-def _check_promise(protocol: SumProtocol, n: int) -> None:
-    """δ(ε) between sums of n reports that one person moves, from the law itself."""
-    promise = protocol.guarantee
-    if not isinstance(promise, (PureDP, ApproximateDP)):
-        return
-    delta = promise.delta if isinstance(promise, ApproximateDP) else 0.0
-    middle = (n - 1) * protocol.precision // 2
-    laws = [protocol.view_law(middle + move, n) for move in (0, protocol.precision)]
-    low = min(int(law.window()[0]) for law in laws)
-    high = max(int(law.window()[1]) for law in laws)
-    points = np.arange(low, high + 1)
-    p, q = (law.pmf(points) for law in laws)
-    for one, other in ((p, q), (q, p)):
-        found = float(np.maximum(0.0, one - math.exp(promise.epsilon) * other).sum())
-        assert found <= delta + 1e-9, f"δ is {found:.3g} at ε = {promise.epsilon}, not {delta:.3g}"

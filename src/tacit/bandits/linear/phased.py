@@ -84,15 +84,15 @@ class PhasedElimination(Learner):
         """How many people report in a phase."""
 
     @abstractmethod
-    def _variances(self, round_: Round, plays: Floats) -> Floats:
+    def _variances(self, reports: Indices, plays: Floats) -> Floats:
         """Sub-Gaussian variance of each played action's mean reward, from the rounds alone."""
 
     @abstractmethod
-    def _client_variance(self, round_: Round) -> float:
+    def _client_variance(self, reports: Indices) -> float:
         """Variance per squared length of a direction, from sampling clients."""
 
     @abstractmethod
-    def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
+    def _paper_width(self, design: Design, reports: int, stated: Floats) -> float:
         """W of the paper, for noise of these standard deviations in the means."""
 
     @property
@@ -162,13 +162,14 @@ class PhasedElimination(Learner):
         if self.setting == "paper":
             self._latest = _least_squares(played, plays) @ means
             worth = self.actions[self._active] @ self._latest
-            width = self._paper_width(design, round_.participants, error.stated)
+            width = self._paper_width(design, int(np.sum(error.participants)), error.stated)
             self._active = self._active[worth.max() - worth <= 2 * width]
             return
-        variances = self._variances(round_, plays) + np.asarray(error.proxies)
+        reports = np.asarray(error.participants)
+        variances = self._variances(reports, plays) + np.asarray(error.proxies)
         solve = _least_squares(played, 1 / variances)
         matrix = (solve * variances) @ solve.T
-        matrix = matrix + self._client_variance(round_) * np.eye(played.shape[1])
+        matrix = matrix + self._client_variance(reports) * np.eye(played.shape[1])
         cap = float((np.asarray(error.reaches) * np.sqrt(variances)).min())
         self._conclude(PhaseEvidence(solve @ means, matrix, cap))
 
@@ -311,14 +312,14 @@ class DistributedElimination(PhasedElimination):
     def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
         return self.clients(phase)
 
-    def _variances(self, round_: Round, plays: Floats) -> Floats:
+    def _variances(self, reports: Indices, plays: Floats) -> Floats:
         """Rewards within [-B, B] are B-sub-Gaussian around a client's own mean (Hoeffding's lemma);
         averaged over plays and clients.
         """
-        return np.asarray(self.bound**2 / (round_.participants * plays))
+        return np.asarray(self.bound**2 / (reports * plays))
 
-    def _client_variance(self, round_: Round) -> float:
-        return self.client_std**2 / round_.participants
+    def _client_variance(self, reports: Indices) -> float:
+        return float(self.client_std**2 / reports)
 
     def _reported(self, design: Design, participants: int) -> Design:
         """Parameters, where there are enough participants."""
@@ -399,13 +400,13 @@ class DistributedElimination(PhasedElimination):
         if not isinstance(design, Fit):
             super()._learn(round_, estimate)
             return
-        self._asked[np.array(design.support)] += round_.participants
+        self._asked[np.array(design.support)] += int(estimate.error.participants)
         self._conclude(self._fitted(round_, design, estimate))
 
     def _fitted(self, round_: Round, design: Fit, estimate: Estimate) -> PhaseEvidence:
         """The parameter within the span of what was played, and how far it may be off."""
-        n, error = round_.participants, estimate.error
-        found = self._own_fit(design, round_.number + 1, n)
+        error = estimate.error
+        found = self._own_fit(design, round_.number + 1, round_.participants)
         assert found is not None  # there was nothing to beat
         fit, _ = found
         played, plays = self.actions[np.array(design.support)], np.array(design.plays, dtype=float)
@@ -413,15 +414,15 @@ class DistributedElimination(PhasedElimination):
         theta = undo @ (np.asarray(estimate.mean) + np.array(design.centre))
         proxy = float(np.max(error.proxies))
         cap = float(np.min(error.reaches)) * math.sqrt(proxy) if proxy else math.inf
-        matrix = fit.plain / n + proxy * undo @ undo.T
+        matrix = fit.plain / int(error.participants) + proxy * undo @ undo.T
         return PhaseEvidence(theta, matrix, cap, fit.lost * undo.T if fit.lost else None)
 
-    def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:
+    def _paper_width(self, design: Design, reports: int, stated: Floats) -> float:
         """(√(2d/(|U|h)) + σ/√|U| + 2σ_noise√(Sd)) · √(2 ln(kT)) (LZJ22 equation 3, Theorems 5.3 to
         5.5).
         """
         d = self.actions.shape[1]
-        n = participants
+        n = reports
         noise = 2 * float(np.max(stated)) * math.sqrt(largest_support(d) * d)
         width = math.sqrt(2 * d / (n * design.length)) + self.client_std / math.sqrt(n) + noise
         return width * math.sqrt(2 * math.log(len(self.actions) * self.horizon))
@@ -455,13 +456,13 @@ class SingleElimination(PhasedElimination):
     def _participants(self, phase: int, plays: Indices) -> int:  # noqa: ARG002
         return int(plays.sum())
 
-    def _variances(self, round_: Round, plays: Floats) -> Floats:  # noqa: ARG002
-        return np.asarray(self.bound**2 / plays)
+    def _variances(self, reports: Indices, plays: Floats) -> Floats:  # noqa: ARG002
+        return np.asarray(self.bound**2 / reports)
 
-    def _client_variance(self, round_: Round) -> float:  # noqa: ARG002
+    def _client_variance(self, reports: Indices) -> float:  # noqa: ARG002
         return 0.0
 
-    def _paper_width(self, design: Design, participants: int, stated: Floats) -> float:  # noqa: ARG002
+    def _paper_width(self, design: Design, reports: int, stated: Floats) -> float:  # noqa: ARG002
         """(√(2d/h) + 2dσ√s/h) · √(2 ln(kT)), σ the standard deviation in a sum (LZJ22 equation 54,
         Table 4).
         """

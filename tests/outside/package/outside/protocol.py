@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from tacit.estimates import ErrorLaw, Opened
 from tacit.noise import Chance, NoiseLaw, Table
+from tacit.noise.chernoff import widest
+from tacit.noise.table import convolve
 from tacit.privacy import PureDP, View
 from tacit.protocols.contract import SumProtocol
 
@@ -40,6 +44,10 @@ class Response(SumProtocol):
         heads = 1 - float(self.lie) if total else float(self.lie)
         return Table.of(0, np.array([1 - heads, heads]))
 
+    def opened_law(self, total: int, reports: int) -> NoiseLaw:
+        ones = [self.view_law(int(place < total), 1) for place in range(reports)]
+        return reduce(convolve, ones)
+
     def error(self, reports: int) -> ErrorLaw:
         return ErrorLaw(reports, 1, Lies(reports, float(self.lie)))
 
@@ -55,23 +63,23 @@ def response(participants: int, epsilon: float) -> Response:
     return Response(participants, epsilon)
 
 
+@dataclass(frozen=True)
 class Lies:
-    """The error of the estimated sum, whatever the bits: centred coins, stretched."""
+    """The error of the estimated sum: bounds for all bits, since a one's coin mirrors a zero's."""
 
+    reports: int
+    lie: float
     mean = 0.0
 
-    def __init__(self, reports: int, lie: float) -> None:
-        self.reports, self.lie = reports, lie
-        self.variance = reports * lie * (1 - lie) / (1 - 2 * lie) ** 2
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lies) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((self.reports, self.lie))
+    @property
+    def variance(self) -> float:
+        return self.reports * self.lie * (1 - self.lie) / (1 - 2 * self.lie) ** 2
 
     def log_mgf(self, s: Any) -> Any:
-        return self.variance * np.asarray(s, dtype=float) ** 2 / 2
+        t = np.asarray(s, dtype=float) / (1 - 2 * self.lie)
+        truth, lie = math.log1p(-self.lie), math.log(self.lie)
+        coins = [np.logaddexp(truth, lie + u) - self.lie * u for u in (t, -t)]
+        return self.reports * np.maximum(*coins)
 
     def bound(self, p: float) -> float:
-        return math.sqrt(2 * self.variance * math.log(2 / p))
+        return widest(self, p)

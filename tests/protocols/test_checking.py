@@ -1,0 +1,347 @@
+"""Declared guarantees are recomputed and sampled: what fails, and that all built-in sums pass."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from tests.protocols.examples import CASES, EXAMPLES
+
+from tacit.checks import TacitError
+from tacit.estimates import ErrorLaw, Opened
+from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table
+from tacit.noise.goodness_of_fit import dependent_lag, p_value, scores
+from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, View
+from tacit.protocols import checking
+from tacit.protocols.checking import NotCheckableError, check_declared, recompute, sample
+from tacit.protocols.contract import SumProtocol
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.sums import Central, Local, SecureSum
+
+CHECKABLE = [name for name, e in EXAMPLES.items() if e.noisy and name != "central-laplace"]
+GENERATOR = np.random.default_rng(7)
+MODULUS = 4001
+
+
+class Outside(SumProtocol):
+    """Every participant adds discrete Laplace noise of scale 1/ε: (ε, 0)-DP of each message."""
+
+    minimum = 1
+    precision = 1
+    bits_per_participant = 12
+    stated = 1.0  # times the scale
+
+    def __init__(self, participants: int = 20, epsilon: float = 0.5) -> None:
+        self.participants = participants
+        self.law = DiscreteLaplace(1 / epsilon)
+        self.guarantee = PureDP(epsilon, view=View.MESSAGE)
+
+    def noise(self) -> int:
+        return self.law.draw()
+
+    def randomize(self, x: float) -> int:
+        noise = self.noise()
+        return self.encode(x) + noise
+
+    def randomize_batch(self, levels: Any, rng: np.random.Generator) -> Any:
+        return levels + self.law.sample(rng, len(levels))
+
+    def combine(self, messages: Any) -> Opened:
+        self.check_reports(len(messages))
+        return Opened((int(np.sum(messages)),), len(messages))
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        law = DiscreteLaplace(self.law.scale * self.stated)
+        first, last = law.window()
+        return Table.of(first + total, law.pmf(np.arange(first, last + 1)))
+
+    def error(self, reports: int) -> ErrorLaw:
+        return ErrorLaw(reports, 1, self.law.power(reports))
+
+    def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
+        return Opened((total + int(self.law.power(reports).sample(rng)),), reports)
+
+    def _sum(self, opened: Opened) -> float:
+        return float(opened.value)
+
+
+class NoNoise(Outside):
+    """Says so in its distribution."""
+
+    def noise(self) -> int:
+        return 0
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        return Table.of(total, np.ones(1))
+
+
+class Silent(Outside):
+    """States noise and adds none."""
+
+    def noise(self) -> int:
+        return 0
+
+
+class HalvedNoise(Outside):
+    def noise(self) -> int:
+        return DiscreteLaplace(self.law.scale / 2).draw()
+
+
+class WrongLaw(Outside):
+    stated = 2.0
+
+
+class ReusedNoise(Outside):
+    """Every draw is used twice."""
+
+    kept: list[int]
+
+    def noise(self) -> int:
+        self.kept = vars(self).get("kept") or [self.law.draw()] * 2
+        return self.kept.pop()
+
+
+class PooledNoise(Outside):
+    """A thousand draws, over and over."""
+
+    def __init__(self, participants: int = 20, epsilon: float = 0.5) -> None:
+        super().__init__(participants, epsilon)
+        self.pool, self.next = self.law.draw(1000).tolist(), 0
+
+    def noise(self) -> int:
+        self.next += 1
+        return int(self.pool[self.next % len(self.pool)])
+
+
+class CachedNoise(Outside):
+    """The same answer whenever the same person is asked."""
+
+    @lru_cache  # noqa: B019
+    def randomize(self, x: float) -> int:
+        return super().randomize(x)
+
+
+class GlobalNumpy(Outside):
+    def noise(self) -> int:
+        p = 1 - np.exp(-1 / float(self.law.scale))
+        return int(np.random.geometric(p)) - int(np.random.geometric(p))  # noqa: NPY002
+
+
+class OwnGenerator(Outside):
+    def __init__(self, participants: int = 20, epsilon: float = 0.5) -> None:
+        super().__init__(participants, epsilon)
+        self.rng = np.random.default_rng(5)
+
+    def noise(self) -> int:
+        return int(self.law.sample(self.rng))
+
+
+class ModuleGenerator(Outside):
+    def noise(self) -> int:
+        return int(self.law.sample(GENERATOR))
+
+
+class Bits(Outside):
+    """A message that is no number."""
+
+    def randomize(self, x: float) -> Any:
+        return [super().randomize(x)]
+
+
+class TwoLaws(SecureSum):
+    """What is seen is stated to be wider than what is released."""
+
+    def view_law(self, total: int, reports: int) -> Table:  # noqa: ARG002
+        return self._shifted(DiscreteLaplace(40), 1, total)
+
+    def opened_law(self, total: int, reports: int) -> Table:
+        return self._shifted(self.share, reports, total)
+
+
+@pytest.mark.parametrize("name", CHECKABLE)
+def test_every_sum_of_ours_passes(name: str) -> None:
+    protocol = EXAMPLES[name].build(1.0)
+    recompute(protocol)
+    sample(protocol, 10_000)
+
+
+@pytest.mark.parametrize("name", CHECKABLE)
+def test_half_the_noise_under_the_same_guarantee_is_found_by_recomputing(name: str) -> None:
+    with pytest.raises(TacitError, match=r"delta of \w+ is .* declared is"):
+        recompute(EXAMPLES[name].build(0.5))
+
+
+def test_what_is_outside_and_sound_passes() -> None:
+    recompute(Outside())
+    sample(Outside())
+    assert check_declared(Outside()) is True
+
+
+def test_without_noise_and_a_claim_of_a_thousandth_is_refused() -> None:
+    protocol = NoNoise(epsilon=0.001)
+    with pytest.raises(TacitError, match=r"is 1 at epsilon = 0\.001 .* declared is 0 "):
+        recompute(protocol)
+    for _ in range(2):
+        with pytest.raises(TacitError, match="declared is 0"):
+            check_declared(protocol)
+
+
+FAULTS = {
+    Silent: "do not have the stated distribution",
+    HalvedNoise: "do not have the stated distribution",
+    WrongLaw: "do not have the stated distribution",
+    CachedNoise: "do not have the stated distribution",
+    ReusedNoise: "depend on each other at lag 1",
+    PooledNoise: "stated distribution|depend on each other at lag 1000",
+    GlobalNumpy: "pseudo-random generator",
+    OwnGenerator: "pseudo-random generator",
+    ModuleGenerator: "pseudo-random generator",
+    Bits: "whole numbers",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda kind: kind.__name__)
+def test_each_fault_of_a_device_is_refused(fault: type[Outside]) -> None:
+    with pytest.raises(TacitError, match=FAULTS[fault]):
+        sample(fault(), 60_000)
+    with pytest.raises(TacitError, match=r"stated|depend|pseudo|whole|declared"):
+        check_declared(fault())
+
+
+def test_the_view_of_a_released_sum_is_the_released_sum() -> None:
+    protocol = TwoLaws(20, 1, DiscreteLaplace(1), PureDP(1.0))
+    with pytest.raises(TacitError, match="view_law and opened_law of TwoLaws differ"):
+        sample(protocol, 5_000)
+
+
+def test_shares_that_are_drawn_half_as_wide_are_found_in_combined_rounds() -> None:
+    protocol = SecureSum(20, 4, Skellam(60), ApproximateDP(5.0, 0.1))
+    sample(protocol, 20_000)
+    drawn = protocol.share.draw
+    object.__setattr__(protocol.share, "draw", lambda: round(drawn() / 2))
+    with pytest.raises(TacitError, match="combined rounds of SecureSum do not have"):
+        sample(protocol, 20_000)
+
+
+def test_noise_of_a_server_is_sampled_and_its_source_looked_at() -> None:
+    protocol = Central(20, 4, DiscreteLaplace(4), PureDP(1.0), None)
+    sample(protocol, 10_000)
+    law, source = protocol.law, cast(Any, np.random)  # the global generator's functions
+    object.__setattr__(law, "draw", lambda: int(law.sample(source)))
+    with pytest.raises(TacitError, match="pseudo-random generator"):
+        sample(protocol, 10_000)
+
+
+class OneWay(Outside):
+    """A one is told apart from a zero now and then, a zero never from a one."""
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        return Table.of(0, np.array([0.9, 0.1] if total else [1.0, 0.0]))
+
+
+def test_both_directions_are_computed() -> None:
+    with pytest.raises(TacitError, match=r"delta of OneWay is 0\.1 "):
+        recompute(OneWay())
+
+
+def test_dishonest_participants_add_no_noise() -> None:
+    """Shares that suffice if all twenty are honest, where one of them may be curious."""
+    protocol = SecureSum(20, 1, DiscreteLaplace(1), PureDP(2.0), share=DiscreteLaplace(1).share(20))
+    assert (protocol.minimum, protocol.honest) == (20, 19)
+    protocol.guarantee = PureDP(1.0)
+    with pytest.raises(TacitError, match="of 19 reports"):
+        recompute(protocol)
+
+
+def test_several_participations_are_composed() -> None:
+    """Two pure participations have half of ε each; of an approximate guarantee a single one would
+    pass that two do not keep.
+    """
+    pure = Local(20, 1, DiscreteLaplace(2), PureDP(1.0, participations=2), modulus=400)
+    recompute(pure)
+    pure.guarantee = PureDP(1.0, view=View.MESSAGE, participations=3)
+    with pytest.raises(TacitError, match=r"epsilon = 0\.333"):
+        recompute(pure)
+    target = ApproximateDP(1.0, 1e-5, participations=4)
+    once = ApproximateDP(1.0, 1e-5)
+    protocol = SecureSum(20, 1, Skellam(30.0), once)
+    recompute(protocol)
+    protocol.guarantee = target.at(view=View.OPENED_SUM)
+    with pytest.raises(TacitError, match="declared is 1e-05"):
+        recompute(protocol)
+
+
+def test_a_concentrated_guarantee_is_read_as_epsilon_and_delta() -> None:
+    protocol: Any = Outside(epsilon=0.5)
+    protocol.guarantee = ConcentratedDP(0.125, view=View.MESSAGE)
+    recompute(protocol)
+    protocol.guarantee = ConcentratedDP(0.001, view=View.MESSAGE)
+    with pytest.raises(TacitError, match="declared is"):
+        recompute(protocol)
+
+
+def test_what_cannot_be_checked_says_so() -> None:
+    for name in ("exact", "central-laplace", "vector-secagg", "joint-two-servers"):
+        if name in CASES:
+            assert check_declared(CASES[name].build()) is False
+    large = SecureSum(5_000, 1, DiscreteLaplace(1), PureDP(1.0))
+    recompute(large)
+    with pytest.raises(NotCheckableError, match="too many to draw"):
+        sample(large)
+    assert check_declared(large) is False
+
+
+def test_a_content_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(checking, "sample", lambda protocol: seen.append(protocol.participants))
+    monkeypatch.setattr(checking, "_verdicts", {})
+    first = RandomizedBits(31, PureDP(1.0))
+    assert check_declared(first)
+    assert check_declared(RandomizedBits(31, PureDP(1.0)))
+    first.view_law(0, 1), first.honest, first.promise  # caches of an instance change nothing
+    assert check_declared(first)
+    assert seen == [31]
+    assert check_declared(RandomizedBits(32, PureDP(1.0)))
+    hidden = Outside(33)
+    assert check_declared(hidden)
+    other = Outside(33)
+    other.law = DiscreteLaplace(3)  # the same public parameters, another noise
+    assert check_declared(other)
+    first.guarantee = PureDP(2.0, view=View.MESSAGE)
+    assert check_declared(first)
+    assert seen == [31, 32, 33, 33, 31]
+
+
+def test_a_class_without_source_is_told_by_its_code() -> None:
+    made = [type("Made", (Outside,), {"noise": noise}) for noise in (lambda _: 0, lambda _: 1)]
+    sources = [checking._source(kind) for kind in made]
+    assert sources[0] != sources[1]
+
+
+def test_a_hundred_thousand_draws_are_quick() -> None:
+    began = time.process_time()
+    check_declared(RandomizedBits(40 + secrets.randbelow(100), PureDP(1.0)))
+    assert time.process_time() - began < 10
+
+
+def test_the_likelihood_ratio_holds_its_rate_where_chi_square_does_not() -> None:
+    """Rare classes: 2,000 samples of 1,000 bits with 3 expected ones; no p-value may be small, and
+    p-values are not below their level more often than it.
+    """
+    rng, law = np.random.default_rng(3), Table.of(0, np.array([0.997, 0.003]))
+    found = np.array([p_value(law.sample(rng, 1000), law) for _ in range(2_000)])
+    for level in (0.5, 0.1, 0.01):
+        assert (found <= level).mean() <= level
+    assert p_value(np.zeros(20_000, dtype=int), law) < 1e-9
+    assert p_value([5] * 3, law) < 1e-9  # outside of the support
+
+
+def test_independent_draws_show_no_lag_and_repeated_ones_show_theirs() -> None:
+    values = DiscreteLaplace(3).sample(np.random.default_rng(4), 4_000)
+    for lag, drawn in ((None, values), (700, np.tile(values[:700], 5))):
+        ranks, variance = scores(drawn, DiscreteLaplace(3))
+        assert dependent_lag(ranks, np.full(len(ranks), variance), 1e-9) == lag
