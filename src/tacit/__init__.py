@@ -21,11 +21,15 @@ _HOMES = {
     "estimates": ("Arm", "Estimate", "Round"),
     "experiment": ("Experiment", "load", "save"),
     "noise": ("Binomial", "DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "Skellam"),
-    "privacy": ("ApproximateDP", "Guarantee", "PureDP", "calibrate", "privacy_of"),
+    "privacy": (
+        *("ApproximateDP", "Guarantee", "Guaranteed", "KnownPerRound", "NonPrivate", "PureDP"),
+        *("calibrate", "privacy_of"),
+    ),
     "protocols.contract": ("Protocol", "SumProtocol"),
     "protocols.mechanism": ("PerRound",),
     "simulation": ("Frame", "Result", "compare", "simulate"),
     "simulation.sweeping": ("sweep",),
+    "trust": ("TrustModel",),
     "studies.plan": ("plan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -43,9 +47,12 @@ __all__ = [
     "Frame",
     "FromFunction",
     "Guarantee",
+    "Guaranteed",
+    "KnownPerRound",
     "Learner",
     "LinearProblem",
     "NoiseLaw",
+    "NonPrivate",
     "OwnSilos",
     "PerRound",
     "Protocol",
@@ -56,6 +63,7 @@ __all__ = [
     "Skellam",
     "SumProtocol",
     "TacitError",
+    "TrustModel",
     "__version__",
     "algorithm",
     "algorithms",
@@ -82,12 +90,22 @@ if TYPE_CHECKING:
     from tacit.estimates import Arm, Estimate, Round
     from tacit.experiment import Experiment, load, save
     from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
-    from tacit.privacy import ApproximateDP, Guarantee, PureDP, calibrate, privacy_of
+    from tacit.privacy import (
+        ApproximateDP,
+        Guarantee,
+        Guaranteed,
+        KnownPerRound,
+        NonPrivate,
+        PureDP,
+        calibrate,
+        privacy_of,
+    )
     from tacit.protocols.contract import Protocol, SumProtocol
     from tacit.protocols.mechanism import PerRound
     from tacit.simulation import Frame, Result, compare, simulate
     from tacit.simulation.sweeping import sweep
     from tacit.studies.plan import plan
+    from tacit.trust import TrustModel
 
 
 def __getattr__(name: str) -> Any:

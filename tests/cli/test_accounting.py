@@ -393,16 +393,19 @@ def test_continuous_noise_is_said_to_be_for_simulation(command: Command) -> None
     found = result(
         command("privacy", "--noise", "gaussian", "--sigma", 2, "--delta", 0.1, "--json")
     )
-    assert "simulation only" in found["arithmetic"]
+    assert found["guarantee"]["arithmetic"] == "ideal"
+    assert "simulation only" in found["guarantee"]["text"]
 
 
 def test_a_calibrated_guarantee_is_data(command: Command) -> None:
     asked = ("calibrate", "--noise", "discrete-laplace", "--epsilon", 1, "--users", 64)
     found = result(command(*asked, "--json"))["guarantee"]
     assert (found["epsilon"], found["delta"], found["participations"]) == (1.0, 0.0, 1)
-    assert found["view"] == "whoever sees the opened sum"
-    assert any("all 64 people add their share" in rests for rests in found["conditions"])
-    assert found["text"].startswith("(1, 0)-DP: to whoever sees the opened sum")
+    assert (found["view"], found["arithmetic"]) == ("opened-sum", "exact")
+    nobody = {"id": "dishonest-at-most", "scope": "round", "count": 0, "fraction": "0"}
+    assert nobody in found["assumptions"]
+    assert {"id": "released-only-above", "fraction": "1"} in found["assumptions"]
+    assert found["text"].startswith("(1, 0)-DP: to an adversary who sees the released sums")
     assert "guarantee: (1, 0)-DP" in command(*asked)[1]
 
 
@@ -417,43 +420,44 @@ def test_no_true_epsilon_or_delta_among_the_corrections_is_rounded_down(command:
         assert any(number >= row["true"] * (1 - 1e-12) for number in near), row
 
 
-FIELDS = {"epsilon", "delta", "view", "neighbours", "participations", "conditions", "text"}
+FIELDS = {"epsilon", "delta", "view", "neighbours", "participations", "arithmetic"}
+FIELDS |= {"assumptions", "text"}
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted", "rests"),
+    ("words", "wanted", "assumed"),
     [
         (
             (*PRIVACY, "--delta", 1e-5, "--arriving", 0.5, "--batches", 3),
-            ("epsilon", "delta", 3, "whoever sees the opened sum"),
-            "at least 0.5 of the noise shares arrive",
+            ("epsilon", "delta", 3, "opened-sum"),
+            {"id": "released-only-above", "fraction": "1/2"},
         ),
         (
             ("privacy", "--noise", "gaussian", "--sigma", 2, "--epsilon", 1),
-            ("epsilon", "delta", 1, "whoever sees the opened sum"),
-            "in ideal real arithmetic",
+            ("epsilon", "delta", 1, "opened-sum"),
+            {"id": "semi-honest-server"},
         ),
         (
             ("returning", "--epsilon", 0.1, "--batches", 100, "--delta", 1e-5),
-            ("best", "delta", 100, "whoever sees the opened sum"),
-            "each batch alone is (0.1, 0)-DP",
+            ("best", "delta", 100, "opened-sum"),
+            {"id": "private-messages", "epsilon": 0.1, "delta": 0.0},
         ),
         (
             ("amplify", "--epsilon0", 1, "--users", 1000, "--delta", 1e-6),
-            ("epsilon", "delta", 1, "whoever sees the shuffled messages"),
-            "each round has at least 999 honest others",
+            ("epsilon", "delta", 1, "shuffled"),
+            {"id": "dishonest-at-most", "scope": "round", "count": 0, "fraction": "0"},
         ),
     ],
 )
 def test_a_computed_promise_is_data_and_a_sentence(
-    command: Command, words: tuple[Any, ...], wanted: tuple[Any, ...], rests: str
+    command: Command, words: tuple[Any, ...], wanted: tuple[Any, ...], assumed: dict[str, Any]
 ) -> None:
     record = result(command(*words, "--json"))
     found = record["guarantee"]
     assert set(found) == FIELDS
     assert (found["epsilon"], found["delta"]) == (record[wanted[0]], record[wanted[1]])
     assert (found["participations"], found["view"]) == wanted[2:]
-    assert any(rests in condition for condition in found["conditions"])
+    assert assumed in found["assumptions"]
     assert f"guarantee: {found['text']}" in " ".join(command(*words)[1].split())
 
 
@@ -493,4 +497,5 @@ def test_what_is_audited_is_said_whole_and_never_rounded_down(command: Command) 
     assert 1 < found["epsilon"] <= 1.00001
     whole = result(command("audit", "--algorithm", "dist-dp-se", "--seconds", 0.5, "--json"))
     assert set(whole["guarantee"]) == FIELDS
-    assert any("62 honest others" in rests for rests in whole["guarantee"]["conditions"])
+    one = {"id": "dishonest-at-most", "scope": "round", "count": 1, "fraction": "0"}
+    assert one in whole["guarantee"]["assumptions"]

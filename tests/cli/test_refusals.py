@@ -65,7 +65,7 @@ BAD = {
     "reproduce lzj22-fig2 --data good.csv": "draw one of cz23-fig1, cz23-fig5, zc24-fig2",
     f"{KLUCB} --instance eazy": "'eazy'",
     f"{KLUCB} --rewards cauchy": "rewards is 'cauchy'; it must be one of bernoulli",
-    f"{KLUCB} --trust nobody": "trust is 'nobody'; it must be one of secagg",
+    f"{KLUCB} --trust nobody": "trust is 'nobody'; it must be one of secure-aggregation",
     f"{KLUCB} --epsilom 1": "--epsilom",
     # options of others
     f"{LINEAR} --trust local --lazy": "has no option --trust, --lazy; it has",

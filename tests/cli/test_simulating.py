@@ -135,9 +135,9 @@ def test_compared_results_are_those_of_simulations(command: Command, tmp_path: P
 def test_a_comparison_says_how_often_people_may_take_part(command: Command, tmp_path: Path) -> None:
     size = ("--arms", 2, "--horizon", 500, "--runs", 1, "--out", tmp_path)
     for names, often, said in (
-        ("dist-dp-se,cdp-se", 1, "promise: to a person who takes part at most once;"),
-        ("dist-dp-se,ucb1", 3, "promise: to a person who takes part at most 3 times;"),
-        ("ucb1,klucb", 1, "promise: nothing is promised about a person"),
+        ("dist-dp-se,cdp-se", 1, "promise: to a participant who takes part at most once;"),
+        ("dist-dp-se,ucb1", 3, "promise: to a participant who takes part at most 3 times;"),
+        ("ucb1,klucb", 1, "promise: nothing is guaranteed to a participant"),
     ):
         more = ("--participations", often) if often > 1 else ()
         code, out, _ = command("compare", "--algorithms", names, *size, *more)
@@ -160,7 +160,7 @@ def test_a_table_is_played_as_far_as_it_goes(command: Command, wide: Path) -> No
     assert about["rows"] == 2 * PEOPLE + 50
     assert 0 < about["rows_used"] <= PEOPLE
     assert "at most once" in about["people"]
-    assert about["people"] in found["guarantee"]["conditions"]
+    assert about["people"] in found["guarantee"]["text"]
     code, out, _ = command(*words)
     text = " ".join(out.split())
     assert code == 0
@@ -250,7 +250,8 @@ def test_a_guardrail_is_simulated_reported_and_told(command: Command) -> None:
     assert [row["paused"] for row in rows] == [None, None, reasons[0]]
     assert all(row["guardrail_low"] < row["guardrail"] < row["guardrail_high"] for row in rows)
     assert found["winner"] == "option 2"
-    assert "for all 2 metrics of a participation together" in found["guarantee"]["conditions"]
+    both = {"id": "metrics-per-participation", "count": 2}
+    assert both in found["guarantee"]["assumptions"]
     assert found["configuration"]["guardrail"] == "errors"
     assert "times_lower_bound" not in found or found["times_lower_bound"] is None
     code, out, _ = command(*words)
@@ -309,7 +310,7 @@ def test_an_exhibit_shows_the_attack_and_the_schedules(command: Command, tmp_pat
     schedules = found["schedules"]
     promised = [row["guarantee"] is not None for row in schedules]
     assert promised == [False, True, True, True]
-    assert all("one person" in row["guarantee"]["text"] for row in schedules[1:])
+    assert all("one participant" in row["guarantee"]["text"] for row in schedules[1:])
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in found["files"])
     assert "games is 0" in refused(command("exhibit", "--games", 0))
 

@@ -10,6 +10,7 @@ from scipy import stats
 from tests.samples import z_score
 
 from tacit.algorithms.problems import ArmsProblem
+from tacit.assumptions import ParticipantsFrom, Source
 from tacit.checks import TacitError
 from tacit.environments import (
     Bernoulli,
@@ -130,14 +131,15 @@ def test_a_recorded_environment_is_a_value_and_only_its_runs_hand_out_people() -
 
 
 def test_what_is_promised_is_said() -> None:
-    assert TABLE.promise_note.startswith("each recorded person takes part at most once")
+    assert TABLE.remark == ParticipantsFrom(Source.CELL, 1)
+    assert TABLE.remark.text().startswith("each recorded participant takes part at most once")
     resampled = TABLE.resampled()
-    assert "drawn again and again" in resampled.promise_note
-    assert "nothing is promised" in resampled.promise_note
+    assert resampled.remark.source is Source.RESAMPLED
+    assert "drawn again and again, so nothing is guaranteed" in resampled.remark.text()
     assert resampled.participations is None
     assert resampled.horizon is None
     plain = from_frame({"user": [1, 2], "arm": "ab", "reward": [0, 1]})
-    assert "one person per row of the log" in plain.promise_note
+    assert plain.remark == ParticipantsFrom(Source.ROW, 1)
 
 
 @pytest.mark.parametrize("precision", [1, 10])

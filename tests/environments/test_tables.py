@@ -208,7 +208,7 @@ def test_a_log_is_recognised_by_its_names(tmp_path: Path) -> None:
     assert columns_of(world) == [[1.0, 0.0], [0.0]]
     assert world.means.tolist() == pytest.approx([1 / 3, 0.0])
     assert world.resampled().means.tolist() == pytest.approx([1 / 3, 0.0])
-    assert "up to 2 times" in world.promise_note
+    assert world.remark.occurrences == 2
 
 
 def test_options_that_share_a_word_with_a_log_stay_a_table(tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     told, kept = shown["guarantee"], result(command("experiment", "status", *which, "--json"))
     same = ("epsilon", "delta", "view", "neighbours", "participations")
     assert [told[key] for key in same] == [kept["guarantee"][key] for key in same]
-    assert any("one of the two servers is honest" in rests for rests in told["conditions"])
+    assert {"id": "honest-servers", "count": 1, "of": 2} in told["assumptions"]
+    assert told["assumptions"] == kept["guarantee"]["assumptions"]
     checked = result(command("experiment", "check", defined, "--no-forecast", "--json"))
     assert checked["guarantee"] == kept["guarantee"]
     best = load(defined).options[1]

@@ -68,8 +68,8 @@ def test_variants_of_an_algorithm_have_names_of_their_own() -> None:
     both = [{"name": "private-klucb", "trust": ["secure-aggregation", "shuffler"]}]
     study = study_of(ARMS | {"algorithms": both})
     assert [one.label for one in study.configurations] == [
-        "private-klucb (trust secagg)",
-        "private-klucb (trust shuffle)",
+        "private-klucb (trust secure-aggregation)",
+        "private-klucb (trust shuffler)",
     ]
     called = study_of(ARMS | {"algorithms": [{"name": "klucb", "label": "no privacy"}]})
     assert called.configurations[0].label == "no privacy"

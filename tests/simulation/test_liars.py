@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.protocols.examples import EXAMPLES
 
 from tacit import simulate
+from tacit.assumptions import Poisoned
 from tacit.checks import TacitError
 from tacit.environments import Bernoulli
 from tacit.estimates import Levels, Opened
@@ -156,9 +158,10 @@ def test_every_protocol_reaches_at_least_all_honest_answers(name: str) -> None:
         ({"trust": "two-servers"}, False),
     ],
 )
-def test_liars_are_none_of_the_honest_others_that_a_promise_rests_on(
+def test_more_corrupted_participants_than_assumed_are_remarked(
     more: dict[str, Any], said: bool
 ) -> None:
     how: dict[str, Any] = {"means": (0.2, 0.6), "horizon": 800, "runs": 1, "liars": 0.1}
-    promise = simulate("private-med", **how, **more).promise
-    assert ("0.1 of all lie here, and are none of the honest others" in promise) is said
+    guarantee = simulate("private-med", **how, **more).guarantee
+    assert guarantee is not None
+    assert (Poisoned(Fraction(1, 10)) in guarantee.assumptions) is said

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tacit.checks import TacitError
+from tacit.privacy import PureDP
 from tacit.simulation import Result, Runs, write_csv
 from tacit.simulation.pictures import Panel, draw_panels, picture, style, write_panels
 from tacit.simulation.results import probe
@@ -28,7 +29,7 @@ def of(*finals: float, horizon: int = 4) -> Result:
         for s, r in enumerate(finals)
     ]
     return Result(
-        "some", horizon, {"epsilon": 1.0}, {"text": "(1, 0)-DP"}, Runs(records, 0.0, False)
+        "some", horizon, {"epsilon": 1.0}, PureDP(1.0), Runs(records, 0.0, False)
     )
 
 

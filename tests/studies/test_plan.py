@@ -98,7 +98,7 @@ def test_algorithms_of_any_family_are_costed_one_row_each() -> None:
 
 def test_an_algorithm_of_one_trust_model_has_one_row() -> None:
     (cost,) = plan(3, 20_000, 0.2, 1.0, runs=1, algorithm="dist-dp-se").costs
-    assert (cost.trust, cost.trusted) == ("dist-dp-se", "secure aggregation")
+    assert (cost.trust, cost.trusted) == ("dist-dp-se", "secure-aggregation")
     assert cost.regret is not None
     assert cost.lost_share == pytest.approx(cost.regret / (0.2 * 20_000))
 

@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
 from tacit.checks import TacitError
 from tacit.estimates import Floats, Integers, Opened
 from tacit.noise import NoiseLaw
@@ -292,12 +293,19 @@ def _law(protocol: SumProtocol, total: int, reports: int) -> NoiseLaw:
 
 
 def _honest_reports(protocol: SumProtocol) -> int:
-    """How many reports hold the noise that the guarantee counts on: 1 for a message, the honest
-    ones of a sum; all of a round whose distribution is stated for complete rounds only.
+    """How many reports hold noise that the adversary does not know: 1 for a message; of a sum as
+    many as the stated assumptions leave, which is the participant's own alone if they limit
+    nobody; all of a round whose distribution is stated for complete rounds only.
     """
-    if _declared(protocol).view is View.MESSAGE:
+    guarantee, n = _declared(protocol), protocol.participants
+    if guarantee.view is View.MESSAGE:
         return 1
-    honest = max(1, protocol.honest)
+    limits = [one.limit(n) for one in guarantee.assumptions if isinstance(one, DishonestAtMost)]
+    kept = [one.fraction for one in guarantee.assumptions if isinstance(one, ReleasedOnlyAbove)]
+    arrived = math.ceil(max(kept) * n) if kept else protocol.minimum
+    honest = max(1, arrived - min(limits, default=n - 1))
+    if guarantee.view in AT_SERVERS:
+        honest = protocol.minimum
     try:
         protocol.view_law(0, honest)
     except TacitError:

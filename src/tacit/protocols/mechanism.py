@@ -133,6 +133,13 @@ class PerRound(Mechanism):
     privacy: PrivacyStatus = field(default_factory=NonPrivate)
     smallest: int = 1
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, PrivacyStatus):
+            raise TacitError(
+                f"privacy is {self.privacy!r}; it must be Guaranteed(guarantee), "
+                "KnownPerRound(target) or NonPrivate()"
+            )
+
     def open(self, round_: Round) -> Protocol:
         """The protocol for the round's size; a round that earns less than the run's guarantee, or
         that has fewer participants than the smallest, is rejected.

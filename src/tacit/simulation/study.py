@@ -156,9 +156,9 @@ def promise_of(
     return weakest_recorded(record.get("guarantee") for record in records)
 
 
-def weakest_recorded(stored: Iterable[Mapping[str, Any] | None]) -> Guarantee | None:
+def weakest_recorded(stored: Iterable[object]) -> Guarantee | None:
     """The weakest of the guarantees that runs have recorded; None where none has one."""
-    found = [Guarantee.from_data(data) for data in stored if data]
+    found = [Guarantee.from_data(data) for data in stored if isinstance(data, Mapping)]
     return weakest(found) if found else None
 
 

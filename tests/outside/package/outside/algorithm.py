@@ -2,14 +2,14 @@
 
 from outside.learner import Commit
 from outside.protocol import response
-from tacit import ArmsProblem, Experiment, PerRound, algorithm
+from tacit import ArmsProblem, Experiment, Guaranteed, PerRound, TrustModel, algorithm
 
 USED = ("arms", "horizon", "epsilon", "rewards", "instance", "means")
-ABOUT = {"paper": "outside", "trust": "local", "promise": "(ε, 0)-DP of each message"}
+ABOUT = {"paper": "outside", "trust": TrustModel.LOCAL, "promise": "(ε, 0)-DP of each message"}
 
 
 @algorithm("outside-commit", problem=ArmsProblem, options=USED, **ABOUT)
 def commit(problem: ArmsProblem) -> Experiment:
-    promise = response(1, problem.epsilon).guarantee
+    privacy = Guaranteed(response(1, problem.epsilon).guarantee)
     learner = Commit(problem.arms, problem.horizon, max(1, problem.horizon // (4 * problem.arms)))
-    return Experiment.of(learner, PerRound(response, {"epsilon": problem.epsilon}, promise))
+    return Experiment.of(learner, PerRound(response, {"epsilon": problem.epsilon}, privacy))
