@@ -107,7 +107,7 @@ def test_it_is_listed_simulated_compared_swept_and_planned_with(
     size = ("--arms", "3", "--horizon", "20000", "--runs", "3")
     found = call(installed, "simulate", "--algorithm", "outside-commit", *size)
     assert found["guarantee"]["text"].startswith(
-        "(1.001, 0)-DP: to an adversary who sees the participant's own message"
+        "(1, 0)-DP: to an adversary who sees the participant's own message"
     )
     assert found["guarantee"]["arithmetic"] == "unstated"
     declared = {"id": "declared-by-author", "draws": 100_000}
