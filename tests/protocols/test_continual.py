@@ -442,8 +442,8 @@ def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> No
     assert fine.movement == pytest.approx(2 * math.sqrt(5) + math.sqrt(4 * 2))
     once = replace(coarse, presence=Presence())
     assert once.movement == pytest.approx(0.01 * math.sqrt(2) + math.sqrt(4 * 2))
-    signs = replace(fine, shape=factorize("optimal", 2, (1.0, 1.0)))
-    assert signs.movement == pytest.approx(2 * signs.shape.movement(2) + math.sqrt(4 * 4))
+    signs = replace(fine, sensitivity=90.0, shape=factorize("optimal", 2, (1.0, 1.0)))
+    assert signs.movement == pytest.approx(90 * signs.shape.movement(2) + math.sqrt(4 * 4))
 
 
 def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:

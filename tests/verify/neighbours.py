@@ -118,7 +118,9 @@ def differences(
     """
     plain, pair = noiseless(sums), records(sums)
     sigmas = sorted(sums.sigmas) or [0.0] * sums.silos
-    least = math.sqrt(float(sums.share.variance) * sums.adding)
+    least = sums.sigma * sums.scale
+    if sums.integral:
+        least = math.sqrt(float(sums.share.variance) * sums.adding)
     found: dict[bytes, Floats] = {}
     for counts in arrangements(sums) if ways is None else ways:
         visited = np.flatnonzero(counts.any(axis=0))

@@ -208,7 +208,7 @@ def test_wide_laplace_noise_needs_no_table(
     assert directly == pytest.approx(by_table, rel=1e-4)
 
 
-SILOS = ("sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb", "ldp-fedlinucb")
+SILOS = ("sdp-fedlinucb-vec", "secagg-fedlinucb", "jdp-linucb", "ldp-fedlinucb", "sdp-fedlinucb")
 
 
 def build(name: str, options: dict[str, Any]) -> tuple[PrefixSums, ApproximateDP]:
@@ -232,9 +232,12 @@ def test_two_neighbouring_streams_are_as_close_as_is_printed(
         with pytest.raises(TacitError, match="promises nothing"):
             build(name, options)
         return
+    if name == "sdp-fedlinucb" and "setting" not in options:
+        pytest.skip("amplification is for smaller epsilon, and for people who come once")
     sums, guarantee = build(name, options)
     far = neighbours.farthest(sums)
-    assert far * sums.total.std <= sums.movement * sums.scale
+    std = sums.total.std if sums.integral else sums.sigma
+    assert far * std <= sums.movement * sums.scale * (1 + 1e-12)
     epsilon, delta = printed(guarantee)
     assert slow.gaussian_delta(far, epsilon) <= delta
     if sums.trust != "silo" or not sums.presence.eager:
