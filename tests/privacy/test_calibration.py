@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
-    IDEAL,
     ApproximateDP,
+    Arithmetic,
     ComposedLoss,
     ConcentratedDP,
     Gaussian,
@@ -442,12 +443,21 @@ def test_printed_shares_that_are_no_draw_together_are_not_accounted_for_as_one()
         calibrate("discrete-gaussian", 1, target, method="paper", users=100)
 
 
-def test_a_calibrated_promise_says_what_it_rests_on() -> None:
+def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
     target = ApproximateDP(1.0, 1e-5)
-    assert IDEAL in calibrate("gaussian", 1, target).guarantee.rests_on
-    assert calibrate("skellam", 1, target).guarantee.conditions == ()
+    ideal, alone = (calibrate(kind, 1, target).guarantee for kind in ("gaussian", "skellam"))
+    assert (ideal.arithmetic, alone.arithmetic) == (Arithmetic.IDEAL, Arithmetic.EXACT)
+    assert Arithmetic.IDEAL.text() in ideal.clauses()
+    assert alone.assumptions == ideal.assumptions == frozenset()
     shared = calibrate("skellam", 1, target, users=2).guarantee
-    assert "all 2 people add their share of the noise, and none of them looks" in str(shared)
+    assert shared.arithmetic is Arithmetic.EXACT
+    assert shared.assumptions == {
+        DishonestAtMost(Scope.ROUND, 0),
+        ReleasedOnlyAbove(Fraction(1)),
+    }
+    assert "no participant of a round is curious, corrupted or invented" in shared.clauses()
+    assert "a round is released only if all of its reports arrive" in shared.clauses()
+    assert not shared.implies(alone)
     half = privacy_loss(calibrate("skellam", 1, target).integer_law.share(2), 1)
     assert half.epsilon(1e-5) > 1.3  # which is what one of the two sees
 
