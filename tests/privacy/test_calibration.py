@@ -25,6 +25,7 @@ from tacit.privacy import (
     PureDP,
     View,
     calibrate,
+    derived,
     l2_guarantee,
     linf_loss,
     privacy_loss,
@@ -119,7 +120,8 @@ def test_pure_discrete_laplace_has_the_exact_scale(epsilon: float, sensitivity: 
     assert isinstance(found.law, DiscreteLaplace)
     assert found.law.scale == Fraction(sensitivity) / Fraction(epsilon)
     assert found.epsilon == epsilon
-    assert found.guarantee == PureDP(epsilon)
+    shared = PureDP(epsilon).given(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
+    assert found.guarantee == derived(shared, found.law)
     assert found.share is not None
     assert np.allclose(found.share.power(10).log_pmf([0, 3, 50]), found.law.log_pmf([0, 3, 50]))
     assert privacy_loss(narrower(found.law, 0.5), sensitivity).pure == pytest.approx(2 * epsilon)  # type: ignore[arg-type]
@@ -135,7 +137,7 @@ def test_concentrated_targets(kind: str, width: float) -> None:
     found = calibrate(kind, 3, ConcentratedDP(0.5))
     assert found.law.std == pytest.approx(3 * width, rel=1e-5)
     assert found.epsilon <= 0.5
-    assert found.guarantee == ConcentratedDP(found.epsilon)
+    assert found.guarantee == derived(ConcentratedDP(found.epsilon), found.law)
     vector = calibrate(kind, 3, ConcentratedDP(0.5), dimension=4)
     assert vector.law.std == pytest.approx(6 * width, rel=1e-5)
 
@@ -350,7 +352,8 @@ def test_paper_methods_report_what_they_truly_give() -> None:
     wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), method="paper")
     assert not wrong.meets_target
     assert wrong.epsilon > 10
-    assert wrong.guarantee == ApproximateDP(wrong.epsilon, 0.25)
+    assert wrong.guarantee == derived(ApproximateDP(wrong.epsilon, 0.25), wrong.law)
+    assert wrong.guarantee.arithmetic is Arithmetic.IDEAL
 
 
 def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:

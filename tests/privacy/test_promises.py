@@ -478,9 +478,16 @@ def test_nobody_is_added_or_removed_unseen() -> None:
             make()
 
 
-def test_a_crowd_that_does_not_look_is_a_condition() -> None:
+def test_that_no_participant_is_curious_is_an_assumption() -> None:
     protocol = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0), curious=0)
-    assert "nobody who takes part looks at what is opened" in str(protocol.guarantee)
+    assert protocol.guarantee.assumptions == {
+        DishonestAtMost(Scope.ROUND, 0),
+        ReleasedOnlyAbove(Fraction(1)),
+    }
+    assert "no participant of a round is curious, corrupted or invented" in str(protocol.guarantee)
+    looked_at = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0)).guarantee
+    assert looked_at.implies(protocol.guarantee)
+    assert not protocol.guarantee.implies(looked_at)
     one_looks = protocol.share.power(3)
     assert pure_by_hand(one_looks, 1, 40) > 1.05
 
