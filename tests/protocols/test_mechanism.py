@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.protocols.overstated import overstated
+from tests.protocols.overstated import overstated, with_assumptions
 
 from tacit.algorithms import problems
 from tacit.algorithms.registry import algorithms, lookup
@@ -20,8 +20,10 @@ from tacit.assumptions import (
     CompleteGroups,
     Declared,
     DishonestAtMost,
+    Protects,
     ReleasedOnlyAbove,
     Scope,
+    Secret,
     VisitsAtMost,
 )
 from tacit.checks import TacitError
@@ -251,14 +253,14 @@ def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
             Mechanism.from_dict({**data, "sums": {**data["sums"], **change}})
     assert made.guarantee is not None
     assert VisitsAtMost(2, 2) in made.guarantee.assumptions
-    changed = overstated(made.guarantee)
-    assert {"visits-at-most: visits-raised", "dishonest-at-most: count-raised"} <= set(changed)
-    for change, more in changed.items():
+    statements = overstated(made.guarantee)
+    assert {"visits-at-most: visits-raised", "dishonest-at-most: count-raised"} <= set(statements)
+    for name, more in statements.items():
         with pytest.raises(TacitError, match="do not earn"):
             Mechanism.from_dict({**data, "privacy": status_to_data(Guaranteed(more))})
         with pytest.raises(TacitError, match="do not earn"):
             Releases(sums, Guaranteed(more))
-        assert not made.guarantee.implies(more), change
+        assert not made.guarantee.implies(more), name
 
 
 @pytest.mark.parametrize(
@@ -376,8 +378,11 @@ def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None
 
 
 def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_one() -> None:
-    problem = problems.ArmsProblem(horizon=2000, setting="paper")
-    stored = lookup("dist-dp-se").build(problem).to_dict()
+    asked: Any = lookup("sdp-pe").ask(
+        {"horizon": 500, "dimension": 2, "actions": 5, "setting": "paper"}
+    )
+    problem = asked.fitted(asked.start(0, None).world, 0)
+    stored = lookup("sdp-pe").build(problem).to_dict()
     status = Experiment.from_dict(stored).mechanism.privacy
     assert isinstance(status, KnownPerRound)
     smaller = replace(status.target, epsilon=status.target.epsilon / 10)
@@ -400,17 +405,19 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
 
 
 def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> None:
-    how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2}
-    earned = recipes.polya_tight(64, PureDP(1.0), True, 0.2).guarantee
+    how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2, "corrupt": 0.2}
+    earned = recipes.polya_tight(64, PureDP(1.0), True, 0.2, 0.2).guarantee
     assert earned is not None
     stored = PerRound(recipes.polya_tight, how, Guaranteed(earned), smallest=64).to_dict()
     assert Mechanism.from_dict(stored).guarantee == earned
-    fewer = stored["arguments"] | {"dropout": 0.5}
+    fewer = stored["arguments"] | {"dropout": 0.1}  # noise for fewer dropouts than are stated
     with pytest.raises(TacitError, match="not stated: released-only-above: the stored noise"):
         Mechanism.from_dict(stored | {"arguments": fewer})
-    corrupted = stored["arguments"] | {"corrupt": 0.2}
+    more = stored["arguments"] | {"dropout": 0.5}
+    assert Mechanism.from_dict(stored | {"arguments": more}).guarantee == earned
+    honest = stored["arguments"] | {"corrupt": 0.1}
     with pytest.raises(TacitError, match="not stated: dishonest-at-most: the stored noise"):
-        Mechanism.from_dict(stored | {"arguments": corrupted})
+        Mechanism.from_dict(stored | {"arguments": honest})
     removed = replace(earned, assumptions=frozenset())
     both = "not stated: dishonest-at-most, released-only-above: the stored noise"
     with pytest.raises(TacitError, match=both):
@@ -502,9 +509,27 @@ def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(na
     stored = json.loads(json.dumps(lookup(name).build(problem).mechanism.to_dict()))
     found = Mechanism.from_dict(stored).guarantee
     assert found is not None
-    for more in overstated(found).values():
+    assert found.arithmetic is Arithmetic.EXACT
+    for change, more in overstated(found).items():
+        if change.startswith("protects"):  # what data a report holds, no protocol knows
+            continue
         with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
             Mechanism.from_dict(with_guarantee(stored, more))
+
+
+def test_an_experiment_rejects_a_guarantee_that_no_longer_states_the_protected_secret() -> None:
+    asked: Any = lookup("sdp-pe").ask({"horizon": 500, "dimension": 2, "actions": 5})
+    problem = asked.fitted(asked.start(0, None).world, 0)
+    stored = lookup("sdp-pe").build(problem).to_dict()
+    found = Experiment.from_dict(stored).guarantee
+    assert found is not None
+    secret = Protects(Secret.ONE_REWARD)
+    assert secret in found.assumptions
+    cut = with_assumptions(found, found.assumptions - {secret})
+    for more in (cut, cut.given(Protects(Secret.FITTED_PARAMETER))):
+        changed = with_guarantee(stored["mechanism"], more)
+        with pytest.raises(TacitError, match="the file was changed"):
+            Experiment.from_dict(stored | {"mechanism": changed})
 
 
 def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:

@@ -165,6 +165,7 @@ def test_shared_noise_states_dropouts_and_corrupted_participants(
 @pytest.mark.parametrize("curious", [0, 1, 2])
 def test_pure_shuffle_counts_curious_participants_of_a_group(curious: int) -> None:
     found = PureShuffle(40, 1.0, curious=curious).guarantee
+    assert found is not None
     assert found.assumptions == {DishonestAtMost(Scope.GROUP, curious), CompleteGroups()}
 
 
