@@ -139,9 +139,9 @@ class DishonestAtMost(Assumption):
         if self.scope is Scope.SILOS:
             if not self.count and not self.fraction:
                 return "every silo adds its noise, and no silo is curious"
-            return (
-                f"at most {self._many('silo', 'silos')} withhold noise or collude with the server"
-            )
+            one = self.count == 1 and not self.fraction
+            act = "withholds noise or colludes" if one else "withhold noise or collude"
+            return f"at most {self._many('silo', 'silos')} {act} with the server"
         where = f"a {self.scope.value}"
         if not self.count and not self.fraction:
             return f"no participant of {where} is curious, corrupted or invented"
@@ -330,6 +330,12 @@ class VisitsAtMost(Assumption):
     batches: int = 1
     visits: int = 1
     spread: Spread = Spread.PER_BATCH
+
+    def __post_init__(self) -> None:
+        integer("batches", self.batches, at_least=1)
+        integer("visits", self.visits, at_least=1)
+        if self.spread is Spread.ANYWHERE:  # which counts visits alone: one value for one meaning
+            object.__setattr__(self, "batches", 1)
 
     def implies(self, other: Assumption) -> bool:
         """No more visits, spread no further."""
@@ -622,12 +628,12 @@ def together(*sets: Iterable[Assumption]) -> frozenset[Assumption]:
     >>> sorted(a.count for a in together([DishonestAtMost(Scope.ROUND, n) for n in (1, 2)]))
     [1]
     """
-    everything = {one for part in sets for one in part}
-    return frozenset(
-        one
-        for one in everything
-        if not any(other != one and other.implies(one) for other in everything)
-    )
+    everything = sorted({one for part in sets for one in part}, key=Assumption.sort_key)
+    kept: list[Assumption] = []
+    for one in everything:  # of two that imply each other the first stays
+        if not any(other.implies(one) for other in kept):
+            kept = [other for other in kept if not one.implies(other)] + [one]
+    return frozenset(kept)
 
 
 def percent(part: Fraction) -> str:

@@ -38,7 +38,7 @@ from tacit.bandits.guardrail import Guard, Guardrail
 from tacit.bandits.ratios import SampleRatio
 from tacit.checks import TacitError, probability
 from tacit.estimates import Estimate, Round, Standing
-from tacit.privacy import Guarantee
+from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism
 
@@ -316,7 +316,12 @@ class Experiment:
 
 
 def _digest(mechanism: Mechanism) -> str:
-    return "" if mechanism.guarantee is None else mechanism.guarantee.digest
+    match mechanism.privacy:
+        case Guaranteed(guarantee):
+            return guarantee.digest
+        case KnownPerRound(target):
+            return f"known-per-round:{target.digest}"
+    return ""
 
 
 def save(experiment: Experiment, path: Path | str) -> None:

@@ -419,11 +419,11 @@ def test_an_estimate_without_the_second_metric_is_refused_and_nothing_changes() 
         WORLD.play(round_, protocol, np.random.default_rng(0)).load, np.random.default_rng(1)
     )
     before = written(experiment)
-    bad = Estimate(np.array([1.0, np.nan]), whole.error, whole.promise)
+    bad = Estimate(np.array([1.0, np.nan]), whole.error, whole.guarantee_id)
     for estimate, message in (
         (whole.metric(0), "has 1 numbers; it must have 2, the second one of the guardrail errors"),
         (bad, "must be a finite number"),
-        (Estimate(whole.total, whole.error), "another promise"),
+        (Estimate(whole.total, whole.error), "another guarantee"),
     ):
         with pytest.raises(TacitError, match=message):
             experiment.observe(round_, estimate)

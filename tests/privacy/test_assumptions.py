@@ -313,6 +313,56 @@ def test_together_keeps_the_strongest() -> None:
     assert PureDP(1.0).given(*ones).assumptions == {ROUND}
 
 
+def test_together_never_drops_both_of_two_that_imply_each_other() -> None:
+    """Visits anywhere have no batches: two spellings of one assumption are one value."""
+    one, other = (VisitsAtMost(batches, 3, Spread.ANYWHERE) for batches in (1, 2))
+    assert one == other
+    assert together([one, other]) == {one}
+    assert PureDP(1.0).given(one, other).assumptions == {one}
+    assert Assumption.from_dict(one.to_dict() | {"batches": 2}) == one
+
+
+@given(st.lists(ASSUMPTIONS, max_size=6))
+def test_together_means_as_much_as_all(ones: list[Assumption]) -> None:
+    kept = together(ones)
+    assert kept <= set(ones)
+    assert uncovered(ones, kept) == ()
+    assert together(kept) == kept
+    assert together(reversed(ones)) == kept
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (-1, 1)])
+def test_nobody_visits_less_than_once(numbers: tuple[int, int]) -> None:
+    with pytest.raises(TacitError, match="it must be"):
+        VisitsAtMost(*numbers)
+
+
+def test_budgets_of_silos_are_part_of_implication() -> None:
+    wide = SilosDP(2.0, 1e-5, budgets=((1.0, 1e-5), (2.0, 1e-6)))
+    for stated, holds in (
+        (wide, True),
+        (ApproximateDP(2.0, 1e-5), True),
+        (SilosDP(2.0, 1e-5), True),
+        (SilosDP(2.0, 1e-5, budgets=((1.0, 1e-5), (2.0, 1e-5))), True),
+        (SilosDP(2.0, 1e-5, budgets=((0.9, 1e-5), (2.0, 1e-6))), False),
+        (SilosDP(2.0, 1e-5, budgets=((1.0, 1e-5), (2.0, 1e-7))), False),
+        (SilosDP(2.0, 1e-5, budgets=((2.0, 1e-6), (1.0, 1e-5))), False),
+        (SilosDP(2.0, 1e-5, budgets=((1.0, 1e-5),)), False),
+        (SilosDP(1.9, 1e-5, budgets=((1.0, 1e-5), (2.0, 1e-6))), False),
+    ):
+        assert wide.implies(stated) is holds
+    everybody = ApproximateDP(2.0, 1e-6)
+    assert everybody.implies(SilosDP(2.0, 1e-5, budgets=((2.0, 1e-5), (2.0, 1e-6))))
+    assert not everybody.implies(wide)
+    assert not wide.implies(wide.given(ROUND).at(view=View.SILO))
+    assert not wide.given(ROUND).implies(wide)
+
+
+def test_silos_without_budgets_of_their_own_print() -> None:
+    assert str(SilosDP(2.0, 1e-5)) == str(ApproximateDP(2.0, 1e-5))
+    assert "from (1, 1e-05)-DP to (2, 1e-06)-DP" in str(GUARANTEES[-1])
+
+
 def test_only_assumptions_are_assumed() -> None:
     with pytest.raises(TacitError, match=r"tacit\.assumptions"):
         PureDP(1.0, assumptions=frozenset({"all are honest"}))  # type: ignore[arg-type]

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
-    IDEAL,
     ApproximateDP,
+    Arithmetic,
     ComposedLoss,
     ConcentratedDP,
     Gaussian,
@@ -24,6 +25,7 @@ from tacit.privacy import (
     PureDP,
     View,
     calibrate,
+    derived,
     l2_guarantee,
     linf_loss,
     privacy_loss,
@@ -118,7 +120,8 @@ def test_pure_discrete_laplace_has_the_exact_scale(epsilon: float, sensitivity: 
     assert isinstance(found.law, DiscreteLaplace)
     assert found.law.scale == Fraction(sensitivity) / Fraction(epsilon)
     assert found.epsilon == epsilon
-    assert found.guarantee == PureDP(epsilon)
+    shared = PureDP(epsilon).given(DishonestAtMost(Scope.ROUND, 0), ReleasedOnlyAbove(Fraction(1)))
+    assert found.guarantee == derived(shared, found.law)
     assert found.share is not None
     assert np.allclose(found.share.power(10).log_pmf([0, 3, 50]), found.law.log_pmf([0, 3, 50]))
     assert privacy_loss(narrower(found.law, 0.5), sensitivity).pure == pytest.approx(2 * epsilon)  # type: ignore[arg-type]
@@ -134,7 +137,7 @@ def test_concentrated_targets(kind: str, width: float) -> None:
     found = calibrate(kind, 3, ConcentratedDP(0.5))
     assert found.law.std == pytest.approx(3 * width, rel=1e-5)
     assert found.epsilon <= 0.5
-    assert found.guarantee == ConcentratedDP(found.epsilon)
+    assert found.guarantee == derived(ConcentratedDP(found.epsilon), found.law)
     vector = calibrate(kind, 3, ConcentratedDP(0.5), dimension=4)
     assert vector.law.std == pytest.approx(6 * width, rel=1e-5)
 
@@ -349,7 +352,8 @@ def test_paper_methods_report_what_they_truly_give() -> None:
     wrong = calibrate("gaussian", 1, ApproximateDP(10.0, 0.25), method="paper")
     assert not wrong.meets_target
     assert wrong.epsilon > 10
-    assert wrong.guarantee == ApproximateDP(wrong.epsilon, 0.25)
+    assert wrong.guarantee == derived(ApproximateDP(wrong.epsilon, 0.25), wrong.law)
+    assert wrong.guarantee.arithmetic is Arithmetic.IDEAL
 
 
 def test_what_cannot_be_calibrated_is_refused_with_a_remedy() -> None:
@@ -442,12 +446,21 @@ def test_printed_shares_that_are_no_draw_together_are_not_accounted_for_as_one()
         calibrate("discrete-gaussian", 1, target, method="paper", users=100)
 
 
-def test_a_calibrated_promise_says_what_it_rests_on() -> None:
+def test_a_calibrated_guarantee_states_its_assumptions_and_arithmetic() -> None:
     target = ApproximateDP(1.0, 1e-5)
-    assert IDEAL in calibrate("gaussian", 1, target).guarantee.rests_on
-    assert calibrate("skellam", 1, target).guarantee.conditions == ()
+    ideal, alone = (calibrate(kind, 1, target).guarantee for kind in ("gaussian", "skellam"))
+    assert (ideal.arithmetic, alone.arithmetic) == (Arithmetic.IDEAL, Arithmetic.EXACT)
+    assert Arithmetic.IDEAL.text() in ideal.clauses()
+    assert alone.assumptions == ideal.assumptions == frozenset()
     shared = calibrate("skellam", 1, target, users=2).guarantee
-    assert "all 2 people add their share of the noise, and none of them looks" in str(shared)
+    assert shared.arithmetic is Arithmetic.EXACT
+    assert shared.assumptions == {
+        DishonestAtMost(Scope.ROUND, 0),
+        ReleasedOnlyAbove(Fraction(1)),
+    }
+    assert "no participant of a round is curious, corrupted or invented" in shared.clauses()
+    assert "a round is released only if all of its reports arrive" in shared.clauses()
+    assert not shared.implies(alone)
     half = privacy_loss(calibrate("skellam", 1, target).integer_law.share(2), 1)
     assert half.epsilon(1e-5) > 1.3  # which is what one of the two sees
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
 from tacit.checks import TacitError
 from tacit.noise import (
     Binomial,
@@ -352,16 +354,19 @@ def test_the_odometer_refuses_what_it_cannot_account_for() -> None:
         Odometer(ApproximateDP(0.0, 1e-5))
 
 
-def test_what_is_composed_says_how_often_and_on_what() -> None:
-    """Somebody who was in all releases took part as often, on every one's conditions."""
-    one = PureDP(0.01, participations=2, conditions=("half are honest",))
+def test_composition_counts_participations_and_keeps_assumptions() -> None:
+    """A participant of all releases took part as often, under every one's assumptions."""
+    half, asked = DishonestAtMost(Scope.ROUND, 0, Fraction(1, 2)), CompleteGroups()
+    one = PureDP(0.01, participations=2).given(half)
     found = advanced_composition(one, 3, 1e-6)
-    assert (found.participations, found.conditions) == (6, ("half are honest",))
+    assert found.participations == 6
+    assert found.assumptions == {half}
     for adaptive in (True, False):
-        meter = Odometer(ApproximateDP(1.0, 1e-5, conditions=("asked",)), adaptive=adaptive)
-        assert (meter.spent().participations, meter.spent().conditions) == (1, ("asked",))
+        meter = Odometer(ApproximateDP(1.0, 1e-5).given(asked), adaptive=adaptive)
+        assert meter.spent().participations == 1
+        assert meter.spent().assumptions == {asked}
         meter.spend(one, times=3)
         meter.spend(privacy_loss(DiscreteLaplace(100), 1))
         spent = meter.spent()
         assert spent.participations == 7
-        assert spent.conditions == ("asked", "half are honest")
+        assert spent.assumptions == {asked, half}

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
@@ -141,18 +142,40 @@ def test_laws_that_do_not_divide_say_so() -> None:
         Crowd().honest(0)
 
 
-def test_who_may_be_missing_lie_or_look_is_told_in_words() -> None:
-    assert Crowd(dropout=0.1, corrupt=0.05).conditions(100) == (
-        "each round has at least 84 honest others, not counting 1 who may look at what is opened",
-        "a round with fewer than 90% of its reports is not opened",
-        "at most 5% of a round are corrupt",
+def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
+    dishonest, released = Crowd(dropout=0.1, corrupt=0.05).assumptions()
+    assert dishonest == DishonestAtMost(Scope.ROUND, 1, Fraction(1, 20))
+    assert released == ReleasedOnlyAbove(Fraction(9, 10))
+    assert (dishonest.text(), released.text()) == (
+        "at most 5% of the participants of a round (1 if that is more) are curious, corrupted or "
+        "invented",
+        "a round is released only if at least 90% of its reports arrive",
     )
-    assert Crowd(curious=0).conditions(2) == (
-        "each round has at least 1 honest other, and nobody who takes part looks at what is opened",
-    )
+    nobody, everyone = Crowd(curious=0).assumptions(Scope.GROUP)
+    assert nobody == DishonestAtMost(Scope.GROUP, 0)
+    assert nobody.text() == "no participant of a group is curious, corrupted or invented"
+    assert everyone == ReleasedOnlyAbove(Fraction(1))
+    assert everyone.text() == "a round is released only if all of its reports arrive"
 
 
-def test_no_more_is_said_to_be_kept_or_may_be_corrupt_than_is() -> None:
-    assert Crowd(corrupt=0.12346).conditions(1000)[1] == "at most 12.34% of a round are corrupt"
-    kept = Crowd(dropout=Fraction(1, 3)).conditions(1000)[1]
-    assert kept == "a round with fewer than 66.66% of its reports is not opened"
+@pytest.mark.parametrize("participants", [1, 2, 3, 10, 64, 100, 1001])
+def test_stated_dishonest_participants_leave_the_honest_shares(participants: int) -> None:
+    """What the sentences counted, honest others, follows from the assumptions for every size."""
+    for threat in (Crowd(), Crowd(0.1, 0.05), Crowd(Fraction(1, 3), 0.25, 3), Crowd(curious=0)):
+        dishonest, released = threat.assumptions()
+        assert isinstance(dishonest, DishonestAtMost)
+        assert isinstance(released, ReleasedOnlyAbove)
+        arrived = math.ceil(released.fraction * participants)
+        assert arrived == threat.reports(participants)
+        assert threat.honest(participants) <= max(1, arrived - dishonest.limit(participants))
+
+
+def test_printed_fractions_are_rounded_down_and_stored_ones_are_not() -> None:
+    dishonest, _ = Crowd(corrupt=0.12346, curious=0).assumptions()
+    assert dishonest == DishonestAtMost(Scope.ROUND, 0, Fraction(12346, 100_000))
+    assert dishonest.text() == (
+        "at most 12.34% of the participants of a round are curious, corrupted or invented"
+    )
+    _, released = Crowd(dropout=Fraction(1, 3)).assumptions()
+    assert released == ReleasedOnlyAbove(Fraction(2, 3))
+    assert released.text() == "a round is released only if at least 66.66% of its reports arrive"

@@ -12,11 +12,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tacit.assumptions import (
+    TRUST_OF_VIEW,
+    CompleteGroups,
+    DishonestAtMost,
+    ReleasedOnlyAbove,
+    Scope,
+)
 from tacit.checks import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
+    Arithmetic,
     ConcentratedDP,
+    Gaussian,
     GaussianLoss,
     Guarantee,
     Neighbours,
@@ -24,10 +33,10 @@ from tacit.privacy import (
     RenyiDP,
     View,
     compose,
+    derived,
     dominating_loss,
     privacy_loss,
 )
-from tacit.privacy.guarantees import EXACT
 
 EPSILONS = st.floats(1e-4, 30)
 DELTAS = st.floats(-30, -0.01).map(math.exp)
@@ -39,21 +48,33 @@ GUARANTEES = st.one_of(
 )
 
 
+HONEST = DishonestAtMost(Scope.ROUND, 1)
+
+
 # printing
 
 
 def test_a_guarantee_prints_as_one_plain_sentence() -> None:
-    assert str(ApproximateDP(1.0, 1e-5)) == (
-        "(1, 1e-05)-DP: to whoever sees the opened sum, replacing one person's data changes the "
-        "probability of anything by a factor of at most 2.72, but for an exception of probability "
-        "1e-05; each person takes part at most once, and whether they do does not depend on the "
-        "answer; the intermediary is trusted to open nothing but the sum; noise is drawn exactly, "
-        "in integers."
+    said = (
+        "(1, 1e-05)-DP: to an adversary who sees the released sums, replacing one participant's "
+        "data changes the probability of anything by a factor of at most 2.72, but for an "
+        "exception of probability 1e-05; each participant takes part at most once, and whether "
+        "they do does not depend on the answer; the aggregator follows the protocol and releases "
+        "nothing but the sum; {}."
+    )
+    stated = ApproximateDP(1.0, 1e-5)
+    assert str(stated) == said.format("how the noise is drawn is not stated")
+    exact = derived(stated, DiscreteLaplace(1))
+    assert str(exact) == said.format("noise is drawn exactly, in integers")
+    ideal = derived(stated, Gaussian(4.0))
+    assert str(ideal) == said.format(
+        "in ideal real arithmetic: floating-point noise is for simulation only"
     )
     assert str(PureDP(0.5, view=View.MESSAGE)).startswith(
-        "(0.5, 0)-DP: to whoever sees the person's own message, replacing one person's"
+        "(0.5, 0)-DP: to an adversary who sees the participant's own message, replacing one "
+        "participant's"
     )
-    assert "adding or removing one person's data" in str(
+    assert "adding or removing one participant's data" in str(
         ConcentratedDP(0.5, neighbours=Neighbours.ADD_OR_REMOVE_ONE)
     )
     assert "(4.73, 1e-05)-DP" in str(ConcentratedDP(0.5))
@@ -84,13 +105,18 @@ def test_no_printed_number_is_below_the_promise(value: float) -> None:
 
 
 def test_an_epsilon_that_no_float_is_is_told_as_the_next_above() -> None:
-    third = PureDP(Fraction(1, 3), participations=3, conditions=("nobody colludes",))  # type: ignore[arg-type]
+    asked = PureDP(Fraction(1, 3), participations=3)  # type: ignore[arg-type]
+    third = derived(asked.given(HONEST), DiscreteLaplace(3))
     told = third.to_dict()
     assert Fraction(told["epsilon"]) > Fraction(1, 3) > Fraction(1 / 3)
     assert told["participations"] == 3
-    for said in (third.view.trust, "nobody colludes", EXACT):
-        assert said in told["conditions"]
-        assert said in str(third)
+    for needed in (TRUST_OF_VIEW[third.view], HONEST):
+        assert needed.to_dict() in told["assumptions"]
+        assert needed.text() in third.clauses()
+        assert needed.text() in str(third)
+    assert told["arithmetic"] == Arithmetic.EXACT.value
+    assert Arithmetic.EXACT.text() in str(third)
+    assert told["text"] == str(third)
 
 
 def test_a_delta_and_a_factor_that_no_float_tells_are_not_told_as_none() -> None:
@@ -104,16 +130,44 @@ def test_a_delta_and_a_factor_that_no_float_tells_are_not_told_as_none() -> None
     assert "by a factor of at most 1," in str(ApproximateDP(0.0, 0.1))
 
 
-def test_what_a_guarantee_rests_on_goes_along() -> None:
-    one = PureDP(0.5, participations=2, conditions=("one",))
-    other = PureDP(0.25, participations=3, conditions=("other", "one"))
+def test_assumptions_go_along_with_a_guarantee() -> None:
+    one = PureDP(0.5, participations=2).given(HONEST)
+    other = PureDP(0.25, participations=3).given(CompleteGroups(), HONEST)
     both = compose([one, other])
-    assert (both.participations, both.conditions) == (5, ("one", "other"))
+    assert both.participations == 5
+    assert both.assumptions == {HONEST, CompleteGroups()}
     found = one.to_approximate(1e-5)
-    assert (found.participations, found.conditions) == (2, ("one",))
+    assert found.participations == 2
+    assert found.assumptions == {HONEST}
     assert RenyiDP.of(one.renyi).repeat(4).participations == 4
-    assert not one.implies(PureDP(0.5, participations=3))
-    assert other.implies(PureDP(0.5, participations=3))
+    curve = RenyiDP.of(one.renyi).given(HONEST)
+    concentrated = ConcentratedDP(0.5).given(HONEST)
+    for kept in (
+        curve.repeat(4),
+        one.group(2),
+        concentrated.group(2),
+        concentrated.to_approximate(1e-5),
+        one.at(view=View.SHUFFLED),
+        one.approximated,
+        curve.approximated,
+    ):
+        assert kept.assumptions == {HONEST}
+    assert not one.implies(PureDP(0.5, participations=3).given(HONEST))
+    assert other.implies(PureDP(0.5, participations=3).given(HONEST, CompleteGroups()))
+    assert not other.implies(PureDP(0.5, participations=3).given(HONEST))
+
+
+def test_composition_keeps_the_strictest_assumption_of_one_kind() -> None:
+    """The world of both guarantees has as few dishonest participants as the stricter one needs."""
+    strict, loose = DishonestAtMost(Scope.ROUND, 1), DishonestAtMost(Scope.ROUND, 4)
+    kept, most = ReleasedOnlyAbove(Fraction(4, 5)), ReleasedOnlyAbove(Fraction(9, 10))
+    both = compose([PureDP(0.5).given(loose, most), PureDP(0.5).given(strict, kept)])
+    assert both.assumptions == {strict, most}
+    groups = DishonestAtMost(Scope.GROUP, 1)
+    assert compose([PureDP(0.5).given(groups), PureDP(0.5).given(strict)]).assumptions == {
+        groups,
+        strict,
+    }
 
 
 def test_implication_goes_from_strong_to_weak() -> None:

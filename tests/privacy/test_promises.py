@@ -1,4 +1,4 @@
-"""Promises: derived from noise and its use, on stated conditions, never more than is earned.
+"""Guarantees: derived from noise and its use, under stated assumptions, never more than is earned.
 
 What is computed here by hand sums probabilities of the noise itself; nothing is taken from the
 formula that set it.
@@ -15,6 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.assumptions import (
+    TRUST_OF_VIEW,
+    Accounting,
+    DishonestAtMost,
+    Method,
+    ReleasedOnlyAbove,
+    Scope,
+)
 from tacit.checks import TacitError
 from tacit.noise import (
     Binomial,
@@ -26,8 +34,8 @@ from tacit.noise import (
     coins,
 )
 from tacit.privacy import (
-    IDEAL,
     ApproximateDP,
+    Arithmetic,
     ConcentratedDP,
     Crowd,
     Neighbours,
@@ -37,6 +45,7 @@ from tacit.privacy import (
     best_order,
     calibrate,
     compose,
+    derived,
     earned,
     privacy_loss,
     privacy_of,
@@ -154,7 +163,7 @@ def test_the_bound_of_wide_shares_is_never_below_what_is_summed(
         assert summed <= law.pure_loss(shift)
 
 
-# what a promise rests on
+# assumptions
 
 
 def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> None:
@@ -162,32 +171,46 @@ def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> No
         text = str(guarantee)
         assert "takes part at most once" in text
         assert "does not depend on the answer" in text
-        assert View.OPENED_SUM.trust in text
-        assert "exactly" in text
+        assert TRUST_OF_VIEW[View.OPENED_SUM].text() in text
+        assert "exactly" not in text  # nothing was derived
+        assert Arithmetic.EXACT.text() in str(derived(guarantee, DiscreteLaplace(1)))
     assert "at most twice" in str(PureDP(1.0, participations=2))
     assert "at most 52 times" in str(PureDP(1.0, participations=52))
-    assert IDEAL in str(recipes.continuous_laplace(9, PureDP(1.0)).guarantee)
+    continuous = recipes.continuous_laplace(9, PureDP(1.0)).guarantee
+    assert continuous is not None
+    assert continuous.arithmetic is Arithmetic.IDEAL
+    assert Arithmetic.IDEAL.text() in str(continuous)
 
 
-def test_conditions_go_along_with_every_conversion() -> None:
+def test_assumptions_go_along_with_every_conversion() -> None:
     split = SplitAndMix(SecureSum(40, 1, DiscreteLaplace(1), PureDP(1.0), dropout=0.2)).guarantee
     vector = SecureVector(40, 2, 1.0, TARGET, dropout=0.2).guarantee
     assert split is not None
     assert vector is not None
     for guarantee in (split, vector, split.to_approximate(1e-3), compose([vector, vector])):
-        assert "a round with fewer than 80% of its reports is not opened" in guarantee.conditions
-        assert any("honest others" in condition for condition in guarantee.conditions)
-        assert set(guarantee.conditions) <= set(guarantee.to_dict()["conditions"])
+        assert guarantee.assumptions == {
+            DishonestAtMost(Scope.ROUND, 1),
+            ReleasedOnlyAbove(Fraction(4, 5)),
+        }
+        assert guarantee.arithmetic is Arithmetic.EXACT
+        told = guarantee.to_dict()["assumptions"]
+        assert all(one.to_dict() in told for one in guarantee.assumptions)
+        assert "a round is released only if at least 80% of its reports arrive" in str(guarantee)
     assert compose([vector, vector]).participations == 2
 
 
 def test_a_promise_as_data_holds_everything() -> None:
-    data = Crowd().conditions(64)
-    guarantee = PureDP(0.5, participations=3, conditions=data, view=View.SHUFFLED)
+    asked = PureDP(0.5, participations=3, view=View.SHUFFLED)
+    guarantee = derived(asked.given(*Crowd().assumptions()), DiscreteLaplace(1))
     found = guarantee.to_dict()
     assert (found["epsilon"], found["delta"], found["participations"]) == (0.5, 0.0, 3)
     assert (found["view"], found["neighbours"]) == (View.SHUFFLED.value, guarantee.neighbours.value)
-    assert "62 honest others" in " ".join(found["conditions"])
+    assert found["assumptions"] == [
+        {"id": "non-colluding-shuffler"},
+        {"id": "dishonest-at-most", "scope": "round", "count": 1, "fraction": "0"},
+        {"id": "released-only-above", "fraction": "1"},
+    ]
+    assert found["arithmetic"] == "exact"
     assert found["text"] == str(guarantee)
     assert ConcentratedDP(0.5).to_dict()["delta"] == 1e-6
 
@@ -316,7 +339,8 @@ def test_a_person_who_comes_often_is_accounted_for_by_the_smaller_way_and_it_is_
     often = privacy_of(DiscreteLaplace(40), delta=1e-6, participations=100)
     assert often.participations == 100
     assert often.epsilon < 2.5  # a hundred times 1/40
-    assert any("accounted for by" in condition for condition in often.conditions)
+    assert often.assumptions == {Accounting(Method.LOSS, 100)}
+    assert "accounted for by 100 privacy loss distributions, composed exactly" in often.clauses()
     composed = ComposedLoss(((privacy_loss(DiscreteLaplace(40), 1), 100),))
     assert often.epsilon == pytest.approx(composed.epsilon(1e-6), rel=1e-9)  # not one batch less
 
@@ -454,9 +478,16 @@ def test_nobody_is_added_or_removed_unseen() -> None:
             make()
 
 
-def test_a_crowd_that_does_not_look_is_a_condition() -> None:
+def test_that_no_participant_is_curious_is_an_assumption() -> None:
     protocol = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0), curious=0)
-    assert "nobody who takes part looks at what is opened" in str(protocol.guarantee)
+    assert protocol.guarantee.assumptions == {
+        DishonestAtMost(Scope.ROUND, 0),
+        ReleasedOnlyAbove(Fraction(1)),
+    }
+    assert "no participant of a round is curious, corrupted or invented" in str(protocol.guarantee)
+    looked_at = SecureSum(4, 1, DiscreteLaplace(1), PureDP(1.0)).guarantee
+    assert looked_at.implies(protocol.guarantee)
+    assert not protocol.guarantee.implies(looked_at)
     one_looks = protocol.share.power(3)
     assert pure_by_hand(one_looks, 1, 40) > 1.05
 
@@ -502,6 +533,8 @@ def test_noise_is_made_for_those_who_are_missing_and_for_those_who_lie(make: Any
     target = PureDP(1.0) if make is recipes.polya_tight else ApproximateDP(1.0, 1e-5)
     protocol = make(100, target=target, binary=True, dropout=0.1, corrupt=0.2)
     assert (protocol.minimum, protocol.honest) == (90, 70)
-    said = protocol.guarantee.conditions
-    assert said == Crowd(0.1, 0.2).conditions(100)
-    assert "at most 20% of a round are corrupt" in said
+    assert protocol.guarantee.assumptions == {
+        DishonestAtMost(Scope.ROUND, 1, Fraction(1, 5)),
+        ReleasedOnlyAbove(Fraction(9, 10)),
+    }
+    assert protocol.guarantee.assumptions == set(Crowd(0.1, 0.2).assumptions())

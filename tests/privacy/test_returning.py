@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tacit.assumptions import Accounting, CompleteGroups, Method
 from tacit.checks import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, promised
@@ -70,7 +73,7 @@ def test_calibrated_noise_keeps_its_promise_and_wastes_little(
     law = calibrate(kind, moved, target).integer_law
     true = delta_below([(law, moved)] * times, epsilon)
     assert true <= delta
-    if accounting(law, target).endswith("2022)"):
+    if accounting(law, target) == (Accounting(Method.GAUSSIAN, times),):
         assert true > 0.5 * delta
 
 
@@ -176,11 +179,30 @@ def test_the_way_of_accounting_is_that_of_the_target_and_the_kind_of_noise() -> 
     for law in (Skellam(4), Skellam(4000), Binomial(50), DiscreteGaussian(2)):
         assert bell_shaped(law, fine)
         assert not bell_shaped(law, coarse)
-        assert "Gaussian" in accounting(law, fine)
-        assert f"of order {common_order(coarse)[0]:g}" in accounting(law, coarse)
+        assert accounting(law, fine) == (Accounting(Method.GAUSSIAN, 4),)
+        order = Fraction(str(common_order(coarse)[0]))
+        assert accounting(law, coarse) == (Accounting(Method.RENYI, 4, order),)
     assert not bell_shaped(DiscreteLaplace(9), fine)
-    assert "order 7" in accounting(Skellam(4), fine, 7.0)
-    assert accounting(Skellam(4), ApproximateDP(1.0, 1e-6)) == ""
+    (stated,) = accounting(Skellam(4), fine, 7.0)
+    assert stated == Accounting(Method.RENYI, 4, Fraction(7))
+    assert stated.text() == "accounted for by 4 Rényi divergences of order 7 added up"
+    assert accounting(Skellam(4), ApproximateDP(1.0, 1e-6)) == ()
+    assert accounting(DiscreteLaplace(9), PureDP(1.0, participations=4)) == ()
+
+
+def test_other_accounting_implies_nothing() -> None:
+    """Divergences of different orders do not add up, and neither do two methods."""
+    target = ApproximateDP(8.0, 1e-6, participations=4)
+    made = promised(Skellam(400), 1, target, View.OPENED_SUM)
+    (used,) = made.assumptions
+    assert isinstance(used, Accounting)
+    for other in (
+        replace(used, order=used.order + 1),
+        replace(used, method=Method.GAUSSIAN),
+        replace(used, participations=3),
+    ):
+        assert not made.implies(replace(made, assumptions=frozenset({other})))
+    assert made.implies(made)
 
 
 def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
@@ -195,12 +217,14 @@ def test_each_way_is_the_smaller_one_where_it_is_taken() -> None:
 def test_the_way_is_named_where_a_promise_is_made() -> None:
     target = ApproximateDP(1.0, 1e-6, participations=5)
     law = calibrate("skellam", 3, target).integer_law
-    said = promised(law, 3, target, View.OPENED_SUM, "on a condition").conditions
-    assert said == ("on a condition", f"accounted for by {accounting(law, target)}")
+    stated = promised(law, 3, target, View.OPENED_SUM, CompleteGroups())
+    assert stated.assumptions == {CompleteGroups(), *accounting(law, target)}
+    assert accounting(law, target) == (Accounting(Method.GAUSSIAN, 5),)
+    assert "accounted for by 5 comparisons with Gaussian noise" in str(stated)
     once = promised(Skellam(4000), 3, ApproximateDP(1.0, 1e-6), View.OPENED_SUM)
-    assert once.conditions == ()
+    assert once.assumptions == frozenset()
     pure = promised(DiscreteLaplace(10), 1, PureDP(1.0, participations=10), View.OPENED_SUM)
-    assert pure.conditions == ()
+    assert pure.assumptions == frozenset()
 
 
 def test_what_tells_all_is_paid_for_or_refused() -> None:

@@ -33,7 +33,10 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
+from tacit.trust import TrustModel
 
+CENTRAL, SHUFFLER = TrustModel.CENTRAL, TrustModel.SHUFFLER
+SECURE = TrustModel.SECURE_AGGREGATION
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
 SAYS = math.e / (1 + math.e)  # the probability that a bit is told truly at epsilon 1
 
@@ -307,7 +310,7 @@ def prefix() -> Protocol:
     """The second step of a tree, whose opened number holds both."""
     target = ApproximateDP(2.0, 0.05)
     shape = factorize("tree", 2)
-    sums = calibrated(shape, 4, 3, 1.5, "secure-aggregation", "skellam", target, people=4)
+    sums = calibrated(shape, 4, 3, 1.5, SECURE, "skellam", target, people=4)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
@@ -315,7 +318,7 @@ def prefix() -> Protocol:
 def central_prefix() -> Protocol:
     """The same step in the hands of a trusted server, who draws the noise."""
     target, shape = ApproximateDP(2.0, 0.05), factorize("tree", 2)
-    sums = calibrated(shape, 4, 3, 1.5, "central", "skellam", target, people=4)
+    sums = calibrated(shape, 4, 3, 1.5, CENTRAL, "skellam", target, people=4)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 
@@ -328,7 +331,7 @@ def noise_in_sum(protocol: Any, opened: Opened, _: Any) -> int:
 
 def shuffled_prefix() -> Protocol:
     """The same in bits that a shuffler mixes, on a grid so coarse that there are few of them."""
-    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, "shuffler", "binomial", 3.0, scale=64)
+    sums = PrefixSums(factorize("tree", 2), 4, 3, 1.5, SHUFFLER, "binomial", 3.0, scale=64)
     before = HISTORY[:, 0].sum(axis=0)
     return sums.open(1, {0: before}, {0: before}, sums.guarantee(0.05))
 

@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 from tests.protocols.examples import Given
 
+from tacit.assumptions import DishonestAtMost, Scope
 from tacit.checks import TacitError
 from tacit.estimates import Fit
-from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View
+from tacit.privacy import ApproximateDP, Arithmetic, Crowd, GaussianLoss, PureDP, View
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.balls import (
     BallSum,
@@ -119,11 +120,16 @@ def test_sums_come_back_as_they_went_in_but_for_the_stated_error(kind: type[Ball
     assert np.std(totals, axis=0) == pytest.approx(spread, rel=0.25)
 
 
-def test_views_and_conditions_say_who_is_trusted() -> None:
+def test_views_and_assumptions_state_the_threat_model() -> None:
     views = [promised(kind(20, 3, 1.0, TARGETS[0])).view for kind in KINDS]
     assert views == [View.SERVER_OUTPUT, View.MESSAGE, View.OPENED_SUM, View.SHUFFLED]
     secure = promised(SecureBall(20, 3, 1.0, TARGETS[0]))
-    assert any("18 honest others" in text for text in secure.rests_on)
+    assert secure.assumptions == set(Crowd().assumptions())
+    assert DishonestAtMost(Scope.ROUND, 1) in secure.assumptions
+    assert SecureBall(20, 3, 1.0, TARGETS[0]).honest == 19
+    assert "at most 1 participant of a round is curious, corrupted or invented" in str(secure)
+    for kind in KINDS:
+        assert promised(kind(20, 3, 1.0, TARGETS[0])).arithmetic is Arithmetic.EXACT
 
 
 def test_returning_people_get_more_noise() -> None:

@@ -18,11 +18,25 @@ from tests.samples import follows
 
 from tacit.algorithms import SilosProblem
 from tacit.algorithms.zc24_noise import sdp_fedlinucb_vec
+from tacit.assumptions import (
+    DishonestAtMost,
+    JointPrivacy,
+    Scope,
+    Spread,
+    VisitsAtMost,
+)
 from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Floats, Round
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
-from tacit.privacy import IDEAL, ApproximateDP, ConcentratedDP, GaussianLoss, View, privacy_loss
+from tacit.privacy import (
+    ApproximateDP,
+    Arithmetic,
+    ConcentratedDP,
+    GaussianLoss,
+    View,
+    privacy_loss,
+)
 from tacit.privacy.composition import ComposedLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss, distance_from_gaussian
 from tacit.protocols.factorization import (
@@ -35,30 +49,34 @@ from tacit.protocols.factorization import (
 from tacit.protocols.mechanism import Mechanism, Releases, earned_by
 from tacit.protocols.prefix_messages import Bits, Shares
 from tacit.protocols.prefix_noise import calibrated
-from tacit.protocols.prefix_sums import JOINT, Noise, PrefixRound, PrefixSums, Presence, Trust
+from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence
 from tacit.protocols.split_and_mix import shares_needed
+from tacit.trust import TrustModel
+
+SILO, CENTRAL, SHUFFLER = TrustModel.SILO, TrustModel.CENTRAL, TrustModel.SHUFFLER
+SECURE = TrustModel.SECURE_AGGREGATION
 
 TARGET = ApproximateDP(1.0, 1e-5)
-WAYS: list[tuple[Kind, Trust, Noise]] = [
-    ("tree", "silo", "gaussian"),
-    ("prefix", "silo", "gaussian"),
-    ("square-root", "silo", "gaussian"),
-    ("tree", "silo", "discrete-gaussian"),
-    ("square-root", "silo", "discrete-gaussian"),
-    ("tree", "secure-aggregation", "discrete-gaussian"),
-    ("prefix", "secure-aggregation", "discrete-gaussian"),
-    ("square-root", "secure-aggregation", "discrete-gaussian"),
-    ("square-root", "secure-aggregation", "skellam"),
-    ("tree", "shuffler", "discrete-gaussian"),
-    ("square-root", "shuffler", "discrete-gaussian"),
-    ("tree", "shuffler", "gaussian"),
-    ("tree", "shuffler", "binomial"),
+WAYS: list[tuple[Kind, TrustModel, Noise]] = [
+    ("tree", SILO, "gaussian"),
+    ("prefix", SILO, "gaussian"),
+    ("square-root", SILO, "gaussian"),
+    ("tree", SILO, "discrete-gaussian"),
+    ("square-root", SILO, "discrete-gaussian"),
+    ("tree", SECURE, "discrete-gaussian"),
+    ("prefix", SECURE, "discrete-gaussian"),
+    ("square-root", SECURE, "discrete-gaussian"),
+    ("square-root", SECURE, "skellam"),
+    ("tree", SHUFFLER, "discrete-gaussian"),
+    ("square-root", SHUFFLER, "discrete-gaussian"),
+    ("tree", SHUFFLER, "gaussian"),
+    ("tree", SHUFFLER, "binomial"),
 ]
 
 
 def build(
     kind: Kind,
-    trust: Trust,
+    trust: TrustModel,
     noise: Noise,
     *,
     steps: int = 6,
@@ -122,7 +140,7 @@ def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
             1,
             size(10),
             joint_sensitivity(10),
-            "silo",
+            SILO,
             "gaussian",
             ApproximateDP(1.0, delta),
         )
@@ -131,7 +149,7 @@ def test_joint_exact_accounting_gives_the_numbers_of_correction_18() -> None:
 
 @pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
 def test_released_prefix_sums_have_the_stated_covariance(
-    kind: Kind, trust: Trust, noise: Noise
+    kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
     """Sampled through every silo's messages; each of 21 entries is off by 5 standard errors once in
     10^5 runs at most.
@@ -157,7 +175,7 @@ def test_released_prefix_sums_have_the_stated_covariance(
 
 @pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
 def test_the_simulator_has_the_covariance_of_the_messages(
-    kind: Kind, trust: Trust, noise: Noise
+    kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
     protocol = build(kind, trust, noise, steps=6, numbers=1000)
     releases, rng = Releases(protocol), np.random.default_rng(3)
@@ -176,7 +194,7 @@ def _assert_covariance(errors: Floats, protocol: PrefixSums) -> None:
 
 @pytest.mark.parametrize(("kind", "trust", "noise"), WAYS)
 def test_every_protocol_meets_its_target_and_half_the_noise_does_not(
-    kind: Kind, trust: Trust, noise: Noise
+    kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
     target = ApproximateDP(1.0, 1e-3)
     protocol = calibrated(factorize(kind, 6), 20, 3, 1.5, trust, noise, target)
@@ -228,10 +246,10 @@ def test_no_random_user_moves_more_than_the_sensitivity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "trust", "noise"), [w for w in WAYS if w[1] != "shuffler" or w[2] == "binomial"]
+    ("kind", "trust", "noise"), [w for w in WAYS if w[1] != SHUFFLER or w[2] == "binomial"]
 )
 def test_nobody_moves_everything_opened_by_more_than_the_accounting_assumed(
-    kind: Kind, trust: Trust, noise: Noise
+    kind: Kind, trust: TrustModel, noise: Noise
 ) -> None:
     """Brute force over small trees: every step, every pair of extreme users, messages of the silo
     with the noise taken off.
@@ -323,20 +341,20 @@ def placements(silos: int, people: int, presence: Presence) -> list[tuple[int, .
 @pytest.mark.parametrize(
     ("trust", "noise", "kind"),
     [
-        ("silo", "gaussian", "tree"),
-        ("silo", "gaussian", "square-root"),
-        ("secure-aggregation", "discrete-gaussian", "square-root"),
+        (SILO, "gaussian", "tree"),
+        (SILO, "gaussian", "square-root"),
+        (SECURE, "discrete-gaussian", "square-root"),
     ],
 )
 def test_a_persons_worst_case_is_that_of_all_ways_to_come(
-    trust: Trust, noise: Noise, kind: Kind, visits: int, eager: bool
+    trust: TrustModel, noise: Noise, kind: Kind, visits: int, eager: bool
 ) -> None:
     """Brute force: every choice of two of three batches, every place in every silo, every record
     from a visit on (one visit, one record where silos are lazy), moved by 1.
     """
     presence, silos, people = Presence(2, visits, eager), 2, 3
     shape = factorize(kind, 3)
-    about = (silos, 1, 1.0, trust, noise, 5.0, 1 if trust == "silo" else 1 << 30)
+    about = (silos, 1, 1.0, trust, noise, 5.0, 1 if trust == SILO else 1 << 30)
     protocol = PrefixSums(shape, *about, people, presence=presence)
     worst = 0.0
     ways = placements(silos, people, presence)
@@ -352,17 +370,15 @@ def test_a_persons_worst_case_is_that_of_all_ways_to_come(
 
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("visits", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("trust", "noise"), [("silo", "gaussian"), ("secure-aggregation", "skellam")]
-)
+@pytest.mark.parametrize(("trust", "noise"), [(SILO, "gaussian"), (SECURE, "skellam")])
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_visits_that_fall_anywhere_move_no_more_than_is_counted(
-    kind: Kind, trust: Trust, noise: Noise, visits: int, eager: bool
+    kind: Kind, trust: TrustModel, noise: Noise, visits: int, eager: bool
 ) -> None:
     """Brute force over every batch, silo and place; reached where silos are lazy."""
     silos, people, steps = 2, 3, 3
     shape, presence = factorize(kind, steps), Presence(1, visits, eager, anywhere=True)
-    scale = 1 if trust == "silo" else 1 << 30
+    scale = 1 if trust == SILO else 1 << 30
     about = (shape, silos, 1, 1.0, trust, noise, 5.0, scale, people)
     protocol = PrefixSums(*about, presence=presence)
     worst = 0.0
@@ -384,7 +400,7 @@ def test_rounding_is_counted_once_for_every_silo_that_a_person_visits() -> None:
     more than the records do.
     """
     shape, presence = factorize("tree", 1), Presence(visits=2)
-    how: tuple[Trust, Noise] = ("secure-aggregation", "discrete-gaussian")
+    how: tuple[TrustModel, Noise] = (SECURE, "discrete-gaussian")
     protocol = PrefixSums(shape, 3, 1, 1.0, *how, 5.0, people=4, presence=presence)
     assert protocol.movement == pytest.approx(2 * (1.0 + 1.0))
     assert replace(protocol, presence=Presence()).movement == pytest.approx(1.0 + 1.0)
@@ -425,7 +441,7 @@ def test_rounding_in_a_row_is_charged_for_every_silo_visited_in_its_batches(
     """A tree over four batches, two numbers in each row, units of a half; the first two batches
     move the rows by 1, 2, 2 for each visit.
     """
-    how: tuple[Trust, Noise] = ("secagg", "discrete-gaussian")
+    how: tuple[TrustModel, Noise] = (SECURE, "discrete-gaussian")
     about = (factorize("tree", 4), silos, 2, 1.0, *how, 5.0, 2, 4)
     found = PrefixSums(*about, presence=presence).movement
     assert found == pytest.approx(3 * presence.visits + math.sqrt(2 * units) / 2)
@@ -434,7 +450,7 @@ def test_rounding_in_a_row_is_charged_for_every_silo_visited_in_its_batches(
 def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> None:
     """At one silo a person moves two rows, at two silos three; on a fine grid one silo is worse."""
     about = (factorize("tree", 2), 2, 4)
-    how: tuple[Trust, Noise] = ("silo", "discrete-gaussian")
+    how: tuple[TrustModel, Noise] = (SILO, "discrete-gaussian")
     presence = Presence(batches=2)
     coarse = PrefixSums(*about, 0.01, *how, 5.0, people=3, presence=presence)
     assert coarse.movement == pytest.approx(0.01 * math.sqrt(5) + math.sqrt(4 * 4))
@@ -448,7 +464,7 @@ def test_silos_alone_are_charged_apart_where_rounding_outweighs_a_record() -> No
 
 def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
     """A tree over four batches has three rows above each; two numbers in each, units of a half."""
-    how: tuple[Trust, Noise] = ("secure-aggregation", "discrete-gaussian")
+    how: tuple[TrustModel, Noise] = (SECURE, "discrete-gaussian")
     protocol = PrefixSums(factorize("tree", 4), 3, 2, 1.0, *how, 5.0, scale=2, people=4)
     assert protocol.movement == pytest.approx(math.sqrt(3) + math.sqrt(2 * 3) / 2)
 
@@ -456,22 +472,22 @@ def test_rounding_moves_every_number_of_every_row_by_up_to_a_unit() -> None:
 @pytest.mark.parametrize(
     ("trust", "presence", "numbers", "shares"),
     [
-        ("secure-aggregation", Presence(), 2 * 3, 2),
-        ("secure-aggregation", Presence(batches=2), 2 * 4, 2),  # as many rows as there are
-        ("secure-aggregation", Presence(visits=2, anywhere=True), 2 * 4, 2),
-        ("secure-aggregation", Presence(visits=2), 2 * 3, 2),  # of two silos, but in one sum
-        ("silo", Presence(visits=2), 2 * 3 * 2, 1),
-        ("silo", Presence(visits=5), 2 * 3 * 3, 1),
-        ("silo", Presence(batches=2), 2 * 3 * 2, 1),  # at another silo in each
-        ("silo", Presence(batches=4, visits=2), 2 * 4 * 3, 1),  # as many as there are
-        ("silo", Presence(visits=2, anywhere=True), 2 * 4 * 2, 1),
+        (SECURE, Presence(), 2 * 3, 2),
+        (SECURE, Presence(batches=2), 2 * 4, 2),  # as many rows as there are
+        (SECURE, Presence(visits=2, anywhere=True), 2 * 4, 2),
+        (SECURE, Presence(visits=2), 2 * 3, 2),  # of two silos, but in one sum
+        (SILO, Presence(visits=2), 2 * 3 * 2, 1),
+        (SILO, Presence(visits=5), 2 * 3 * 3, 1),
+        (SILO, Presence(batches=2), 2 * 3 * 2, 1),  # at another silo in each
+        (SILO, Presence(batches=4, visits=2), 2 * 4 * 3, 1),  # as many as there are
+        (SILO, Presence(visits=2, anywhere=True), 2 * 4 * 2, 1),
     ],
 )
 def test_noise_that_is_nearly_gaussian_is_so_in_every_number_that_one_person_moves(
-    trust: Trust, presence: Presence, numbers: int, shares: int
+    trust: TrustModel, presence: Presence, numbers: int, shares: int
 ) -> None:
     """Two numbers in each of the three rows above a batch, of three silos, one of them curious."""
-    shape, corrupt = factorize("tree", 4), 1 if trust == "secure-aggregation" else 0
+    shape, corrupt = factorize("tree", 4), 1 if trust == SECURE else 0
     about = (shape, 3, 2, 1.0, trust, "discrete-gaussian", 5.0, 2, 4, corrupt, presence)
     loss = PrefixSums(*about).loss()  # type: ignore[arg-type]
     assert isinstance(loss, NearlyGaussianLoss)
@@ -482,11 +498,11 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
     """At so large an ε that it shows; where it is more than was set aside, no noise is enough."""
     target = ApproximateDP(20.0, 1e-5)
     about = (factorize("tree", 2), 20, 3, 1.5)
-    mixed = calibrated(*about, "shuffler", "discrete-gaussian", target)
-    summed = calibrated(*about, "secure-aggregation", "discrete-gaussian", target)
+    mixed = calibrated(*about, SHUFFLER, "discrete-gaussian", target)
+    summed = calibrated(*about, SECURE, "discrete-gaussian", target)
     slack = 3 * 2 * (1 + math.exp(20)) * 2.0**-60
     assert mixed.slack(20.0) == pytest.approx(slack, rel=1e-9)
-    assert summed.slack(20.0) == build("tree", "shuffler", "binomial").slack(20.0) == 0
+    assert summed.slack(20.0) == build("tree", SHUFFLER, "binomial").slack(20.0) == 0
     assert mixed.loss().delta(20.0) + slack <= target.delta
     found = mixed.guarantee(1e-9)
     assert found.delta == 1e-9 + mixed.slack(found.epsilon) > 1e-9
@@ -494,30 +510,53 @@ def test_a_shuffler_of_shares_costs_its_part_of_delta_for_every_number_opened() 
         sums: replace(sums.guarantee(1e-9), epsilon=20.0, delta=1e-5) for sums in (mixed, summed)
     }
     assert all(earned_by(sums, said) for sums, said in stated.items())
-    less = replace(summed, trust="shuffler")  # with no noise for the shuffler's part
+    less = replace(summed, trust=SHUFFLER)  # with no noise for the shuffler's part
     assert not earned_by(less, replace(less.guarantee(1e-9), epsilon=20.0, delta=1e-5))
     with pytest.raises(TacitError, match="do not fit"):
-        calibrated(*about, "shuffler", "discrete-gaussian", ApproximateDP(20.0, 4e-9))
+        calibrated(*about, SHUFFLER, "discrete-gaussian", ApproximateDP(20.0, 4e-9))
 
 
-def test_conditions_say_whose_noise_there_must_be_and_how_often_somebody_comes() -> None:
-    shared = build("tree", "secure-aggregation", "discrete-gaussian", corrupt=1)
-    silos = "at least 19 of 20 silos add their noise"
-    assert shared.conditions == (silos,)
+def test_assumptions_count_dishonest_silos_and_visits() -> None:
+    shared = build("tree", SECURE, "discrete-gaussian", corrupt=1)
+    silos = DishonestAtMost(Scope.SILOS, 1)
+    assert shared.assumptions == {silos}
+    assert silos.text() == "at most 1 silo withholds noise or colludes with the server"
+    assert shared.honest == 20 - silos.limit(20) == 19
+    nobody = build("tree", SECURE, "discrete-gaussian").assumptions
+    assert nobody == {DishonestAtMost(Scope.SILOS, 0)}
     often = replace(shared, presence=Presence(batches=3, visits=2))
-    said = "for a person who comes in up to 3 batches, up to 2 times in each, to any silos"
-    assert often.conditions == (said, silos)
+    visits = VisitsAtMost(3, 2)
+    assert visits.text() == (
+        "a participant comes in up to 3 batches, up to 2 times in each, to any silos"
+    )
+    assert often.assumptions == {visits, silos}
     assert often.guarantee(0.05).participations == 6
-    assert often.guarantee(0.05).conditions == often.conditions
-    assert build("tree", "silo", "discrete-gaussian").conditions == ()
-    assert build("tree", "silo", "gaussian").conditions == (IDEAL,)
-    assert build("square-root", "central", "discrete-gaussian").conditions == (JOINT,)
+    assert often.guarantee(0.05).assumptions == often.assumptions
+    assert often.guarantee(0.05).arithmetic is Arithmetic.EXACT
+    anywhere = replace(shared, presence=Presence(visits=4, anywhere=True))
+    assert anywhere.assumptions == {VisitsAtMost(1, 4, Spread.ANYWHERE), silos}
+    assert build("tree", SHUFFLER, "binomial", corrupt=2).assumptions == {
+        DishonestAtMost(Scope.SILOS, 2)
+    }
+    for alone, arithmetic in (
+        (build("tree", SILO, "discrete-gaussian"), Arithmetic.EXACT),
+        (build("tree", SILO, "gaussian"), Arithmetic.IDEAL),
+        (build("tree", SHUFFLER, "gaussian"), Arithmetic.IDEAL),
+    ):
+        assert alone.assumptions == frozenset()
+        assert alone.guarantee(0.05).arithmetic is arithmetic
+    central = build("square-root", CENTRAL, "discrete-gaussian")
+    assert central.assumptions == {JointPrivacy()}
+    assert central.guarantee(0.05).view is View.SERVER_OUTPUT
+    assert "joint privacy: it bounds what all other participants together learn" in str(
+        central.guarantee(0.05)
+    )
 
 
 def test_more_visits_never_promise_more() -> None:
     for trust, noise in (
-        ("secure-aggregation", "discrete-gaussian"),
-        ("silo", "discrete-gaussian"),
+        (SECURE, "discrete-gaussian"),
+        (SILO, "discrete-gaussian"),
     ):
         protocol = build("tree", trust, noise)  # type: ignore[arg-type]
         found = [
@@ -541,7 +580,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
             20,
             size(10),
             joint_sensitivity(10),
-            "secure-aggregation",
+            SECURE,
             noise,
             TARGET,
             people=25,
@@ -552,7 +591,7 @@ def test_rounding_adds_less_than_a_hundredth_to_the_sensitivity_within_64_bits()
         10,
         size(57),
         joint_sensitivity(57),
-        "secure-aggregation",
+        SECURE,
         "discrete-gaussian",
         TARGET,
         people=25,
@@ -567,7 +606,7 @@ def test_sums_that_would_wrap_around_are_refused() -> None:
             100,
             3,
             1.0,
-            "secure-aggregation",
+            SECURE,
             "discrete-gaussian",
             1.0,
             1 << 50,
@@ -576,7 +615,7 @@ def test_sums_that_would_wrap_around_are_refused() -> None:
 
 
 def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
-    protocol = build("square-root", "secure-aggregation", "discrete-gaussian", silos=20)
+    protocol = build("square-root", SECURE, "discrete-gaussian", silos=20)
     rng = np.random.default_rng(0)
     messages = [protocol.encoder(rng).randomize(np.full(3, -0.9)) for _ in range(20)]
     assert all(m.dtype == np.uint64 for m in messages)
@@ -587,25 +626,25 @@ def test_integer_messages_are_words_that_add_up_modulo_two_to_the_64() -> None:
 
 
 def test_a_device_draws_its_shares_without_a_generator() -> None:
-    protocol = build("square-root", "secure-aggregation", "discrete-gaussian", steps=2, numbers=2)
+    protocol = build("square-root", SECURE, "discrete-gaussian", steps=2, numbers=2)
     message = protocol.encoder().randomize(np.zeros(2)).view(np.int64)
     assert np.all(np.abs(message) < 12 * protocol.share.std)
     with pytest.raises(TacitError, match="for simulation"):
-        build("tree", "silo", "gaussian").encoder().randomize(np.zeros(3))
+        build("tree", SILO, "gaussian").encoder().randomize(np.zeros(3))
 
 
 def test_shares_for_all_but_one_hold_when_one_silo_takes_its_share_off() -> None:
     all_honest, one_curious = (
-        build("tree", "secure-aggregation", "discrete-gaussian"),
-        build("tree", "secure-aggregation", "discrete-gaussian", corrupt=1),
+        build("tree", SECURE, "discrete-gaussian"),
+        build("tree", SECURE, "discrete-gaussian", corrupt=1),
     )
     assert one_curious.row_variance * 19 / 20 == pytest.approx(all_honest.row_variance, rel=1e-6)
     with pytest.raises(TacitError, match="at least one silo"):
-        build("tree", "secure-aggregation", "discrete-gaussian", corrupt=20)
+        build("tree", SECURE, "discrete-gaussian", corrupt=20)
 
 
 def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
-    protocol = build("tree", "secure-aggregation", "discrete-gaussian", steps=1)
+    protocol = build("tree", SECURE, "discrete-gaussian", steps=1)
     encoder = protocol.encoder(np.random.default_rng(0))
     with pytest.raises(TacitError, match="same dimension"):
         encoder.randomize(np.zeros(4))
@@ -624,7 +663,7 @@ def test_missing_silos_other_sizes_and_extra_steps_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> None:
-    releases = Releases(build(kind, "secure-aggregation", "discrete-gaussian"))
+    releases = Releases(build(kind, SECURE, "discrete-gaussian"))
     rng = np.random.default_rng(0)
     with pytest.raises(TacitError, match="synchronisation 1 was never opened"):
         releases.open(Round(1, 20, Arm(0)))
@@ -638,7 +677,7 @@ def test_a_step_whose_predecessors_were_not_opened_is_refused(kind: Kind) -> Non
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kind) -> None:
     """Noise taken off by its law: 8 standard deviations about the row that an encoder sends."""
-    protocol = build(kind, "secure-aggregation", "discrete-gaussian")
+    protocol = build(kind, SECURE, "discrete-gaussian")
     releases, history = Releases(protocol), np.arange(9.0).reshape(3, 3) / 9
     for step in range(3):
         message = step_of(releases, step).randomize(history[: step + 1])
@@ -647,7 +686,7 @@ def test_a_silo_may_report_all_its_steps_instead_of_keeping_an_encoder(kind: Kin
         assert np.all(np.abs(off) < 8 * protocol.share.std)
     with pytest.raises(TacitError, match="at step 2 a silo gives those of all 3 steps"):
         step_of(releases, 2).randomize(history[:2])
-    keeping = Releases(build("prefix", "secure-aggregation", "discrete-gaussian"))
+    keeping = Releases(build("prefix", SECURE, "discrete-gaussian"))
     with pytest.raises(TacitError, match="keep its encoder"):
         step_of(keeping, 1).randomize(history[:2])
 
@@ -658,7 +697,7 @@ def test_the_law_of_an_opened_number_is_that_of_the_silos_shares(
     noise: Noise, corrupt: int
 ) -> None:
     """Shares written down a second time and added up by hand; a missing one would show."""
-    trust: Trust = "shuffler" if noise == "binomial" else "secure-aggregation"
+    trust: TrustModel = SHUFFLER if noise == "binomial" else SECURE
     honest = 5 - corrupt
     protocol = PrefixSums(
         factorize("tree", 2), 5, 2, 1.5, trust, noise, 2.0, scale=4, corrupt=corrupt
@@ -684,31 +723,31 @@ def view_law(protocol: PrefixRound, reports: int) -> NoiseLaw:
 
 def test_continuous_noise_of_silos_has_no_exact_law() -> None:
     with pytest.raises(TacitError, match="no exact law"):
-        step_of(Releases(build("tree", "silo", "gaussian")), 0).view_law(0, 20)
+        step_of(Releases(build("tree", SILO, "gaussian")), 0).view_law(0, 20)
 
 
 def test_combinations_without_a_guarantee_are_refused() -> None:
     with pytest.raises(TacitError, match="must be one of"):
-        build("tree", "secure-aggregation", "gaussian")
+        build("tree", SECURE, "gaussian")
     with pytest.raises(TacitError, match="weighted by the coefficients"):
-        build("square-root", "shuffler", "binomial")
+        build("square-root", SHUFFLER, "binomial")
     with pytest.raises(TacitError, match="Remark 5"):
-        build("prefix", "shuffler", "discrete-gaussian")
+        build("prefix", SHUFFLER, "discrete-gaussian")
     with pytest.raises(TacitError, match="19"):
-        _ = build("tree", "shuffler", "discrete-gaussian", silos=5).bits_per_silo
+        _ = build("tree", SHUFFLER, "discrete-gaussian", silos=5).bits_per_silo
     with pytest.raises(TacitError, match="no guarantee without noise"):
         PrefixSums(factorize("tree", 2), 2, 2, 1.0).loss()
 
 
 def test_noise_of_each_silos_own_is_one_for_each_and_the_least_is_what_holds_for_all() -> None:
-    own = PrefixSums(factorize("tree", 2), 2, 2, 1.0, "silo", "gaussian", 3.0, sigmas=(4.0, 3.0))
+    own = PrefixSums(factorize("tree", 2), 2, 2, 1.0, SILO, "gaussian", 3.0, sigmas=(4.0, 3.0))
     assert [own.of(silo).loss() for silo in (0, 1)] == [
         GaussianLoss(sigma, own.movement) for sigma in (4.0, 3.0)
     ]
     for changes, said in (
         ({"sigma": 4.0}, "the least of all silos' is 3"),
         ({"sigmas": (3.0,)}, "1 numbers for 2 silos"),
-        ({"trust": "shuffler"}, "give one for each silo whose noise is its own"),
+        ({"trust": SHUFFLER}, "give one for each silo whose noise is its own"),
         ({"weights": (1.0, 1.1)}, "not in"),
         ({"weights": (1.0, 0.0)}, "not in"),
     ):
@@ -720,7 +759,7 @@ def test_bits_say_their_number_only_and_a_shuffler_leaves_nothing_else() -> None
     """Every message has as many bits whatever it says; any permutation of all silos' bits of one
     label opens the same.
     """
-    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffler", "binomial", 3.0, 64, people=2)
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, SHUFFLER, "binomial", 3.0, 64, people=2)
     rng, protocol = np.random.default_rng(0), step_of(Releases(sums), 0)
     data = np.array([[2.0, -2.0], [0.0, 0.0], [-2.0, 0.3]])
     messages = [sums.encoder().randomize(row) for row in data]
@@ -739,7 +778,7 @@ def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
     """
     target = ApproximateDP(2.0, 0.05)
     about = (factorize("tree", 2), 4, 3, 1.5)
-    sums = calibrated(*about, "shuffler", "binomial", target, people=2, corrupt=1)
+    sums = calibrated(*about, SHUFFLER, "binomial", target, people=2, corrupt=1)
     form = sums.form(0)
     assert isinstance(form, Bits)
     most = 2 * sums.scale
@@ -759,11 +798,11 @@ def test_what_is_shuffled_keeps_the_promise_that_is_printed() -> None:
 
 
 def test_shares_add_up_to_the_number_and_all_but_the_last_are_fresh() -> None:
-    sums = build("square-root", "shuffler", "discrete-gaussian", steps=2)
+    sums = build("square-root", SHUFFLER, "discrete-gaussian", steps=2)
     form = sums.form(0)
     assert isinstance(form, Shares)
     assert form.count == shares_needed(20, 1 << 64)
-    curious = build("square-root", "shuffler", "discrete-gaussian", steps=2, corrupt=1).form(0)
+    curious = build("square-root", SHUFFLER, "discrete-gaussian", steps=2, corrupt=1).form(0)
     assert isinstance(curious, Shares)
     assert curious.count == shares_needed(19, 1 << 64) > form.count
     encoder = sums.encoder()
@@ -786,15 +825,15 @@ def test_a_message_of_too_many_bits_is_refused_before_anything_is_sent() -> None
 
 
 def test_more_people_than_were_said_do_not_fit_the_bits() -> None:
-    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, "shuffler", "binomial", 3.0, 64)
+    sums = PrefixSums(factorize("tree", 2), 3, 2, 1.5, SHUFFLER, "binomial", 3.0, 64)
     with pytest.raises(TacitError, match="as many people as was said"):
         sums.encoder().randomize(np.full(2, 1e4))
 
 
 def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
     """Rounded node by node: what is sent is a function of what the tree would send."""
-    sums = build("prefix", "secure-aggregation", "discrete-gaussian")
-    tree = build("tree", "secure-aggregation", "discrete-gaussian")
+    sums = build("prefix", SECURE, "discrete-gaussian")
+    tree = build("tree", SECURE, "discrete-gaussian")
     assert (sums.sigma, sums.scale) == (tree.sigma, tree.scale)
     data = np.random.default_rng(1).uniform(-1, 1, (6, 3))
     one, other = (p.encoder(np.random.default_rng(2)) for p in (sums, tree))
@@ -805,18 +844,15 @@ def test_prefix_sums_that_silos_add_up_say_no_more_than_their_nodes() -> None:
 
 
 def test_a_step_is_opened_by_the_protocol_of_its_trust() -> None:
-    sums = build("tree", "shuffler", "discrete-gaussian")
+    sums = build("tree", SHUFFLER, "discrete-gaussian")
     with pytest.raises(TacitError, match="open the step with the sums' open"):
         PrefixRound(sums, 0, {}, {}, None)
 
 
 def test_views_say_who_is_protected_against() -> None:
-    assert (
-        build("tree", "secure-aggregation", "discrete-gaussian").guarantee(0.05).view
-        is View.OPENED_SUM
-    )
-    assert build("tree", "silo", "gaussian").guarantee(0.05).view is View.SILO
-    shuffled = build("tree", "shuffler", "discrete-gaussian").guarantee(0.05)
+    assert build("tree", SECURE, "discrete-gaussian").guarantee(0.05).view is View.OPENED_SUM
+    assert build("tree", SILO, "gaussian").guarantee(0.05).view is View.SILO
+    shuffled = build("tree", SHUFFLER, "discrete-gaussian").guarantee(0.05)
     assert shuffled.view is View.SHUFFLED
     assert 0.05 < shuffled.delta < 0.05 + 1e-12
 
@@ -855,7 +891,7 @@ def test_nearly_gaussian_accounting_covers_the_exact_loss_and_beats_concentratio
 
 @pytest.mark.parametrize("kind", ["prefix", "tree", "square-root"])
 def test_states_survive_storage(kind: Kind) -> None:
-    protocol = build(kind, "secure-aggregation", "discrete-gaussian", steps=3, silos=2)
+    protocol = build(kind, SECURE, "discrete-gaussian", steps=3, silos=2)
     rng, data = np.random.default_rng(5), np.arange(3.0)
     encoders, releases = [protocol.encoder(rng) for _ in range(2)], Releases(protocol)
     released(releases, 0, [e.randomize(data) for e in encoders])

@@ -17,6 +17,7 @@ from tests.protocols.examples import CASES, EXAMPLES, sent
 from tests.samples import follows, same_law
 
 import tacit.protocols
+from tacit.assumptions import TRUST_OF_VIEW, DishonestAtMost, HonestServers, PinnedKeys
 from tacit.checks import TacitError
 from tacit.estimates import Estimate, Floats, Integers, Opened
 from tacit.noise import NoiseLaw
@@ -28,7 +29,7 @@ UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repe
 
 EACH = pytest.mark.parametrize("name", CASES)
 VIEWS = {  # by a word of the name, the first that is in it
-    "shuffler": View.SHUFFLED,
+    "shuffle": View.SHUFFLED,
     "shuffled": View.SHUFFLED,
     "split": View.SHUFFLED,
     "central": View.SERVER_OUTPUT,
@@ -37,7 +38,7 @@ VIEWS = {  # by a word of the name, the first that is in it
     "two": View.OTHER_SERVER,
     "verified": View.OTHER_SERVER,
     "joint": View.OTHER_SERVER,
-    "secure-aggregation": View.OPENED_SUM,
+    "secagg": View.OPENED_SUM,
     "separate": View.OPENED_SUM,
     "prefix": View.OPENED_SUM,
 }
@@ -150,7 +151,7 @@ def test_wrong_numbers_of_reports_are_refused_and_nothing_is_opened(name: str) -
 
 
 @EACH
-def test_a_promise_says_who_looks_and_whose_noise_hides_a_person_from_them(name: str) -> None:
+def test_a_guarantee_states_its_view_and_whose_noise_it_needs(name: str) -> None:
     protocol = CASES[name].build()
     if name in ("exact", "vector-plain"):
         assert protocol.guarantee is None
@@ -159,23 +160,25 @@ def test_a_promise_says_who_looks_and_whose_noise_hides_a_person_from_them(name:
     view = next(view for word, view in VIEWS.items() if word in name.split("-"))
     assert protocol.guarantee.view is view
     shared = view in (View.OPENED_SUM, View.SHUFFLED)
-    rests_on = " ".join(protocol.guarantee.conditions)
-    assert ("honest other" in rests_on or "silos add their noise" in rests_on) == shared
-    assert ("one of the two servers is honest" in rests_on) == (view is View.OTHER_SERVER)
+    needed = {one.identifier for one in protocol.guarantee.assumptions}
+    assert (DishonestAtMost.identifier in needed) == shared
+    assert (PinnedKeys.identifier in needed) == (view is View.OTHER_SERVER)
+    assert (TRUST_OF_VIEW[view] == HonestServers(1, of=2)) == (view is View.OTHER_SERVER)
 
 
 @EACH
-def test_estimates_carry_promise_coordinates_and_participants(name: str) -> None:
+def test_estimates_name_guarantee_coordinates_and_participants(name: str) -> None:
     case = CASES[name]
     protocol = case.build()
     _, opened, estimate = live(protocol, case.reports)
     simulated = protocol.simulate(case.load, np.random.default_rng(0))
-    assert protocol.promise == ("" if protocol.guarantee is None else repr(protocol.guarantee))
+    digest = "" if protocol.guarantee is None else protocol.guarantee.digest
+    assert protocol.guarantee_id == digest
     assert len(opened.values) == protocol.coordinates
     assert opened.reports == protocol.participants
     assert protocol.bits_per_participant > 0
     for one in (estimate, simulated):
-        assert one.promise == protocol.promise
+        assert one.guarantee_id == digest
         assert np.size(one.total) == np.size(one.mean) == protocol.coordinates
         assert int(np.sum(one.error.participants)) == protocol.participants
 

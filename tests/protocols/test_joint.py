@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from tests.protocols.examples import counted, sent
 from tests.samples import follows
 
+from tacit.assumptions import MetricsPerParticipation
 from tacit.checks import TacitError
 from tacit.estimates import Estimate, Floats, Opened
 from tacit.names import name_of
 from tacit.noise import DiscreteLaplace, Table
-from tacit.privacy import ApproximateDP, PureDP
+from tacit.privacy import ApproximateDP, Guaranteed, PureDP
+from tacit.privacy.status import status_to_data
 from tacit.protocols import recipes, vectors
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
@@ -80,7 +83,8 @@ def test_both_answers_of_a_person_replaced_together_cost_epsilon(
     assert loss >= 0.9 * 0.98
     promise = protocol.guarantee
     assert (promise.epsilon, promise.participations) == (0.9, participations)
-    assert "for all 2 metrics of a participation together" in str(promise)
+    assert MetricsPerParticipation(2) in promise.assumptions
+    assert "a participation reports at most 2 metrics, all of them covered together" in str(promise)
 
 
 @pytest.mark.parametrize("trust", TRUST)
@@ -236,7 +240,8 @@ def test_an_estimate_holds_both_metrics_with_one_law_of_error() -> None:
     assert estimate.total.tolist() == [4.0, 4.0]
     assert estimate.metric(1).total == 4.0
     assert isinstance(estimate.metric(0).total, float)
-    assert estimate.metric(0).promise == protocol.promise == estimate.promise
+    assert estimate.metric(0).guarantee_id == protocol.guarantee_id == estimate.guarantee_id
+    assert protocol.guarantee_id == protocol.guarantee.digest
     assert estimate.error == protocol.part.error(6)
 
 
@@ -287,9 +292,16 @@ def test_what_would_break_the_joint_promise_is_refused(
 def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
     how = {"metrics": 2, "each": name_of(recipes.two_servers_laplace), "target": PureDP(1.0)}
     promised = recipes.joint(64, binary=True, **how).guarantee
-    mechanism = PerRound(recipes.joint, {**how, "binary": True}, promised, smallest=64)
+    mechanism = PerRound(recipes.joint, {**how, "binary": True}, Guaranteed(promised), smallest=64)
     again = PerRound.restore(mechanism.to_dict())
     assert again == mechanism
+    assert MetricsPerParticipation(2) in promised.assumptions
+    one = replace(promised, assumptions=promised.assumptions - {MetricsPerParticipation(2)})
+    more = one.given(MetricsPerParticipation(3))
+    for changed in (one, more):
+        stored = mechanism.to_dict() | {"privacy": status_to_data(Guaranteed(changed))}
+        with pytest.raises(TacitError, match="metrics-per-participation"):
+            PerRound.restore(stored)
     assert (again.metrics, PerRound(recipes.exact).metrics) == (2, 1)
 
 

@@ -1,41 +1,65 @@
-"""Mechanisms: written down, sent through JSON and read back, they hide the same way and promise the
-same.
+"""Mechanisms: stored and restored they make the same protocols under the same guarantee, and a
+stored guarantee that states more than a round earns is rejected.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.protocols.overstated import overstated, with_assumptions
 
 from tacit.algorithms import problems
 from tacit.algorithms.registry import algorithms, lookup
+from tacit.assumptions import (
+    CompleteGroups,
+    Declared,
+    DishonestAtMost,
+    Protects,
+    ReleasedOnlyAbove,
+    Scope,
+    Secret,
+    VisitsAtMost,
+)
 from tacit.checks import TacitError
 from tacit.estimates import Arm, Design, Round
 from tacit.experiment import Experiment
 from tacit.privacy import (
-    ALL_BUT_ONE,
     ApproximateDP,
+    Arithmetic,
     ConcentratedDP,
     Crowd,
+    Guarantee,
+    Guaranteed,
+    KnownPerRound,
     Neighbours,
+    NonPrivate,
+    PrivacyStatus,
     PureDP,
     RenyiDP,
     View,
 )
+from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.silos import SilosDP
+from tacit.privacy.status import status_to_data
 from tacit.protocols import recipes
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Presence
+from tacit.trust import TrustModel
 
+SILO, SHUFFLER = TrustModel.SILO, TrustModel.SHUFFLER
+SECURE = TrustModel.SECURE_AGGREGATION
 TARGET = ApproximateDP(1.0, 1e-5)
+ROUND = Crowd().assumptions()
+GROUP = (DishonestAtMost(Scope.GROUP, 1), ReleasedOnlyAbove(Fraction(1)))
 VECTOR = {
     "trust": "secure-aggregation",
     "bound": 1.0,
@@ -52,8 +76,7 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         PerRound(
             recipes.polya_tight,
             {"target": PureDP(1.0), "binary": True, "dropout": 0.2},
-            PureDP(1.0, conditions=(*Crowd(dropout=0.2).conditions(1), "and more")),
-            "Read this with it.",
+            Guaranteed(PureDP(1.0).given(*Crowd(dropout=0.2).assumptions(), CompleteGroups())),
         ),
         ARM,
     ),
@@ -61,13 +84,21 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
         PerRound(
             recipes.shuffled_tight,
             {"target": TARGET, "binary": True, "dropout": 0.0},
-            TARGET.at(view=View.SHUFFLED).given(*Crowd().conditions(1)),
+            Guaranteed(TARGET.at(view=View.SHUFFLED).given(*ROUND)),
         ),
         ARM,
     ),
-    "no-promise": (PerRound(recipes.exact, {"binary": True}), ARM),
-    "design": (PerRound(recipes.vector_of, VECTOR, TARGET.given(ALL_BUT_ONE)), WATCHED),
-    "design-each": (PerRound(recipes.sums_of, VECTOR, TARGET.given(ALL_BUT_ONE)), EACH),
+    "known-per-round": (
+        PerRound(
+            recipes.polya_paper,
+            {"target": PureDP(1.0), "confidence": 0.1},
+            KnownPerRound(PureDP(1.0)),
+        ),
+        ARM,
+    ),
+    "non-private": (PerRound(recipes.exact, {"binary": True}), ARM),
+    "design": (PerRound(recipes.vector_of, VECTOR, Guaranteed(TARGET.given(*ROUND))), WATCHED),
+    "design-each": (PerRound(recipes.sums_of, VECTOR, Guaranteed(TARGET.given(*GROUP))), EACH),
 }
 
 
@@ -81,18 +112,19 @@ def described(protocol: Protocol) -> dict[str, Any]:
     more = ("precision", "modulus", "share", "law", "noise_bits", "bias")
     return {
         "kind": type(protocol),
-        "promise": protocol.promise,
+        "guarantee_id": protocol.guarantee_id,
         **{name: getattr(protocol, name) for name in numbers},
         **{name: getattr(protocol, name, None) for name in more},
     }
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_stored_mechanism_opens_the_same_protocol_under_the_same_promise(name: str) -> None:
+def test_a_stored_mechanism_makes_the_same_protocol_under_the_same_guarantee(name: str) -> None:
     mechanism, round_ = MECHANISMS[name]
     copy = through_json(mechanism)
     assert copy == mechanism
-    assert (copy.promise, copy.guarantee) == (mechanism.promise, mechanism.guarantee)
+    assert (copy.privacy, copy.guarantee) == (mechanism.privacy, mechanism.guarantee)
+    assert copy.text() == mechanism.text()
     assert copy.to_dict() == mechanism.to_dict()
     ours, theirs = mechanism.open(round_), copy.open(round_)
     assert described(ours) == described(theirs)
@@ -104,18 +136,19 @@ def test_a_stored_mechanism_opens_the_same_protocol_under_the_same_promise(name:
     "guarantee",
     [
         PureDP(0.5),
-        ApproximateDP(
-            1.0, 1e-7, view=View.SHUFFLED, participations=3, conditions=("nobody colludes",)
-        ),
+        ApproximateDP(1.0, 1e-7, view=View.SHUFFLED, participations=3).given(*GROUP),
+        state_arithmetic(PureDP(Fraction(1, 3)).given(*ROUND), Arithmetic.IDEAL),  # type: ignore[arg-type]
         ConcentratedDP(0.125),
         RenyiDP.of(lambda order: order / 8, (2, 4, 8)),
     ],
-    ids=["pure", "approximate", "concentrated", "renyi"],
+    ids=["pure", "approximate", "ideal", "concentrated", "renyi"],
 )
-def test_guarantees_are_written_down_whole(guarantee: Any) -> None:
+def test_guarantees_are_stored_whole(guarantee: Any) -> None:
     restored = rich(json.loads(json.dumps(plain(guarantee))))
     assert restored == guarantee
-    assert restored.conditions == guarantee.conditions
+    assert restored.assumptions == guarantee.assumptions
+    assert restored.arithmetic is guarantee.arithmetic
+    assert restored.digest == guarantee.digest
 
 
 def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
@@ -157,7 +190,7 @@ def test_functions_without_a_name_are_refused_before_anything_is_stored() -> Non
     ],
 )
 def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
-    stored = {**MECHANISMS["no-promise"][0].to_dict(), "make": make}
+    stored = {**MECHANISMS["non-private"][0].to_dict(), "make": make}
     with pytest.raises(TacitError, match=r"makes protocols|not known here as|there is no"):
         Mechanism.from_dict(stored)
 
@@ -166,17 +199,15 @@ def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
     "kind", ["tacit.checks:TacitError", "os:system", "tacit.protocols.mechanism:Nothing", "x:y"]
 )
 def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
-    stored = {**MECHANISMS["no-promise"][0].to_dict(), "mechanism": kind}
+    stored = {**MECHANISMS["non-private"][0].to_dict(), "mechanism": kind}
     with pytest.raises(TacitError, match=r"is not known here as Mechanism|no 'tacit"):
         Mechanism.from_dict(stored)
 
 
 def releases(kind: str = "tree") -> Releases:
     shape = factorize(kind, 4)
-    sums = calibrated(
-        shape, 3, 2, 1.5, "secure-aggregation", "skellam", ApproximateDP(2.0, 0.05), people=4
-    )
-    return Releases(sums, sums.guarantee(0.05), "Every release is in it.")
+    sums = calibrated(shape, 3, 2, 1.5, SECURE, "skellam", ApproximateDP(2.0, 0.05), people=4)
+    return Releases(sums, Guaranteed(sums.guarantee(0.05)))
 
 
 @pytest.mark.parametrize("kind", ["tree", "square-root", "prefix"])
@@ -189,7 +220,8 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
         mechanism.open(Round(number, 3, Arm(0))).simulate(np.array([1.0, number]), rng)
     copy = through_json(mechanism)
     assert isinstance(copy, Releases)
-    assert (copy.promise, copy.guarantee) == (mechanism.promise, mechanism.guarantee)
+    assert (copy.privacy, copy.guarantee) == (mechanism.privacy, mechanism.guarantee)
+    assert copy.text() == mechanism.text()
     assert copy.to_dict() == mechanism.to_dict()
     state = rng.bit_generator.state
     third = [mechanism.open(Round(2, 3, Arm(0))), copy.open(Round(2, 3, Arm(0)))]
@@ -199,14 +231,15 @@ def test_stored_releases_go_on_where_they_were(kind: str) -> None:
         rng.bit_generator.state = state
         made.append(protocol.simulate(np.array([0.5, 0.25]), rng))
     np.testing.assert_array_equal(made[0].total, made[1].total)
-    assert made[0].promise == made[1].promise != ""
+    assert mechanism.guarantee is not None
+    assert made[0].guarantee_id == made[1].guarantee_id == mechanism.guarantee.digest
 
 
 def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
     about, often = (factorize("tree", 4), 3, 2, 1.5), Presence(batches=2, visits=2)
     target = ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, "secure-aggregation", "skellam", target, people=4, presence=often)
-    made = Releases(sums, sums.guarantee(0.05))
+    sums = calibrated(*about, SECURE, "skellam", target, people=4, presence=often)
+    made = Releases(sums, Guaranteed(sums.guarantee(0.05)))
     restored = through_json(made)
     assert isinstance(restored, Releases)
     assert restored.sums.presence == often
@@ -218,8 +251,44 @@ def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
     ):
         with pytest.raises(TacitError, match="do not earn"):
             Mechanism.from_dict({**data, "sums": {**data["sums"], **change}})
-    with pytest.raises(TacitError, match="do not earn"):
-        Mechanism.from_dict({**data, "guarantee": plain(ApproximateDP(1.0, 0.05))})
+    assert made.guarantee is not None
+    assert VisitsAtMost(2, 2) in made.guarantee.assumptions
+    statements = overstated(made.guarantee)
+    assert {"visits-at-most: visits-raised", "dishonest-at-most: count-raised"} <= set(statements)
+    for name, more in statements.items():
+        with pytest.raises(TacitError, match="do not earn"):
+            Mechanism.from_dict({**data, "privacy": status_to_data(Guaranteed(more))})
+        with pytest.raises(TacitError, match="do not earn"):
+            Releases(sums, Guaranteed(more))
+        assert not made.guarantee.implies(more), name
+
+
+@pytest.mark.parametrize(
+    ("trust", "noise"), [(SILO, "gaussian"), (SILO, "discrete-gaussian"), (SHUFFLER, "gaussian")]
+)
+def test_stored_releases_that_state_more_than_a_silo_earns_are_rejected(
+    trust: TrustModel, noise: Any
+) -> None:
+    """Continuous noise that is called exact among them."""
+    about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
+    sums = replace(calibrated(*about, SILO, noise, target, people=4), trust=trust)
+    made = Releases(sums, Guaranteed(sums.guarantee(0.05)))
+    assert made.guarantee is not None
+    data = made.to_dict()
+    changed = overstated(made.guarantee)
+    assert ("arithmetic raised" in changed) == (noise == "gaussian")
+    if trust is SHUFFLER:  # amplification is not recomputed, only refuted
+        changed = {name: more for name, more in changed.items() if name not in ("epsilon", "delta")}
+    for more in changed.values():
+        with pytest.raises(TacitError, match="do not earn"):
+            Mechanism.from_dict({**data, "privacy": status_to_data(Guaranteed(more))})
+
+
+def test_releases_state_one_guarantee_for_all_steps() -> None:
+    sums = releases().sums
+    with pytest.raises(TacitError, match="accounted for together"):
+        Releases(sums, KnownPerRound(ApproximateDP(2.0, 0.05)))
+    assert Releases(sums).privacy == NonPrivate()
 
 
 @pytest.mark.parametrize(
@@ -228,31 +297,34 @@ def test_stored_releases_that_do_not_earn_their_promise_are_refused() -> None:
         {"participations": 500},
         {"view": View.MESSAGE},
         {"neighbours": Neighbours.ADD_OR_REMOVE_ONE},
-        {"conditions": ()},
+        {"assumptions": frozenset()},
+        {"assumptions": frozenset({DishonestAtMost(Scope.SILOS, 2)})},
+        {"assumptions": frozenset({DishonestAtMost(Scope.ROUND, 1)})},
+        {"assumptions": frozenset({DishonestAtMost(Scope.SILOS, 1, Fraction(1, 10))})},
     ],
 )
-def test_releases_promise_what_their_sums_do_about_the_same_people(stated: dict[str, Any]) -> None:
+def test_releases_state_no_more_than_their_sums_earn(stated: dict[str, Any]) -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, "secure-aggregation", "skellam", target, people=4, corrupt=1)
-    assert Releases(sums, sums.guarantee(0.05)).promise
+    sums = calibrated(*about, SECURE, "skellam", target, people=4, corrupt=1)
+    assert Releases(sums, Guaranteed(sums.guarantee(0.05))).guarantee == sums.guarantee(0.05)
     with pytest.raises(TacitError, match="do not earn"):
-        Releases(sums, replace(sums.guarantee(0.05), **stated))
+        Releases(sums, Guaranteed(replace(sums.guarantee(0.05), **stated)))
 
 
 def test_releases_refuse_headlines_and_amplification_that_nothing_earns() -> None:
     about, target = (factorize("tree", 4), 3, 2, 1.5), ApproximateDP(2.0, 0.05)
-    sums = calibrated(*about, "silo", "gaussian", target, people=4)
+    sums = calibrated(*about, SILO, "gaussian", target, people=4)
     own = sums.guarantee(0.05)
     for headline in (
         PureDP(2.0, **own.about),
         SilosDP(1e-9, 1e-9, budgets=((own.epsilon, own.delta),) * 3, **own.about),
     ):
         with pytest.raises(TacitError, match="do not earn"):
-            Releases(sums, headline)
-    mixed = replace(sums, trust="shuffler")
-    assert Releases(mixed, mixed.guarantee(0.05)).promise
+            Releases(sums, Guaranteed(headline))
+    mixed = replace(sums, trust=SHUFFLER)
+    assert Releases(mixed, Guaranteed(mixed.guarantee(0.05))).guarantee is not None
     with pytest.raises(TacitError, match="do not earn"):  # the sum of all messages tells more
-        Releases(mixed, replace(mixed.guarantee(0.05), epsilon=0.1))
+        Releases(mixed, Guaranteed(replace(mixed.guarantee(0.05), epsilon=0.1)))
 
 
 def test_a_copy_of_releases_shares_nothing_with_the_original() -> None:
@@ -282,68 +354,212 @@ def small(problem: type[Any]) -> dict[str, Any]:
     return {"horizon": 2000}
 
 
-def test_an_experiment_refuses_a_mechanism_whose_promise_was_cut() -> None:
+def test_an_experiment_rejects_a_mechanism_whose_guarantee_was_changed() -> None:
+    """Also to a weaker one, which a round would earn."""
     problem = problems.ArmsProblem(horizon=2000)
     stored = lookup("dist-dp-se").build(problem).to_dict()
-    stored["mechanism"]["note"] = "Nothing to see."
-    with pytest.raises(TacitError, match="was it cut"):
-        Experiment.from_dict(stored)
+    experiment = Experiment.from_dict(stored)
+    found = experiment.guarantee
+    assert isinstance(found, PureDP)
+    assert stored["guarantee_id"] == found.digest
+    weaker: list[PrivacyStatus] = [
+        NonPrivate(),
+        KnownPerRound(found),
+        Guaranteed(found.given(CompleteGroups())),
+        Guaranteed(found.given(Declared())),
+        Guaranteed(state_arithmetic(found, Arithmetic.UNSTATED)),
+        Guaranteed(replace(found, epsilon=found.epsilon * 2)),
+    ]
+    for status in weaker:
+        changed = stored["mechanism"] | {"privacy": status_to_data(status)}
+        assert Mechanism.from_dict(changed).privacy == status
+        with pytest.raises(TacitError, match="the file was changed"):
+            Experiment.from_dict(stored | {"mechanism": changed})
 
 
-def test_a_round_below_the_smallest_crowd_is_refused() -> None:
+def test_an_experiment_rejects_a_changed_target_of_rounds_that_are_known_one_by_one() -> None:
+    asked: Any = lookup("sdp-pe").ask(
+        {"horizon": 500, "dimension": 2, "actions": 5, "setting": "paper"}
+    )
+    problem = asked.fitted(asked.start(0, None).world, 0)
+    stored = lookup("sdp-pe").build(problem).to_dict()
+    status = Experiment.from_dict(stored).mechanism.privacy
+    assert isinstance(status, KnownPerRound)
+    smaller = replace(status.target, epsilon=status.target.epsilon / 10)
+    for other in (NonPrivate(), KnownPerRound(smaller), KnownPerRound(smaller.given(*ROUND))):
+        changed = stored["mechanism"] | {"privacy": status_to_data(other)}
+        with pytest.raises(TacitError, match="the file was changed"):
+            Experiment.from_dict(stored | {"mechanism": changed})
+
+
+def test_a_round_below_the_minimum_batch_size_is_rejected() -> None:
     mechanism, _ = MECHANISMS["arms"]
     crowded = replace(mechanism, smallest=50)
     assert crowded.open(ARM).participants == 50
-    with pytest.raises(TacitError, match=r"for 49 participants; .* rests on at least 50"):
+    with pytest.raises(TacitError, match=r"for 49 participants; .* needs at least 50"):
         crowded.open(Round(3, 49, Arm(1)))
 
 
-def test_a_stored_promise_rests_on_all_that_its_smallest_round_does() -> None:
-    how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2}
-    promised = recipes.polya_tight(64, PureDP(1.0), True, 0.2).guarantee
-    assert promised is not None
-    stored = PerRound(recipes.polya_tight, how, promised, smallest=64).to_dict()
-    assert Mechanism.from_dict(stored).guarantee == promised
-    cut = stored["guarantee"] | {"conditions": list(promised.conditions[1:])}
-    fewer = stored["arguments"] | {"dropout": 0.5}
-    for changed in ({"guarantee": cut}, {"smallest": 2}, {"arguments": fewer}):
-        with pytest.raises(TacitError, match="the promise, or the smallest round"):
-            Mechanism.from_dict(stored | changed)
+def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, Any]:
+    return stored | {"privacy": status_to_data(Guaranteed(guarantee))}
+
+
+def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> None:
+    how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2, "corrupt": 0.2}
+    earned = recipes.polya_tight(64, PureDP(1.0), True, 0.2, 0.2).guarantee
+    assert earned is not None
+    stored = PerRound(recipes.polya_tight, how, Guaranteed(earned), smallest=64).to_dict()
+    assert Mechanism.from_dict(stored).guarantee == earned
+    fewer = stored["arguments"] | {"dropout": 0.1}  # noise for fewer dropouts than are stated
+    with pytest.raises(TacitError, match="not stated: released-only-above: the stored noise"):
+        Mechanism.from_dict(stored | {"arguments": fewer})
+    more = stored["arguments"] | {"dropout": 0.5}
+    assert Mechanism.from_dict(stored | {"arguments": more}).guarantee == earned
+    honest = stored["arguments"] | {"corrupt": 0.1}
+    with pytest.raises(TacitError, match="not stated: dishonest-at-most: the stored noise"):
+        Mechanism.from_dict(stored | {"arguments": honest})
+    removed = replace(earned, assumptions=frozenset())
+    both = "not stated: dishonest-at-most, released-only-above: the stored noise"
+    with pytest.raises(TacitError, match=both):
+        Mechanism.from_dict(with_guarantee(stored, removed))
+
+
+def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
+    """It is not made for the size of a round: fewer shares of it earn less."""
+    how = {"target": PureDP(1.0), "confidence": 0.1}
+    earned = recipes.polya_paper(64, PureDP(1.0), 0.1).guarantee
+    assert earned is not None
+    mechanism = PerRound(recipes.polya_paper, how, Guaranteed(earned), smallest=64)
+    stored = mechanism.to_dict()
+    assert Mechanism.from_dict(stored) == mechanism
+    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+        Mechanism.from_dict(stored | {"smallest": 4})
+    with pytest.raises(TacitError, match="its noise was changed"):
+        replace(mechanism, smallest=4).open(Round(0, 4, Arm(0)))
+
+
+OVERSTATED = [
+    (name, change)
+    for name, (mechanism, _) in MECHANISMS.items()
+    if mechanism.guarantee is not None
+    for change in overstated(mechanism.guarantee)
+    if "complete-groups" not in change and change != "arithmetic raised"
+]
+
+
+@pytest.mark.parametrize(("name", "change"), OVERSTATED)
+def test_a_guarantee_that_states_more_than_a_round_earns_is_rejected(
+    name: str, change: str
+) -> None:
+    """When it is restored, and when a round is opened."""
+    mechanism, round_ = MECHANISMS[name]
+    assert mechanism.guarantee is not None
+    more = overstated(mechanism.guarantee)[change]
+    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+        Mechanism.from_dict(with_guarantee(mechanism.to_dict(), more))
+    with pytest.raises(TacitError, match="its noise was changed"):
+        replace(mechanism, privacy=Guaranteed(more)).open(round_)
+
+
+def test_an_assumption_that_no_round_needs_may_be_missing() -> None:
+    mechanism, round_ = MECHANISMS["arms"]
+    assert mechanism.guarantee is not None
+    kept = mechanism.guarantee.assumptions - {CompleteGroups()}
+    fewer = replace(mechanism, privacy=Guaranteed(PureDP(1.0).given(*kept)))
+    assert through_json(fewer) == fewer
+    assert fewer.open(round_).guarantee is not None
+
+
+def test_ideal_arithmetic_is_not_restored_as_exact() -> None:
+    ideal = recipes.continuous_laplace(1, PureDP(1.0)).guarantee
+    assert ideal is not None
+    assert ideal.arithmetic is Arithmetic.IDEAL
+    how = {"target": PureDP(1.0)}
+    mechanism = PerRound(recipes.continuous_laplace, how, Guaranteed(ideal))
+    stored = mechanism.to_dict()
+    assert Mechanism.from_dict(stored) == mechanism
+    exact = state_arithmetic(ideal, Arithmetic.EXACT)
+    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+        Mechanism.from_dict(with_guarantee(stored, exact))
+    with pytest.raises(TacitError, match="its noise was changed"):
+        replace(mechanism, privacy=Guaranteed(exact)).open(ARM)
+
+
+def test_budgets_of_silos_that_no_round_earns_are_rejected() -> None:
+    """A round has one guarantee for everybody: no silo of it has a smaller budget."""
+    mechanism, round_ = MECHANISMS["design"]
+    found = mechanism.guarantee
+    assert isinstance(found, ApproximateDP)
+    numbers = (found.epsilon, found.delta)
+    same = SilosDP(*numbers, budgets=(numbers, numbers), **found.about)
+    less = replace(same, budgets=(numbers, (found.epsilon / 9, found.delta)))
+    assert Mechanism.from_dict(with_guarantee(mechanism.to_dict(), same)).guarantee == same
+    with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+        Mechanism.from_dict(with_guarantee(mechanism.to_dict(), less))
+    with pytest.raises(TacitError, match="its noise was changed"):
+        replace(mechanism, privacy=Guaranteed(less)).open(round_)
 
 
 @pytest.mark.parametrize("name", ["secagg-dpe", "sdp-pe", "cdp-dpe", "dist-dp-se", "vb-sdp-ae"])
-def test_a_stored_promise_is_derived_anew_and_refused_where_it_says_more(name: str) -> None:
-    """Also where no round is left to be opened, of which the promise alone is read."""
+def test_a_stored_guarantee_is_derived_anew_and_rejected_where_it_states_more(name: str) -> None:
+    """Also where no round is left to be opened, of which the guarantee alone is read."""
     small = {"horizon": 500, "dimension": 2, "actions": 5}
     asked = lookup(name).ask({k: v for k, v in small.items() if k in lookup(name).options})
     problem = asked.fitted(asked.start(0, None).world, 0)
     stored = json.loads(json.dumps(lookup(name).build(problem).mechanism.to_dict()))
-    promised = Mechanism.from_dict(stored).guarantee
-    assert promised is not None
-    changes: list[dict[str, Any]] = [
-        {"epsilon": 0.5},
-        {"view": "MESSAGE"},
-        {"participations": 2},
-        {"neighbours": "ADD_OR_REMOVE_ONE"},
-    ]
-    if promised.conditions:
-        changes += [{"conditions": []}, {"conditions": ["nobody looks"]}]
-    for changed in changes:
-        said = stored["guarantee"] | changed
-        with pytest.raises(TacitError, match="the promise, or the smallest round"):
-            Mechanism.from_dict(stored | {"guarantee": said})
+    found = Mechanism.from_dict(stored).guarantee
+    assert found is not None
+    assert found.arithmetic is Arithmetic.EXACT
+    for change, more in overstated(found).items():
+        if change.startswith("protects"):  # what data a report holds, no protocol knows
+            continue
+        with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
+            Mechanism.from_dict(with_guarantee(stored, more))
 
 
-def test_a_round_that_earns_less_than_the_run_promises_is_refused() -> None:
+def test_an_experiment_rejects_a_guarantee_that_no_longer_states_the_protected_secret() -> None:
+    asked: Any = lookup("sdp-pe").ask({"horizon": 500, "dimension": 2, "actions": 5})
+    problem = asked.fitted(asked.start(0, None).world, 0)
+    stored = lookup("sdp-pe").build(problem).to_dict()
+    found = Experiment.from_dict(stored).guarantee
+    assert found is not None
+    secret = Protects(Secret.ONE_REWARD)
+    assert secret in found.assumptions
+    cut = with_assumptions(found, found.assumptions - {secret})
+    for more in (cut, cut.given(Protects(Secret.FITTED_PARAMETER))):
+        changed = with_guarantee(stored["mechanism"], more)
+        with pytest.raises(TacitError, match="the file was changed"):
+            Experiment.from_dict(stored | {"mechanism": changed})
+
+
+def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:
     mechanism, _ = MECHANISMS["arms"]
-    for promised in (PureDP(0.9), PureDP(1.0, view=View.MESSAGE), PureDP(1.0, participations=2)):
+    assert mechanism.guarantee is not None
+    for more in (
+        PureDP(0.9, **mechanism.guarantee.about),
+        PureDP(1.0),
+        mechanism.guarantee.at(view=View.MESSAGE),
+        replace(mechanism.guarantee, participations=2),
+    ):
         with pytest.raises(TacitError, match="its noise was changed"):
-            replace(mechanism, guarantee=promised).open(ARM)
-    with pytest.raises(TacitError, match="would promise nothing"):
-        PerRound(recipes.exact, {"binary": True}, PureDP(1.0)).open(ARM)
-    secret = PerRound(recipes.exact, {"binary": True}, note="the secret is one answer")
-    with pytest.raises(TacitError, match="would promise nothing, the experiment promises more"):
-        secret.open(ARM)
+            replace(mechanism, privacy=Guaranteed(more)).open(ARM)
+    with pytest.raises(TacitError, match=r"earns no guarantee, not \(1, 0\)-DP"):
+        PerRound(recipes.exact, {"binary": True}, Guaranteed(PureDP(1.0))).open(ARM)
+    asked = PerRound(recipes.exact, {"binary": True}, KnownPerRound(PureDP(1.0)))
+    with pytest.raises(TacitError, match=r"earns no guarantee, the experiment asks for \(1, 0\)"):
+        asked.open(ARM)
+    with pytest.raises(TacitError, match="earns no guarantee, the experiment asks for"):
+        Mechanism.from_dict(asked.to_dict())
+
+
+def test_the_privacy_status_of_a_mechanism_is_rendered() -> None:
+    guaranteed, known, nothing = (
+        MECHANISMS[name][0] for name in ("arms", "known-per-round", "non-private")
+    )
+    assert guaranteed.text() == str(guaranteed.guarantee)
+    assert (known.guarantee, nothing.guarantee) == (None, None)
+    assert known.text() == "known round by round; asked for: (1, 0)-DP"
+    assert nothing.text() == "none: no privacy, the server sees every sum as it is"
 
 
 def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
@@ -357,13 +573,13 @@ def test_steps_are_opened_one_after_another_and_for_all_silos() -> None:
 
 
 def test_prefix_sums_promise_no_more_than_they_earn_however_they_are_made() -> None:
-    sums = calibrated(factorize("tree", 4), 3, 5, 2.0, "silo", "discrete-gaussian", TARGET)
-    assert Releases(sums, sums.guarantee(1e-5)).guarantee is not None
+    sums = calibrated(factorize("tree", 4), 3, 5, 2.0, SILO, "discrete-gaussian", TARGET)
+    assert Releases(sums, Guaranteed(sums.guarantee(1e-5))).guarantee is not None
     with pytest.raises(TacitError, match="do not earn"):
-        Releases(sums, ApproximateDP(0.5, 1e-5, view=View.SILO))
+        Releases(sums, Guaranteed(ApproximateDP(0.5, 1e-5, view=View.SILO)))
     loud = replace(sums, sigma=sums.sigma / 40)  # far out, where concentration accounts for more
     found = loud.guarantee(1e-5)
     assert loud.loss().delta(found.epsilon) > 1e-5
-    assert Releases(loud, found).guarantee == found
+    assert Releases(loud, Guaranteed(found)).guarantee == found
     with pytest.raises(TacitError, match="do not earn"):
-        Releases(loud, replace(found, epsilon=0.9 * found.epsilon))
+        Releases(loud, Guaranteed(replace(found, epsilon=0.9 * found.epsilon)))

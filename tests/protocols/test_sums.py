@@ -18,11 +18,12 @@ from tests.noise.battery import chi_square
 from tests.protocols.examples import EXAMPLES, by_hand, fast, slow, some_levels
 from tests.samples import same_law, z_score
 
+from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.checks import TacitError
 from tacit.estimates import ErrorLaw, Levels
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import IN_RANGE, ApproximateDP, PureDP
+from tacit.privacy import ApproximateDP, Arithmetic, PureDP, View
 from tacit.protocols import recipes
 from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
 from tacit.protocols.contract import SumProtocol, round_levels
@@ -355,6 +356,7 @@ def test_continuous_noise_has_the_scale_of_its_promise() -> None:
     protocol = CentralLaplace(40, PureDP(0.5), 8)
     assert isinstance(protocol.guarantee, PureDP)
     assert protocol.guarantee.short == PureDP(0.5).short
+    assert protocol.guarantee.arithmetic is Arithmetic.IDEAL
     assert protocol.noise.scale == 8 / 0.5
 
 
@@ -503,24 +505,31 @@ def test_all_of_a_persons_rounds_at_two_servers_have_epsilon_together(participat
     assert protocol.law.scale == Fraction(5 * participations) / Fraction(0.8)
 
 
-def test_the_promise_of_two_servers_says_on_what_it_rests() -> None:
-    text = str(TwoServers(30, 5, PureDP(0.8)).guarantee)
+def test_the_guarantee_of_two_servers_states_its_threat_model() -> None:
+    guarantee = TwoServers(30, 5, PureDP(0.8)).guarantee
+    assert guarantee.view is View.OTHER_SERVER
+    assert guarantee.assumptions == {PinnedKeys(), BoundedAdversary()}
+    assert guarantee.arithmetic is Arithmetic.EXACT
+    text = str(guarantee)
     for words in (
         "the other server, the collector and all other participants together",
-        "as long as one of the two servers is honest",
-        "pinned both servers' keys from a source that is neither server",
-        "if one server supplies keys or code, that server must be the honest one",
-        "taking part is visible",
+        "at least 1 of the 2 servers is honest, whichever",
+        "both servers' keys pinned from a source that is neither server",
+        "a server that supplies keys or code must be the honest one",
+        "the adversary is computationally bounded",
     ):
         assert words in text
 
 
 def test_verified_sums_say_what_needs_both_servers_and_promise_no_less_privacy() -> None:
     plain, verified = (kind(30, 5, PureDP(0.8)) for kind in (TwoServers, Verified))
-    assert verified.guarantee == plain.guarantee
-    assert IN_RANGE in str(verified.guarantee)
-    assert IN_RANGE not in str(plain.guarantee)
-    assert "as long as one of the two servers is honest" in str(verified.guarantee)
+    assert verified.guarantee == plain.guarantee.given(RangeProofs())
+    assert verified.guarantee.implies(plain.guarantee)
+    assert plain.guarantee.implies(verified.guarantee)  # range proofs are a remark
+    assert verified.guarantee.assumptions == {PinnedKeys(), BoundedAdversary(), RangeProofs()}
+    assert "as long as both servers are honest" in str(verified.guarantee)
+    assert "as long as both servers are honest" not in str(plain.guarantee)
+    assert "at least 1 of the 2 servers is honest, whichever" in str(verified.guarantee)
     with pytest.raises(TacitError, match="verified sums are counted modulo"):
         Verified(10**12, 2**40, PureDP(0.8))
 

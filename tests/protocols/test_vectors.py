@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from tests.protocols.examples import Given, by_hand
 
+from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.checks import TacitError
 from tacit.estimates import Estimate
 from tacit.noise import (
@@ -31,12 +32,15 @@ from tacit.noise import (
 )
 from tacit.privacy import (
     ApproximateDP,
+    Arithmetic,
+    Crowd,
     Gaussian,
     GaussianLoss,
     PureDP,
     View,
     linf_loss,
     privacy_loss,
+    weakest,
 )
 from tacit.protocols import vectors
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
@@ -48,14 +52,12 @@ from tacit.protocols.vector_noise import (
     skellam_noise,
 )
 from tacit.protocols.vectors import (
-    SECRET,
     Central,
     Local,
     Plain,
     SeparateSums,
     VectorProtocol,
     noise_proxy,
-    weakest,
 )
 
 TEN = ApproximateDP(10.0, 0.25)
@@ -220,8 +222,38 @@ def test_views_and_guarantees() -> None:
     for kind, view in expected.items():
         protocol = kind(5, 2, 1.0, ONE)
         assert isinstance(protocol, VectorProtocol)
-        assert protocol.guarantee == ONE.at(view=view)
-    assert "average reward" in SECRET
+        assert protocol.guarantee is not None
+        shared = view in (View.SHUFFLED, View.OPENED_SUM)
+        needed: tuple[Assumption, ...] = Crowd().assumptions() if shared else ()
+        stated = ONE.at(view=view).given(*needed)
+        assert protocol.guarantee.assumptions == frozenset(needed)
+        assert protocol.guarantee.arithmetic is Arithmetic.EXACT
+        assert protocol.guarantee.implies(stated)
+        assert isinstance(protocol.guarantee, ApproximateDP)
+        assert (protocol.guarantee.epsilon, protocol.guarantee.delta) == (ONE.epsilon, ONE.delta)
+        assert protocol.guarantee.view is view
+
+
+@pytest.mark.parametrize("kind", [Central, Local])
+def test_printed_gaussian_noise_is_ideal(kind: type[Any]) -> None:
+    found = kind(5, 2, 1.0, ONE, paper=True).guarantee
+    assert found.arithmetic is Arithmetic.IDEAL
+    assert found.assumptions == frozenset()
+
+
+def test_separate_sums_count_dishonest_participants_in_each_group() -> None:
+    """One curious participant of a round is one of a group; one in each group is not one."""
+    parts = [SecureVector(count, 1, 1.0, ONE, precision=4) for count in (5, 3)]
+    found = SeparateSums(parts).guarantee
+    assert found is not None
+    assert found.assumptions == {
+        DishonestAtMost(Scope.GROUP, 1),
+        ReleasedOnlyAbove(Fraction(1)),
+    }
+    assert found.arithmetic is Arithmetic.EXACT
+    for part in parts:
+        assert part.guarantee is not None
+        assert not found.implies(part.guarantee)
 
 
 def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
@@ -508,9 +540,18 @@ def test_separate_sums_are_opened_all_or_none() -> None:
 
 
 @pytest.mark.parametrize("counts", [(100, 12), (12, 100)])
-def test_separate_sums_say_how_many_others_the_smallest_has(counts: tuple[int, int]) -> None:
+def test_separate_sums_assume_as_much_whatever_their_order(counts: tuple[int, int]) -> None:
     protocol = SeparateSums([SecureVector(count, 1, 1.0, TEN, precision=4) for count in counts])
-    assert "at least 10 honest others" in str(protocol.guarantee)
+    assert protocol.guarantee is not None
+    assert protocol.guarantee.assumptions == {
+        DishonestAtMost(Scope.GROUP, 1),
+        ReleasedOnlyAbove(Fraction(1)),
+    }
+    assert "at most 1 participant of a group is curious, corrupted or invented" in str(
+        protocol.guarantee
+    )
+    for part, count in zip(protocol.parts, counts, strict=True):
+        assert part.honest == count - DishonestAtMost(Scope.GROUP, 1).limit(count)
 
 
 APART = 0.02  # of a sum of shares from one draw, in each coordinate
@@ -546,8 +587,9 @@ def test_no_coin_moves_a_report_beyond_the_ends(monkeypatch: pytest.MonkeyPatch)
             assert all(0 <= level <= precision for level in protocol.encode([over, -over]))
 
 
-def test_the_weakest_of_several_promises_holds_for_everybody() -> None:
+def test_the_weakest_guarantee_holds_for_every_participant() -> None:
     strong, weak = ApproximateDP(1.0, 1e-6), ApproximateDP(1.0, 1e-5)
-    assert weakest([strong, None, weak]) is weak
-    assert weakest([ApproximateDP(2.0, 1e-7), weak]) == ApproximateDP(2.0, 1e-7)
+    assert weakest([strong, weak]) == weak
+    assert weakest([ApproximateDP(2.0, 1e-7), weak]) == ApproximateDP(2.0, 1e-5)
+    assert weakest([strong, None, weak]) is None
     assert weakest([None]) is None

@@ -25,7 +25,9 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Local, SecureSum, TwoServers, Verified, paper_modulus
+from tacit.trust import TrustModel
 
+SECURE, SHUFFLER = TrustModel.SECURE_AGGREGATION, TrustModel.SHUFFLER
 TARGET = ApproximateDP(3.0, 1e-2)
 
 
@@ -47,15 +49,13 @@ def bits() -> Protocol:
 
 def prefix() -> Protocol:
     """The second step; the first opened nothing but zeros."""
-    sums = calibrated(
-        factorize("tree", 2), 5, 3, 1.5, "secure-aggregation", "skellam", TARGET, people=4
-    )
+    sums = calibrated(factorize("tree", 2), 5, 3, 1.5, SECURE, "skellam", TARGET, people=4)
     return sums.open(1, {0: np.zeros(3)}, {}, sums.guarantee(1e-2))
 
 
 def shuffled_prefix() -> Protocol:
     """The same in bits, on a grid so coarse that there are few of them."""
-    sums = PrefixSums(factorize("tree", 2), 5, 3, 1.5, "shuffler", "binomial", 2.0, 2, people=1)
+    sums = PrefixSums(factorize("tree", 2), 5, 3, 1.5, SHUFFLER, "binomial", 2.0, 2, people=1)
     return sums.open(1, {0: np.zeros(3)}, {}, TARGET.at(view=View.SHUFFLED))
 
 

@@ -183,11 +183,12 @@ def test_dropouts_that_the_noise_allows_for_are_survived(name: str, through: str
 
 
 @EACH
-def test_an_estimate_through_cryptography_carries_the_promise(name: str, through: str) -> None:
+def test_an_estimate_through_cryptography_names_its_guarantee(name: str, through: str) -> None:
     protocol = EXAMPLES[name].build()
     reports = [EXAMPLES[name].report(place) for place in range(protocol.participants)]
     estimate = open_through(protocol, reports, through)
-    assert estimate.promise == protocol.promise != ""
+    assert protocol.guarantee is not None
+    assert estimate.guarantee_id == protocol.guarantee_id == protocol.guarantee.digest
     assert np.size(estimate.total) == protocol.coordinates
     assert estimate.error.participants == protocol.participants
 

@@ -9,8 +9,15 @@ from tests.samples import follows
 from tests.terms.examples import offer, pinned, terms
 
 from tacit import Arm, begin
+from tacit.assumptions import (
+    TRUST_OF_VIEW,
+    BoundedAdversary,
+    HonestServers,
+    MetricsPerParticipation,
+    PinnedKeys,
+)
 from tacit.intermediaries import OwnNoise, Refusal
-from tacit.privacy import PureDP
+from tacit.privacy import PureDP, View
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.sums import TwoServers
 from tacit.rounds import carry, codec, open_through
@@ -25,11 +32,13 @@ def test_what_two_servers_open_has_the_law_of_both_servers_noise() -> None:
     assert follows(seen, protocol.opened_law(3, 2)) > UNSEEDED
 
 
-def test_an_estimate_over_two_servers_carries_its_promise_and_its_error() -> None:
+def test_an_estimate_over_two_servers_names_its_guarantee_and_its_error() -> None:
     protocol = TwoServers(6, 4, PureDP(0.5, participations=2))
     estimate = open_through(protocol, [0.5] * 6, "two-servers")
-    assert estimate.promise == protocol.promise
-    assert "as long as one of the two servers is honest" in protocol.promise
+    assert estimate.guarantee_id == protocol.guarantee_id == protocol.guarantee.digest
+    assert protocol.guarantee.view is View.OTHER_SERVER
+    assert TRUST_OF_VIEW[View.OTHER_SERVER] == HonestServers(1, of=2)
+    assert protocol.guarantee.assumptions == {PinnedKeys(), BoundedAdversary()}
     assert estimate.error.variance == pytest.approx(2 * protocol.law.variance / 16)
 
 
@@ -65,7 +74,10 @@ def test_an_experiment_runs_over_two_servers_from_the_first_report_to_the_answer
             assert isinstance(protocol, TwoServers)
             experiment.observe(round_, open_through(protocol, answers, "two-servers"))
     assert experiment.learner.best() == 1
-    assert "as long as one of the two servers is honest" in str(experiment.guarantee)
+    assert experiment.guarantee is not None
+    assert experiment.guarantee.view is View.OTHER_SERVER
+    assert experiment.guarantee.assumptions == {PinnedKeys(), BoundedAdversary()}
+    assert "at least 1 of the 2 servers is honest, whichever" in experiment.guarantee.clauses()
 
 
 def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
@@ -80,7 +92,11 @@ def test_noise_for_two_metrics_is_what_the_terms_ask_of_a_round() -> None:
     alone = TwoServers(200, shown.answer.levels, target)
     with pytest.raises(Refusal, match="scale"):
         pinned().check(offer(scale=Fraction(alone.law.scale), modulus=part.modulus))
-    assert protocol.guarantee.implies(target.at(view=protocol.guarantee.view))
+    stated = target.at(view=View.OTHER_SERVER).given(
+        PinnedKeys(), BoundedAdversary(), MetricsPerParticipation(metrics)
+    )
+    assert protocol.guarantee.implies(stated)
+    assert not protocol.guarantee.implies(target.at(view=View.OTHER_SERVER))
 
 
 def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> None:
@@ -107,4 +123,12 @@ def test_a_guardrail_is_watched_over_two_servers_from_the_first_report_on() -> N
             experiment.observe(round_, estimate)
     assert list(experiment.paused) == ["new"]
     assert experiment.best() == "other"
-    assert "for all 2 metrics of a participation together" in str(experiment.guarantee)
+    assert experiment.guarantee is not None
+    assert experiment.guarantee.assumptions == {
+        PinnedKeys(),
+        BoundedAdversary(),
+        MetricsPerParticipation(2),
+    }
+    assert "a participation reports at most 2 metrics, all of them covered together" in str(
+        experiment.guarantee
+    )

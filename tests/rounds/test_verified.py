@@ -10,9 +10,10 @@ from tests.samples import follows
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
 from tacit import Arm, begin, simulate
+from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
 from tacit.checks import TacitError
 from tacit.intermediaries import SumView
-from tacit.privacy import IN_RANGE, PureDP
+from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers, Verified
 from tacit.rounds import carry, codec, open_through, opened
 from tacit.vdaf import MODULUS
@@ -64,7 +65,9 @@ def test_an_experiment_runs_over_verified_sums_from_the_first_report_to_the_answ
             assert isinstance(protocol, Verified)
             experiment.observe(round_, open_through(protocol, answers, "verified"))
     assert experiment.learner.best() == 1
-    assert IN_RANGE in str(experiment.guarantee)
+    assert experiment.guarantee is not None
+    assert experiment.guarantee.assumptions == {PinnedKeys(), BoundedAdversary(), RangeProofs()}
+    assert RangeProofs().text() in str(experiment.guarantee)
 
 
 def test_named_algorithms_take_verified_and_say_what_it_needs() -> None:

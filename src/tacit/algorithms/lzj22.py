@@ -99,7 +99,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
         "client_std": problem.client_std,
     }
     make = recipes.vector_of if problem.distributed else recipes.sums_of
-    hidden = mechanism.PerRound(make, how, status(problem, trust))
+    hidden = mechanism.PerRound(make, how, status(problem, trust)).in_arithmetic_of_rounds()
     return experiment.Experiment.of(learner_for(problem, trust), hidden)
 
 

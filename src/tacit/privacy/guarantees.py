@@ -278,7 +278,7 @@ class Guarantee(ABC):
             case PureDP():
                 return isinstance(self, PureDP) and self.epsilon <= other.epsilon
             case ApproximateDP():
-                return self.epsilon_at(other.delta) <= other.epsilon
+                return all(self.epsilon_at(delta) <= epsilon for epsilon, delta in other.pairs)
             case ConcentratedDP():
                 return self.rho_bound() <= other.rho
             case RenyiDP():
@@ -426,6 +426,11 @@ class ApproximateDP(Guarantee):
     def approximated(self) -> ApproximateDP:
         """Itself."""
         return self
+
+    @property
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """Every (ε, δ) that is stated."""
+        return ((self.epsilon, self.delta),)
 
     def _meaning(self) -> str:
         return (

@@ -5,12 +5,12 @@ Definition 2.1). The headline is what holds for everybody; every silo's own numb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from tacit.checks import TacitError
 from tacit.privacy import guarantees
-from tacit.privacy.guarantees import ApproximateDP, state_arithmetic
+from tacit.privacy.guarantees import ApproximateDP, Guarantee, state_arithmetic
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,25 @@ class SilosDP(ApproximateDP):
 
     budgets: tuple[tuple[float, float], ...] = field(default=(), kw_only=True)
 
+    @property
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """Those of everybody, and every silo's."""
+        return (*super().pairs, *self.budgets)
+
+    def implies(self, other: Guarantee) -> bool:
+        """Silo by silo, where both state every silo's budget."""
+        if not (self.budgets and isinstance(other, SilosDP) and other.budgets):
+            return super().implies(other)
+        everybody = state_arithmetic(replace(other, budgets=()), other.arithmetic)
+        return (
+            super().implies(everybody)
+            and len(self.budgets) == len(other.budgets)
+            and all(
+                ApproximateDP(*own).implies(ApproximateDP(*stated))
+                for own, stated in zip(self.budgets, other.budgets, strict=True)
+            )
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """As data, every silo's own numbers included, rounded up."""
         each = [ApproximateDP(*budget, **self.about).to_dict() for budget in self.budgets]
@@ -36,6 +55,8 @@ class SilosDP(ApproximateDP):
 
     def clauses(self) -> tuple[str, ...]:
         """With the range of all silos' budgets."""
+        if not self.budgets:
+            return super().clauses()
         low, high = (ApproximateDP(*pick(self.budgets)).short for pick in (min, max))
         said = (
             f"every silo has a budget of its own, from {low} to {high}: these numbers hold for "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
 from inspect import signature
@@ -176,6 +176,14 @@ class PerRound(Mechanism):
         """The round of the smallest size of arms, a round of one number of designs."""
         size = _small(self.make, self.arguments, self.smallest)
         return None if size is None else self.make(*size, **self.arguments)
+
+    def in_arithmetic_of_rounds(self) -> PerRound:
+        """With the guarantee in the arithmetic of a small round; every other one is checked."""
+        small = self.example()
+        if self.guarantee is None or small is None or small.guarantee is None:
+            return self
+        stated = state_arithmetic(self.guarantee, small.guarantee.arithmetic)
+        return replace(self, privacy=Guaranteed(stated))
 
     @property
     def metrics(self) -> int:
