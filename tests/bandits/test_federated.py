@@ -25,6 +25,7 @@ from tacit.protocols.mechanism import Releases
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums, Presence
 from tacit.simulation import run
+from tacit.trust import TrustModel
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,7 +43,7 @@ def sums_for(learner: FederatedLinUCB, private: bool = True) -> PrefixSums:
         learner.silos,
         numbers,
         moved,
-        "secure-aggregation",
+        TrustModel.SECURE_AGGREGATION,
         "discrete-gaussian",
         ApproximateDP(5.0, 0.1),
         people=learner.sync,
@@ -299,7 +300,7 @@ def test_noisy_matrices_are_repaired_and_counted_and_never_give_nan() -> None:
 
 def test_a_federation_drowned_in_noise_still_acts() -> None:
     shape = factorize("tree", 20)
-    sums = PrefixSums(shape, 3, moments.size(4), 2.2, "silo", "gaussian", 1e4)
+    sums = PrefixSums(shape, 3, moments.size(4), 2.2, TrustModel.SILO, "gaussian", 1e4)
     learner = FederatedLinUCB(3, 4, 40, 2, regularizer=1.0, lazy=False, clip=True)
     environment = Synthetic.draw(3, 4, 5, np.random.default_rng(1))
     outcome = run(Experiment.of(learner, Releases(sums)), environment, np.random.default_rng(2))

@@ -302,7 +302,7 @@ def test_a_content_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = RandomizedBits(31, PureDP(1.0))
     assert check_declared(first)
     assert check_declared(RandomizedBits(31, PureDP(1.0)))
-    first.view_law(0, 1), first.honest, first.promise  # caches of an instance change nothing
+    first.view_law(0, 1), first.honest, first.guarantee_id  # caches of an instance change nothing
     assert check_declared(first)
     assert seen == [31]
     assert check_declared(RandomizedBits(32, PureDP(1.0)))

@@ -28,9 +28,7 @@ def of(*finals: float, horizon: int = 4) -> Result:
         {"seed": s, "checkpoints": [1, horizon], "regret": [1.0, r], "final_regret": r, "bits": 8}
         for s, r in enumerate(finals)
     ]
-    return Result(
-        "some", horizon, {"epsilon": 1.0}, PureDP(1.0), Runs(records, 0.0, False)
-    )
+    return Result("some", horizon, {"epsilon": 1.0}, PureDP(1.0), Runs(records, 0.0, False))
 
 
 def unknown() -> Result:

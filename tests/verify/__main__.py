@@ -295,7 +295,7 @@ def honest_shares(protocol: Any, stated: Any) -> int:
     as many are missing and dishonest as the stated assumptions allow. Without an assumption
     everybody else is dishonest.
     """
-    people = protocol.participants
+    people = int(protocol.participants)
     limits = [one.limit(people) for one in stated.assumptions if isinstance(one, DishonestAtMost)]
     kept = [one.fraction for one in stated.assumptions if isinstance(one, ReleasedOnlyAbove)]
     reports = math.ceil(max(kept) * people) if kept else people

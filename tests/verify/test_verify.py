@@ -43,9 +43,10 @@ from tacit.privacy import (
 )
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.protocols.factorization import Kind, factorize
-from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence, Trust
+from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum
+from tacit.trust import TrustModel
 
 PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
     "laplace": (slow.laplace(Fraction(7)), DiscreteLaplace(7)),
@@ -171,10 +172,12 @@ def test_the_run_guarantee_holds_in_rounds_of_every_size(participants: int) -> N
 def test_groups_need_their_limit_per_group() -> None:
     protocol = PureShuffle(300, 2.0)
     stated = protocol.guarantee
+    assert stated is not None
     assert {one.scope for one in stated.assumptions if isinstance(one, DishonestAtMost)} == {
         Scope.GROUP
     }
     small = PureShuffle(9, 1.0)
+    assert small.guarantee is not None
     weak = replace(small.guarantee, assumptions=frozenset({DishonestAtMost(Scope.GROUP, 6)}))
     assert used(seen(small, small.guarantee), 1.0, 0.0) <= 1 + 1e-9
     assert used(seen(small, weak), 1.0, 0.0) > 1.5
@@ -266,12 +269,12 @@ def test_one_unit_of_rounding_in_a_row_is_too_little_for_many_silos(name: str, t
     ("trust", "noise", "law"),
     [
         ("central", "discrete-gaussian", lambda: slow.gaussian(100.0)),
-        ("secagg", "skellam", lambda: slow.skellam(100**2)),
-        ("shuffle", "binomial", lambda: slow.binomial(4 * 100**2, Fraction(1, 2))),
+        (TrustModel.SECURE_AGGREGATION, "skellam", lambda: slow.skellam(100**2)),
+        (TrustModel.SHUFFLER, "binomial", lambda: slow.binomial(4 * 100**2, Fraction(1, 2))),
     ],
 )
 def test_rounding_of_four_silos_is_paid_for_exactly(
-    trust: Trust, noise: Noise, law: Callable[[], slow.Law]
+    trust: TrustModel, noise: Noise, law: Callable[[], slow.Law]
 ) -> None:
     """A participant in four batches of a tree, at a silo each, by convolution of the true noise."""
     about = (factorize("tree", 4), 4, 1, 8.01, trust, noise, 100.0)
@@ -307,7 +310,10 @@ def everywhere(sums: PrefixSums) -> Iterator[Any]:
             yield found
 
 
-@pytest.mark.parametrize(("trust", "noise"), [("silo", "discrete-gaussian"), ("secagg", "skellam")])
+@pytest.mark.parametrize(
+    ("trust", "noise"),
+    [(TrustModel.SILO, "discrete-gaussian"), (TrustModel.SECURE_AGGREGATION, "skellam")],
+)
 @pytest.mark.parametrize("kind", ["tree", "square-root"])
 @pytest.mark.parametrize(
     "presence",
@@ -324,7 +330,7 @@ def everywhere(sums: PrefixSums) -> Iterator[Any]:
     ids=str,
 )
 def test_no_arrangement_moves_integers_by_more_than_is_charged(
-    kind: Kind, trust: Trust, noise: Noise, presence: Presence
+    kind: Kind, trust: TrustModel, noise: Noise, presence: Presence
 ) -> None:
     """All arrangements, with grids from so coarse that rounding is all there is; two people in each
     silo and batch.
