@@ -347,12 +347,13 @@ def test_invitations_let_people_in_once(
     assert len(set(made)) == 3
     path = f"/experiments/{digest}/places"
 
-    def join(invitation: str | None) -> int:
-        asked = {"nonce": "ab" * 16, "invitation": invitation}
-        return both.post(0, path, json=asked).status_code
+    def join(invitation: str | None, nonce: str = "ab" * 16) -> tuple[int, bool | None]:
+        said = both.post(0, path, json={"nonce": nonce, "invitation": invitation})
+        return said.status_code, said.json().get("asked")
 
-    assert join(None) == 403
-    assert wait_for(lambda: join(made[0]) == 200)
+    assert join(None) == (403, None)
+    wait_for(lambda: join(made[0]) == (200, True))
+    assert join(made[0], "cd" * 16) == join(None) == (403, None)
 
 
 def test_a_party_is_made_with_secrets_that_only_its_owner_reads(

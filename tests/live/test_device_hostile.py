@@ -12,7 +12,7 @@ import pytest
 from tests.live.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, rows, terms
 
 from tacit.checks import Refusal, TacitError
-from tacit.intermediaries import TwoServerRound
+from tacit.intermediaries import TwoServerRound, accept
 from tacit.live.client import Device, Ledger, Pins
 from tacit.live.client.device import NONCE_SIZE
 from tacit.signatures import public_key
@@ -238,6 +238,10 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),
     "with more numbers": (altered(lambda r: replace(r, length=2)), "number of metrics"),
     "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
+    "from fewer reports on": (
+        altered(lambda r: replace(r, minimum=2)),
+        "a crowd of at least 3",
+    ),
     "that is over for joining": (
         altered(lambda r: replace(r, assigned_until=r.assigned_until - 101)),
         "too late, or one of the clocks",
@@ -264,9 +268,48 @@ ROUNDS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_round_that_is_not_as_promised_is_refused(ledger: Ledger, name: str) -> None:
     change, match = ROUNDS[name]
-    parties = Parties()
+    parties = Parties(terms(middle=Middle(crowd=3)))
     opened = parties.open()
     parties.given = lambda reply: change(parties, opened, reply)
+    Watched(parties, ledger).assert_refuses(match, 3)
+
+
+# What the pinned terms say of a round. It is checked twice: where an announcement is accepted, and
+# where the device computes what the round costs.
+WEAKER = [
+    *("of other terms", "with a longer window", "with a shorter window", "with more levels"),
+    *("about an option that is none", "outside of the terms' days", "with less noise"),
+    *("without noise", "with more numbers", "without room", "from fewer reports on"),
+]
+
+
+def offered(name: str) -> tuple[Parties, dict[str, Any], str]:
+    """Parties, their reply with an altered round that both signed, and why it is rejected."""
+    change, match = ROUNDS[name]
+    parties = Parties(terms(middle=Middle(crowd=3)))
+    opened = parties.open()
+    reply = parties._assigned()
+    return parties, change(parties, opened, reply), match
+
+
+@pytest.mark.parametrize("name", WEAKER)
+def test_a_round_that_is_weaker_than_the_terms_is_not_accepted(name: str) -> None:
+    parties, reply, match = offered(name)
+    with pytest.raises(Refusal, match=match):
+        accept(TwoServerRound, parties.pinned, bytes.fromhex(reply["announcement"]))
+
+
+@pytest.mark.parametrize("name", WEAKER)
+def test_a_device_checks_a_round_against_the_terms_before_it_joins(
+    name: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an announcement was accepted without a look at what it offers."""
+    parties, reply, match = offered(name)
+    parties.given = lambda _: reply
+    monkeypatch.setattr(
+        "tacit.live.client.device.accept",
+        lambda kind, _pinned, message: kind.decode(message[:-128]),
+    )
     Watched(parties, ledger).assert_refuses(match, 3)
 
 
@@ -279,14 +322,6 @@ def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
     watched = Watched(parties, ledger)
     assert watched.device.join(parties.experiment).asked
     assert watched.drawn == [NONCE_SIZE, 32]
-
-
-def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
-    parties = Parties(terms(middle=Middle(crowd=3)))
-    opened = parties.open()
-    give = altered(lambda round_: replace(round_, minimum=2))
-    parties.given = lambda reply: give(parties, opened, reply)
-    Watched(parties, ledger).assert_refuses("a crowd of at least 3", 3)
 
 
 def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from tests.live.pairs import experiment_of
 from tests.live.served import Threads, served, wait_for
 
 from tacit.checks import Refusal
+from tacit.intermediaries import TwoServerRound, announce
+from tacit.intermediaries.announcements import endorse
 from tacit.live import invitations
 from tacit.live.client import AsyncDevice, Device, Ledger, Pins
 from tacit.live.openfeature import Flag, TacitProvider
@@ -160,6 +165,58 @@ def test_an_invited_person_takes_part_and_another_does_not(both: Threads) -> Non
         device = Device(Ledger(":memory:"), pins(both))
         with device, pytest.raises(Refusal, match="invitation"):
             device.join(digest, wrong)
+
+
+class Altering(httpx.HTTPTransport):
+    """The way to the parties, on which the announcement of a round is altered; both sign it."""
+
+    def __init__(self, both: Threads, change: Callable[[TwoServerRound], TwoServerRound]) -> None:
+        super().__init__()
+        self._keys, self._change = [member.key for member in both.members], change
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = super().handle_request(request)
+        if not request.url.path.endswith("/places"):
+            return answer
+        said = json.loads(answer.read())
+        described = TwoServerRound.decode(bytes.fromhex(said["announcement"])[:-128])
+        description = self._change(described).encode()
+        forged = announce(description, [endorse(description, key) for key in self._keys])
+        return httpx.Response(200, json=said | {"announcement": forged.hex()})
+
+
+def bound(**changes: Any) -> Callable[[TwoServerRound], TwoServerRound]:
+    return lambda round_: replace(round_, binding=replace(round_.binding, **changes))
+
+
+WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
+    "scale": lambda round_: replace(round_, scale=Fraction(99, 100)),
+    "add the noise": lambda round_: replace(round_, scale=None),
+    "window": bound(window=2),
+    "number of levels": bound(levels=2),
+    "option 3 is none": bound(option=3),
+    "days of the terms": bound(closes=4_000_000_000),
+    "crowd of at least 2": lambda round_: replace(round_, minimum=1),
+    "number of metrics": lambda round_: replace(round_, length=2),
+    "has no room": lambda round_: replace(round_, modulus=round_.places),
+    "terms of the round": bound(terms=bytes(32)),
+}
+
+
+def test_a_round_that_is_weaker_than_the_terms_is_rejected_over_http(both: Threads) -> None:
+    """Both servers signed it, and the device draws, keeps and sends nothing."""
+    slow = Timing(joining=60, margin=8, grace=60)
+    digest = begin(both, "Is it weaker?", slow, middle=Middle(crowd=2))
+    for reason, change in WEAKER.items():
+        ledger = Ledger(":memory:")
+        with Altering(both, change) as way, Device(ledger, pins(both), http=way) as device:
+            with pytest.raises(Refusal, match=reason):
+                device.join(digest)
+            assert not device.status()
+            assert ledger.spent == 0
+    with Altering(both, lambda one: one) as way, Device(ledger, pins(both), http=way) as device:
+        assert device.join(digest).asked
+    both.coordinator.stop(digest)
 
 
 def test_a_flag_is_evaluated_tracked_and_reported_over_http(both: Threads, ledger: Ledger) -> None:

@@ -198,11 +198,28 @@ def test_who_comes_when_no_place_is_left_gets_the_best_option_unasked(pair: Pair
     wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
     assert len(pair.crowd(digest, wanted + 7)) == wanted
     assert pair.coordinator.status(digest)["people"]["served"] == 7
+    assert pair.join(digest) == Assigned("plain")
+
+
+@pytest.mark.parametrize("nonce", [None, bytes(16)], ids=["new", "repeated"])
+def test_requests_that_find_no_slot_never_reach_the_learner(
+    pair: Pair, nonce: bytes | None
+) -> None:
+    """As many as the horizon and more, and one nonce over and over: nothing but a count changes."""
+    digest = pair.begin(experiment_of(1500))
+    pair.step(2)
+    wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
+    pair.report(digest, pair.crowd(digest, wanted), WORTH.__getitem__)
+    extra = [Ticket(digest, nonce or os.urandom(16)) for _ in range(2000)]
+    assert set(pair.coordinator.join(extra)) == {Assigned("plain")}
     before = pair.coordinator._snapshot(digest).experiment.learner.played
     pair.clock.now += 200
     pair.step()
-    after = pair.coordinator._snapshot(digest).experiment.learner.played
-    assert after == before + wanted + 7
+    after = pair.coordinator._snapshot(digest)
+    assert after.experiment.learner.played == before + wanted
+    assert (after.served, after.settled) == (2000, 2000)
+    assert after.row.state == "running"
+    assert rounds_of(pair, digest, "open")
 
 
 def test_places_are_drawn_alike_from_all_that_are_left(pair: Pair) -> None:
@@ -420,6 +437,42 @@ def test_invitations_are_for_one_participation_at_both_servers(pair: Pair) -> No
         if mine is two:
             other = pair.helper.report(identity, number, halves[1], one)
             assert isinstance(pair.helper.keep([other])[0], Forbidden)
+
+
+@pytest.mark.parametrize("slots", ["none yet", "some", "all given", "paused"])
+def test_invitations_are_checked_whether_or_not_a_slot_is_left(pair: Pair, slots: str) -> None:
+    digest = pair.begin(admission="invitation")
+    used, unused, foreign = "", "", invitations.make(bytes(32), pair.secrets[0], 1)[0]
+    nonce = os.urandom(16)
+    if slots != "none yet":
+        pair.step(2)
+        wanted = sum(int(str(one["places"])) for one in rounds_of(pair, digest, "open"))
+        used, unused, *others = invitations.make(digest, pair.secrets[0], wanted + 1)
+        held = pair.join(digest, nonce, invitation=used)
+        if slots == "all given":
+            pair.coordinator.join([Ticket(digest, os.urandom(16), one) for one in others])
+            assert pair.join(digest, nonce, invitation=used) == held
+            assert pair.join(digest, invitation=unused).place is None
+        elif slots == "paused":
+            pair.coordinator.pause(digest)
+            assert pair.join(digest, nonce, invitation=used).place is None
+    before = pair.coordinator.status(digest)["people"]
+    for wrong in (None, "", "x" * 107, foreign):
+        for own in (nonce, os.urandom(16)):
+            with pytest.raises(Forbidden):
+                pair.join(digest, own, invitation=wrong)
+    if slots in ("some", "all given"):
+        with pytest.raises(Forbidden, match="has been used"):
+            pair.join(digest, invitation=used)
+    assert pair.coordinator.status(digest)["people"] == before
+
+
+def test_an_invitation_that_found_no_slot_is_not_spent(pair: Pair) -> None:
+    digest = pair.begin(admission="invitation")
+    (invitation,) = invitations.make(digest, pair.secrets[0], 1)
+    assert pair.join(digest, invitation=invitation).place is None
+    pair.step(2)
+    assert pair.join(digest, invitation=invitation).place is not None
 
 
 def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pair) -> None:

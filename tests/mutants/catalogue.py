@@ -76,6 +76,12 @@ MASKING = (
 )
 VDAF = ("tests/vdaf",)
 VERIFIED = ("tests/intermediaries/test_verified.py",)
+SERVER_NOISE = ("tests/live/test_server_noise.py",)
+DEVICE = ("tests/live/test_device_hostile.py",)
+DESK = (
+    "tests/live/test_parties.py::test_invitations_are_checked_whether_or_not_a_slot_is_left",
+    "tests/live/test_parties.py::test_successor_terms_add_and_remove_options_and_open_rounds_finish",
+)
 TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
 MIXING = ("tests/intermediaries/test_mixing.py",)
 COORDINATOR = ("tests/attacks/test_lying_coordinator_masking.py",)
@@ -709,6 +715,21 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
     Target("rounds/carrying.py", "minimum", (sides,), ROUNDS),
     Target("rounds/carrying.py", "seen", (limits,), ROUNDS),
+    # live servers and devices
+    Target(
+        "live/party.py",
+        "_draw",
+        (noise, swap("DiscreteLaplace(scale)", "DiscreteLaplace(scale * 2)")),
+        SERVER_NOISE,
+    ),
+    Target("live/desk.py", "Desk._draw", (checks,), DESK),
+    Target("live/desk.py", "Desk._check_unused", (checks,), DESK),
+    Target(
+        "live/client/device.py",
+        "DeviceCore._taken",
+        (checks, swap("pinned.check(announced.offer())", "Fraction(1)")),
+        DEVICE,
+    ),
     # intermediaries
     Target("intermediaries/shamir.py", "split_all", (counts,), SHAMIR),
     Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),

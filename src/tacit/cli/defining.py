@@ -26,7 +26,7 @@ def new(
     meaning: Annotated[str, typer.Option(help="What a device reports, in words.")] = "",
     epsilon: Annotated[str, typer.Option(help="The promise, such as 1 or 1/2.")] = "1",
     participants: Annotated[
-        int, typer.Option(help="How many people to serve in all.", **Whole)
+        int, typer.Option(help="How many people to ask in all.", **Whole)
     ] = 20_000,
     window: Annotated[str, typer.Option(help="How long a device watches.")] = "1 day",
     joining: Annotated[str, typer.Option(help="How long a round takes people in.")] = "6 hours",

@@ -112,7 +112,7 @@ def _say_status(said: dict[str, Any], which: Chosen) -> None:
     sentence(
         "people",
         f"{people['asked']:,} were asked, {people['reported']:,} reports were opened, "
-        f"{people['served']:,} got an option unasked{planned}",
+        f"{people['served']:,} requests found no slot{planned}",
     )
     rounds = [
         [

@@ -29,8 +29,8 @@ class Snapshot:
     row: Any
     experiment: Experiment
     rounds: list[Any]
-    served: int
-    settled: int  # of those who were served, until the present rounds were planned
+    served: int  # requests that found no slot
+    settled: int  # of these, until the present rounds were planned
 
 
 def status(seen: Snapshot) -> dict[str, Any]:

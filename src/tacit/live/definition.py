@@ -122,7 +122,7 @@ class Definition:
     participants: int | None = _entry(
         "people.participants",
         readers.whole,
-        "How many people to serve in all; left out: whoever comes until the last day.",
+        "How many people to ask in all; left out: whoever comes until the last day.",
         None,
     )
     participations: int = _entry(

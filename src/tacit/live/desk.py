@@ -3,6 +3,9 @@
 A place is drawn uniformly from what is left in all open rounds of the terms that the device was
 shown. Nobody is known here: what is kept of a ticket is a name that only the round's key file
 explains, until the round is over.
+
+Invitations are checked first, whether or not a slot is left. Requests that find no slot are counted
+as telemetry: the learner never hears of them, so they end no experiment.
 """
 
 from __future__ import annotations
@@ -45,6 +48,9 @@ _OPEN = (
 _HELD = sql.select(store.joins.c.name, store.joins.c.place).where(
     store.joins.c.round == sql.bindparam("mine"),
     store.joins.c.name.in_(sql.bindparam("names", expanding=True)),
+)
+_USED = sql.select(store.spent.c.name).where(
+    store.spent.c.invitation == sql.bindparam("invitation")
 )
 _JOIN = sql.insert(store.joins)
 _GIVE = (
@@ -118,7 +124,8 @@ class Desk:
         standing = connection.execute(_STANDING, {"lineage": known.lineage}).one()
         state, current, self._leader = standing
         self._current = bytes(current) == known.terms.digest
-        self._rounds = self._open() if state == "running" else []
+        self._running = state == "running"
+        self._rounds = self._open() if self._running else []
 
     def _open(self) -> list[_Open]:
         """The rounds with places, which nobody else gives out meanwhile."""
@@ -128,19 +135,19 @@ class Desk:
 
     def assign(self, tickets: Sequence[Ticket]) -> list[Assigned | Refusal]:
         """What those who came are told: the place that a ticket has, a new one, or the option for
-        who is not asked.
+        who is not asked. A ticket without a valid invitation gets none of them.
         """
         held = self._held([ticket.nonce for ticket in tickets])
         seats: list[_Seat | Refusal | None] = []
         for ticket in tickets:
-            seat: _Seat | Refusal | None = held.get(ticket.nonce)
-            if seat is None:
-                try:
-                    seat = self._draw(ticket)
-                except Refusal as reason:
-                    seat = reason
-                if isinstance(seat, _Seat):
-                    held[ticket.nonce] = seat
+            seat: _Seat | Refusal | None
+            try:
+                invitation = self._invitation(ticket)
+                seat = held.get(ticket.nonce) or self._draw(ticket, invitation)
+            except Refusal as reason:
+                seat = reason
+            if isinstance(seat, _Seat):
+                held[ticket.nonce] = seat
             seats.append(seat)
         self._write(sum(seat is None for seat in seats))
         places = self._places([seat for seat in seats if isinstance(seat, _Seat)])
@@ -170,30 +177,38 @@ class Desk:
         one.names = dict(zip(nonces, names, strict=True))
         return True
 
-    def _draw(self, ticket: Ticket) -> _Seat | None:
-        """A new place; None when none is left."""
+    def _invitation(self, ticket: Ticket) -> bytes:
+        """The digest of the ticket's invitation; empty where admission is open."""
+        terms = self._known.terms
+        if terms.admission != "invitation":
+            return b""
+        return invitations.check(ticket.invitation, self._known.lineage, [terms.keys[COORDINATOR]])
+
+    def _draw(self, ticket: Ticket, invitation: bytes) -> _Seat | None:
+        """A new place, for which the invitation is spent; None when none is left."""
         ends = list(accumulate(one.left for one in self._rounds))
         if not ends or not ends[-1]:
             if not self._current:
                 raise Conflict("these terms have been succeeded by others: read those")
+            self._check_unused(invitation)
             return None
         place = bisect_right(ends, self._choose(ticket.nonce, ends[-1]))
         one = self._rounds[place]
         name = one.names[ticket.nonce]
-        self._check_invited(ticket, name)
+        if invitation and not self._party.spent_for(self._connection, invitation, name):
+            raise _used()
         one.new[name] = one.given
         one.given += 1
         return _Seat(place, one.given - 1)
 
-    def _check_invited(self, ticket: Ticket, name: bytes) -> None:
-        terms = self._known.terms
-        if terms.admission != "invitation":
+    def _check_unused(self, invitation: bytes) -> None:
+        """Rejects a used invitation where no slot is left, too. While an experiment is paused, and
+        when it has ended, everybody who was invited gets the best option.
+        """
+        if not invitation or not self._running:
             return
-        digest = invitations.check(
-            ticket.invitation, self._known.lineage, [terms.keys[COORDINATOR]]
-        )
-        if not self._party.spent_for(self._connection, digest, name):
-            raise Forbidden("this invitation has been used: each is for one participation")
+        if self._connection.execute(_USED, {"invitation": invitation}).first() is not None:
+            raise _used()
 
     def _write(self, unasked: int) -> None:
         for one in self._rounds:
@@ -209,7 +224,7 @@ class Desk:
             self._count(unasked)
 
     def _count(self, unasked: int) -> None:
-        """Those who are not asked count as played."""
+        """Telemetry: how many requests found no slot."""
         served, lineage = store.served, self._known.lineage
         row = {"lineage": lineage, "option": self._leader, "waiting": 0, "total": 0}
         self._party.store.insert_new(self._connection, served, [row])
@@ -234,3 +249,7 @@ class Desk:
             return Assigned(options[self._leader % len(options)])
         row = self._rounds[seat.round].row
         return Assigned(options[row.option], bytes(row.announcement), places[seat])
+
+
+def _used() -> Forbidden:
+    return Forbidden("this invitation has been used: each is for one participation")

@@ -106,7 +106,7 @@ def _plan(party: Coordinator, lineage: bytes) -> bool:
         if not _within_days(party.now, terms, timing):
             return _end(party, connection, lineage, terms)
         experiment = Experiment.from_dict(json.loads(row.learner))
-        _tell_served(connection, lineage, experiment)
+        _publish_served(connection, lineage)
         wanted = _next_rounds(experiment)
         if not wanted:
             party._change(connection, lineage, {"state": "finished"} | learned(experiment, terms))
@@ -151,15 +151,12 @@ def _next_rounds(experiment: Experiment) -> list[Round]:
     return []
 
 
-def _tell_served(connection: sql.Connection, lineage: bytes, experiment: Experiment) -> None:
-    """Those who got an option unasked count as played."""
-    served = store.served
-    mine = served.c.lineage == lineage
-    for option, count in connection.execute(
-        sql.select(served.c.option, served.c.waiting).where(mine)
-    ).all():
-        experiment.served(experiment.options[option], int(count))
-    connection.execute(sql.update(served).where(mine).values(waiting=0))
+def _publish_served(connection: sql.Connection, lineage: bytes) -> None:
+    """Requests that found no slot enter the public count when rounds are planned. They never reach
+    the learner: anybody can send any number of them.
+    """
+    mine = store.served.c.lineage == lineage
+    connection.execute(sql.update(store.served).where(mine).values(waiting=0))
 
 
 def _planned(terms: Terms, experiment: Experiment, round_: Round) -> dict[str, Any]:

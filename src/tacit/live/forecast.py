@@ -106,7 +106,7 @@ def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> 
 
 
 def _people(definition: Definition) -> int | None:
-    """Who is there to be served: as many as were said, or as many as come."""
+    """Who is there to be asked: as many as were said, or as many as come."""
     if definition.participants is not None or definition.per_day is None:
         return definition.participants
     return definition.per_day * ((definition.last_day - definition.first_day).days + 1)
@@ -148,7 +148,7 @@ def explained(definition: Definition) -> dict[str, list[str]]:
         ],
         "How long it takes": [
             f"From {definition.first_day} to {definition.last_day}"
-            f"{'' if people is None else f', or until {people:,} people were served'}.",
+            f"{'' if people is None else f', or until {people:,} slots were offered'}.",
             f"A round takes people in for {lasting(definition.joining)}, watches for "
             f"{lasting(definition.window)}, and closes {lasting(definition.margin)} later: "
             f"{lasting(definition.round_length)} at most. Options of a round are tried side by "

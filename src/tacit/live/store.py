@@ -115,7 +115,7 @@ served = sql.Table(
     _column("waiting", sql.BigInteger),
     _column("total", sql.BigInteger),
 )
-"""People who got an option without being asked: not yet told to the learner, and in all."""
+"""Telemetry: requests that found no slot, in all and (`waiting`) since rounds were last planned."""
 
 
 LIVE = ("open", "closing")  # stages in which a round has reports

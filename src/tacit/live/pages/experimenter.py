@@ -175,7 +175,7 @@ def _people(view: View) -> Safe:
     figures = (
         ("asked so far", people["asked"]),
         ("answers counted", people["reported"]),
-        ("served, not asked", people["served"]),
+        ("requests without a slot", people["served"]),
         ("planned in all", people["planned"]),
     )
     pairs = [tag("div", tag("dt", name), tag("dd", f"{count:,}")) for name, count in figures]
