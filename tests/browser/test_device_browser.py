@@ -29,7 +29,7 @@ from tacit.live.client.exchange import LONGEST_REPLY, Request
 from tacit.live.client.http import TIMEOUT, Device
 from tacit.live.client.pace import Asked, Pace
 from tacit.signatures import public_key
-from tacit.terms import Answer, Middle, Noise, Party, Promise
+from tacit.terms import Aggregation, Answer, Noise, Party, Promise
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -459,7 +459,7 @@ def test_a_smaller_crowd_and_other_keys_of_a_round_are_refused(tab: Tab, hosts: 
             round_, servers=(round_.servers[0][:32] + bytes(32), round_.servers[1])
         ),
     }.items():
-        parties = hosts.start(terms(), middle=Middle(crowd=3))
+        parties = hosts.start(terms(), aggregation=Aggregation(3))
         opened = parties.open()
         parties.given = partial(altered(change), parties, opened)
         assert_refuses(tab, name, name)
@@ -735,7 +735,7 @@ def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
 
 def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None:
     for liar in (None, 0, 1):
-        parties = hosts.start(terms(), middle=Middle(crowd=3))
+        parties = hosts.start(terms(), aggregation=Aggregation(3))
         opened = parties.open()
         tab.open(database=f"refund {liar}")
         tab.call("join")
@@ -759,7 +759,7 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
 def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
     """Nor where nobody says what became of them."""
     parties = hosts.start(
-        terms(), middle=Middle(crowd=3), promise=Promise(Fraction(2), participations=4)
+        terms(), aggregation=Aggregation(3), promise=Promise(Fraction(2), participations=4)
     )
     if stage == "sent":
         parties.fail = partial(_silent, "http://")

@@ -86,7 +86,7 @@ def test_check_says_everything_in_words_with_a_forecast(command: Command, define
     assert (code, err) == (0, "")
     for words in (
         "What people read before they take part",
-        "as long as one of the two servers is honest",
+        "It assumes that at least 1 of the 2 servers is honest, whichever.",
         "Who sees what",
         "How long it takes",
         "of 2 simulated experiments",
@@ -154,7 +154,7 @@ def test_an_experiment_goes_from_a_file_to_estimates(
     told, kept = shown["guarantee"], result(command("experiment", "status", *which, "--json"))
     same = ("epsilon", "delta", "view", "neighbours", "participations")
     assert [told[key] for key in same] == [kept["guarantee"][key] for key in same]
-    assert any("one of the two servers is honest" in rests for rests in told["conditions"])
+    assert any("at least 1 of the 2 servers is honest" in rests for rests in told["conditions"])
     checked = result(command("experiment", "check", defined, "--no-forecast", "--json"))
     assert checked["guarantee"] == kept["guarantee"]
     best = load(defined).options[1]

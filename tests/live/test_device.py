@@ -33,6 +33,7 @@ from tacit.intermediaries import Collector
 from tacit.live.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
 from tacit.live.client.device import MOST_REFUSED, UNASKED
 from tacit.live.client.exchange import Reply
+from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Promise, in_words
 
 
@@ -723,7 +724,7 @@ def test_a_device_that_meets_the_successor_first_pins_it_like_any_terms() -> Non
 
 
 def test_the_invitation_goes_to_the_coordinator_and_to_both_servers() -> None:
-    parties = Parties(terms(admission="invitation"))
+    parties = Parties(terms(admission="invitation", issuer=public_key(KEYS[3])))
     parties.open()
     device = parties.device()
     with pytest.raises(Refusal, match="invited"):

@@ -16,7 +16,7 @@ from tacit.intermediaries import TwoServerRound
 from tacit.live.client import Device, Ledger, Pins
 from tacit.live.client.device import NONCE_SIZE
 from tacit.signatures import public_key
-from tacit.terms import Middle, Noise, Party, Promise, Terms
+from tacit.terms import Aggregation, Noise, Party, Promise, Terms
 
 
 class Watched:
@@ -112,7 +112,7 @@ def test_a_server_that_does_not_know_the_terms_is_refused(ledger: Ledger) -> Non
     [
         {"promise": Promise(Fraction(2), participations=2)},
         {"promise": Promise(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
-        {"noise": Noise(Fraction(4)), "middle": Middle(crowd=1), "answer": "window"},
+        {"noise": Noise(Fraction(4)), "aggregation": Aggregation(1), "answer": "window"},
     ],
 )
 def test_weaker_successors_are_refused_and_not_kept(ledger: Ledger, change: dict[str, Any]) -> None:
@@ -282,11 +282,11 @@ def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
 
 
 def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
-    parties = Parties(terms(middle=Middle(crowd=3)))
+    parties = Parties(terms(aggregation=Aggregation(3)))
     opened = parties.open()
     give = altered(lambda round_: replace(round_, minimum=2))
     parties.given = lambda reply: give(parties, opened, reply)
-    Watched(parties, ledger).assert_refuses("a crowd of at least 3", 3)
+    Watched(parties, ledger).assert_refuses("a minimum batch size of 3", 3)
 
 
 def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:

@@ -20,7 +20,7 @@ from tacit.live import invitations
 from tacit.live.client import AsyncDevice, Device, Ledger, Pins
 from tacit.live.openfeature import Flag, TacitProvider
 from tacit.live.timing import Timing
-from tacit.terms import Answer, Middle
+from tacit.terms import Aggregation, Answer
 
 QUICK = Timing(joining=8, margin=8, grace=60)
 ANSWER = Answer("1 if you liked it, 0 if not", window=1)
@@ -44,7 +44,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 
 def begin(both: Threads, question: str, timing: Timing = QUICK, **changed: Any) -> bytes:
     """An experiment of its own on the same servers, with a round that is open."""
-    few = {"middle": Middle(crowd=1), "answer": ANSWER, "question": question}
+    few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
     digest = both.begin(experiment_of(horizon=400), timing, **(few | changed))
     wait_for(lambda: _round(both, digest)["stage"] == "open")
     return digest
@@ -93,8 +93,8 @@ def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
 
 
 def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:
-    few = Middle(crowd=4)
-    digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), middle=few)
+    few = Aggregation(4)
+    digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), aggregation=few)
     with Device(ledger, pins(both)) as device:
         assert device.join(digest).asked
         device.wait_and_report()

@@ -66,18 +66,15 @@ def show(
 def _guarantee(terms: Terms) -> Guarantee | None:
     """What terms promise, as every other guarantee is told; None where nobody has checked it."""
     from tacit.privacy import ApproximateDP, PureDP, View
-    from tacit.terms.words import CHECKED
+    from tacit.terms.words import CHECKED, assumed
 
-    if terms.noise.law != CHECKED:
+    if terms.noise.distribution != CHECKED:
         return None
-    promise, own = terms.promise, terms.view == "other-server"
+    promise = terms.promise
     about: dict[str, Any] = {
-        "view": View[terms.view.replace("-", "_").upper()],
+        "view": View[terms.view.name],
         "participations": promise.participations,
-        "conditions": (
-            terms.claim() if own else "enough others take part, whose devices add noise",
-            f"nothing is opened for fewer than {terms.middle.crowd} reports",
-        ),
+        "conditions": tuple(one.text() for one in assumed(terms)),
     }
     epsilon: Any = promise.epsilon  # a fraction, which is rounded where it is told
     if promise.delta:
@@ -268,7 +265,7 @@ def make(
             "admission to this experiment is open, so nobody needs an invitation: define one with "
             'people.admission = "invitation"'
         )
-    made = invitations.make(party.first(terms), told.key_for(terms), count)
+    made = invitations.make(party.first(terms), told.issuer_key(terms), count)
     if out is not None:
         write_new(out, "\n".join(made) + "\n", mode=0o600)
     if as_json:

@@ -21,7 +21,7 @@ from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.two_servers import Place
 from tacit.live import invitations, store
 from tacit.live.errors import Conflict, Forbidden
-from tacit.live.party import COORDINATOR, Party, Registered
+from tacit.live.party import Party, Registered
 
 Choose = Callable[[bytes, int], int]
 """Which of so many places the holder of a ticket gets."""
@@ -189,9 +189,7 @@ class Desk:
         terms = self._known.terms
         if terms.admission != "invitation":
             return
-        digest = invitations.check(
-            ticket.invitation, self._known.lineage, [terms.keys[COORDINATOR]]
-        )
+        digest = invitations.check(ticket.invitation, self._known.lineage, terms.issuer)
         if not self._party.spent_for(self._connection, digest, name):
             raise Forbidden("this invitation has been used: each is for one participation")
 
