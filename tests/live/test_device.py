@@ -682,6 +682,24 @@ def test_a_coordinator_that_always_says_succeeded_is_asked_once() -> None:
     assert len(parties.trace) == 5
 
 
+def test_a_changed_purpose_or_organisation_is_shown_again() -> None:
+    for changes in ({"purpose": "to sell"}, {"organisation": "Somebody else"}):
+        parties = Parties()
+        parties.open()
+        device, first = parties.device(), parties.experiment
+        device.join(first)
+        device.wait_and_report(outcomes=True)
+        parties.succeed(terms(predecessor=first, contact="a@b.example"))
+        parties.clock.now += 3700
+        parties.open()
+        assert device.join(first).asked  # whom to write to may change
+        device.wait_and_report(outcomes=True)
+        parties.succeed(terms(predecessor=parties.experiment, **changes))
+        parties.clock.now += 3700
+        with pytest.raises(Unagreed):
+            device.join(first)
+
+
 def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given() -> None:
     parties = Parties(terms(promise=Promise(Fraction(1, 2))))
     device = parties.device()

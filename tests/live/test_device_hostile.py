@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +13,7 @@ import pytest
 from tests.live.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, rows, terms
 
 from tacit.checks import Refusal, TacitError
-from tacit.intermediaries import TwoServerRound
+from tacit.intermediaries import Sealing, TwoServerRound
 from tacit.live.client import Device, Ledger, Pins
 from tacit.live.client.device import NONCE_SIZE
 from tacit.signatures import public_key
@@ -235,6 +236,18 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "about an option that is none": (bound(option=2), "option 2 is none"),
     "outside of the terms' days": (bound(closes=4_000_000_000), "the days of the terms"),
     "with less noise": (altered(lambda r: replace(r, scale=Fraction(199, 100))), "scale 199/100"),
+    "with keys that live too long": (
+        altered(lambda r: replace(r, grace=86_401)),
+        "grace of the round is 86401 seconds",
+    ),
+    "with keys that live for 136 years": (
+        altered(lambda r: replace(r, grace=(1 << 32) - 1)),
+        "at most 86400 seconds",
+    ),
+    "with another suite": (
+        altered(lambda r: replace(r, sealing=Sealing.X25519)),
+        "suite of the round is hpke-x25519-chacha20poly1305",
+    ),
     "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),
     "with more numbers": (altered(lambda r: replace(r, length=2)), "number of metrics"),
     "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
@@ -287,6 +300,45 @@ def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
     give = altered(lambda round_: replace(round_, minimum=2))
     parties.given = lambda reply: give(parties, opened, reply)
     Watched(parties, ledger).assert_refuses("a minimum batch size of 3", 3)
+
+
+def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
+    ledger: Ledger,
+) -> None:
+    """A hundred times the noise costs a hundredth: still twice, as the participant read."""
+
+    class Fresh(Watched):
+        def _draw(self, size: int) -> bytes:
+            super()._draw(size)
+            return os.urandom(size)
+
+    parties = Parties()
+    watched = Fresh(parties, ledger)
+    for _ in range(2):
+        parties.open(scale=Fraction(200))
+        assert watched.device.join(parties.experiment).asked
+        watched.device.wait_and_report(outcomes=True)
+        parties.clock.now += 3700
+    assert ledger.spent == Fraction(1, 100)
+    parties.open(scale=Fraction(200))
+    drawn, posted = len(watched.drawn), len(parties.bodies)
+    assert not watched.device.join(parties.experiment).asked
+    assert len(watched.drawn) == drawn
+    assert {seen.method for seen in parties.trace[posted:]} <= {"GET"}
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    other = Fresh(parties, copy)
+    with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+        other.device.join(parties.experiment)
+    assert other.drawn == []
+
+
+def test_terms_of_version_2_are_refused_with_what_to_do(ledger: Ledger) -> None:
+    parties = Parties()
+    old = parties.pinned.terms.encode().decode().replace('"version":3', '"version":2')
+    for copies in parties.copies:
+        copies[parties.experiment]["terms"] = old
+    Watched(parties, ledger).assert_refuses("is 2: must be 3. Publish the experiment anew", 1)
 
 
 def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:
