@@ -56,7 +56,7 @@ from tacit.live.store import Store
 from tacit.live.timing import Timing
 from tacit.records import RecordDirectory
 from tacit.signatures import SIGNATURE_SIZE, public_key
-from tacit.terms import Answer, Middle, Noise, Party, Pinned, Promise, Terms, cosign
+from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, Promise, Terms, cosign
 
 OPTIONS = ("plain", "friendly", "short")
 EPSILON = Fraction(1, 64)  # rounds of a few thousand
@@ -162,7 +162,7 @@ class Deployment:
             parties=tuple(Party(one.role, one.url, public_key(one.key)) for one in self.members),
             first_day=today - timedelta(days=1),
             last_day=today + timedelta(days=9),
-            middle=Middle(crowd=10),
+            aggregation=Aggregation(10),
         )
         learner = tacit.begin(
             "private-med",

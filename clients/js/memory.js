@@ -1,6 +1,6 @@
 // Storage for `Device.open(…, { storage: memoryStorage() })` that forgets: for tests, and where there is no IndexedDB.
 export function memoryStorage() {
-  let kept = { own: null, entries: [] };
+  let kept = { entries: [] };
   const busy = new Map();
   return {
     read: async () => structuredClone(kept),

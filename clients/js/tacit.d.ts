@@ -8,8 +8,8 @@ export interface Pinned {
 
 export interface Options {
   pinned: Pinned;
-  /** The person's own limit of ε over all experiments of this origin, such as "3/2". A limit given here only falls; `setLimit` sets it. */
-  limit?: string;
+  /** The participant's own limit of ε over all experiments of this origin, such as "3/2"; null for none, "8" unless told. Where one was set before, a limit given here only falls; `setLimit` sets it. */
+  limit?: string | null;
   /** Name of the IndexedDB database, "tacit" unless told. All experiments of one person belong into one. */
   database?: string;
   /** In the place of `browserStorage(database)`. */
@@ -24,17 +24,29 @@ export interface Terms {
   readonly digest: string;
   readonly spelling: string;
   readonly admission: "open" | "invitation";
+  readonly aggregation: { readonly claim: "semi-honest"; readonly dishonest_count: 0; readonly dishonest_fraction: "0"; readonly minimum_batch_size: number; readonly missing_fraction: "0" };
   readonly answer: { readonly levels: number; readonly meaning: string; readonly metrics: readonly string[]; readonly range: readonly [string, string]; readonly window: number };
+  readonly assumptions: readonly { readonly id: string; readonly count?: number; readonly of?: number }[];
+  readonly contact: string;
   readonly first_day: string;
+  /** Seconds that round keys live after a round closes, at most 604800. */
+  readonly grace: number;
   readonly guarantee: { readonly delta: "0"; readonly epsilon: string; readonly neighbours: "replace-one"; readonly participations: number; readonly view: "other-server" };
+  /** The Ed25519 key that signs invitations; empty where admission is open. */
+  readonly issuer: string;
   readonly last_day: string;
-  readonly middle: { readonly crowd: number; readonly kind: "two-servers" };
-  readonly noise: { readonly by: "servers"; readonly law: "discrete-laplace"; readonly scale: string };
+  readonly no_show: "0";
+  readonly noise: { readonly by: "servers"; readonly distribution: "discrete-laplace"; readonly minimum: readonly [number, number]; readonly scale: string; readonly share_divisor: "certain" };
   readonly options: readonly string[];
+  readonly organisation: string;
   readonly parties: readonly [Party, Party];
   readonly predecessor: string;
+  readonly proofs: 0;
+  readonly purpose: string;
   readonly question: string;
-  readonly version: 2;
+  readonly suite: "hpke-x25519-aes128gcm";
+  readonly trust: "two-servers";
+  readonly version: 3;
 }
 
 export interface Party {
@@ -88,13 +100,19 @@ export interface Spending {
   pending: string;
   /** The smallest ε ever shown for these terms and their successors. */
   limit: string;
+  /** Participations that were joined and not refunded, and how many the terms allow at most. */
+  taken: number;
+  participations: number;
   ownSpent: string;
+  /** "8" unless another was set; null if it was switched off. */
   ownLimit: string | null;
+  /** Experiments that share a party's key, by their digests, with the total ε of all of them. */
+  parties: { keys: string[]; experiments: string[][]; spent: string }[];
 }
 
 /** Terms, a round or an answer that is not accepted. Nothing was charged or sent because of it. */
 export class Refused extends Error {
-  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question or options changed or the person left), "keys", "digest", "signatures", "noise", "window", "epsilon", "limit", "refused", "answer", … */
+  /** What is wrong: "agreement" (`terms` is to be shown, then `agree()`, because question, options, organisation or purpose changed or the person left), "keys", "digest", "signatures", "noise", "window", "grace", "suite", "issuer", "participations", "epsilon", "limit", "refused", "answer", … */
   field: string;
 }
 

@@ -60,8 +60,11 @@ const spell = ([n, d]) => (d === 1n ? `${n}` : `${n}/${d}`);
 const parse = (text) => ratio(...text.split("/").map(BigInt));
 const isFraction = (text) => typeof text === "string" && /^-?(0|[1-9]\d{0,39})(\/[1-9]\d{0,39})?$/.test(text) && spell(parse(text)) === text;
 const ZERO = [0n, 1n];
+const isPair = (pair) => Array.isArray(pair) && pair.length === 2 && pair.every((one) => Number.isSafeInteger(one) && one > 0) && gcd(...pair.map(BigInt)) === 1n;
 
 const amount = (value) => must(/^\d{1,80}(\/[1-9]\d{0,79})?$/.test(value), "limit", `${value} is no fraction such as 3/2`) && spell(parse(value));
+
+const given = (limit) => (limit === null ? null : amount(limit));
 
 function exact(value) {
   if (isFraction(value)) return parse(value);
@@ -86,20 +89,34 @@ const from = (least) => (value) => Number.isInteger(value) && value >= least && 
 const list = (fits) => (value) => Array.isArray(value) && value.length && new Set(value).size === value.length && value.every(fits);
 const has = (shape) => (value) =>
   value instanceof Object && `${Object.keys(value)}` === `${Object.keys(shape)}` && Object.keys(shape).every((key) => shape[key](value[key]));
+const is = (wanted) => (value) => value === wanted;
 const text = like(/^(?!\p{White_Space})[^\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u2066-\u2069]+(?<!\p{White_Space})$/u);
+const words = (value) => value === "" || text(value);
+const SUITE3 = "hpke-x25519-aes128gcm";
+const ASSUMPTIONS = '[{"id":"bounded-adversary"},{"count":1,"id":"honest-servers","of":2},{"id":"pinned-keys"}]';
 const SHAPE = {
   admission: like(/^(open|invitation)$/),
+  aggregation: has({ claim: is("semi-honest"), dishonest_count: is(0), dishonest_fraction: is("0"), minimum_batch_size: from(1), missing_fraction: is("0") }),
   answer: has({ levels: from(1), meaning: text, metrics: list(text), range: list(isFraction), window: from(0) }),
+  assumptions: (value) => plain(value) === ASSUMPTIONS,
+  contact: words,
   first_day: day,
-  guarantee: has({ delta: like(/^0$/), epsilon: isFraction, neighbours: like(/^replace-one$/), participations: from(1), view: like(/^other-server$/) }),
+  grace: (value) => from(0)(value) && value <= 604800,
+  guarantee: has({ delta: is("0"), epsilon: isFraction, neighbours: is("replace-one"), participations: from(1), view: is("other-server") }),
+  issuer: like(/^([0-9a-f]{64})?$/),
   last_day: day,
-  middle: has({ crowd: from(1), kind: like(/^two-servers$/) }),
-  noise: has({ by: like(/^servers$/), law: like(/^discrete-laplace$/), scale: isFraction }),
+  no_show: is("0"),
+  noise: has({ by: is("servers"), distribution: is("discrete-laplace"), minimum: isPair, scale: isFraction, share_divisor: is("certain") }),
   options: list(text),
+  organisation: words,
   parties: list(has({ address: text, key: like(/^[0-9a-f]{64}$/), role: text })),
   predecessor: like(/^([0-9a-f]{64})?$/),
+  proofs: is(0),
+  purpose: words,
   question: text,
-  version: (value) => value === 2,
+  suite: is(SUITE3),
+  trust: is("two-servers"),
+  version: is(3),
 };
 
 export async function readTerms(spelling) {
@@ -109,24 +126,28 @@ export async function readTerms(spelling) {
     terms = JSON.parse(spelling);
     canonical = bytes.length <= 65536 && plain(terms) === spelling;
   } catch {}
+  must(!canonical || terms?.version === 3, "version", `these terms are of version ${terms?.version}, not 3: the experiment is to be published anew`);
   must(canonical && `${Object.keys(terms)}` === `${Object.keys(SHAPE)}`, "terms", "these are no terms in canonical form");
   for (const key in SHAPE) must(SHAPE[key](terms[key]), key, `this device does not take part where ${key} is ${JSON.stringify(terms[key])}`);
-  const { answer, guarantee, noise, parties } = terms;
+  const { answer, guarantee, noise, parties, admission, issuer } = terms;
   const roles = `${parties.map((party) => party.role)}`;
   must(roles === "coordinator,helper" && parties[0].key !== parties[1].key, "parties", "the parties are no coordinator and helper");
   const [epsilon, scale, low, high] = [guarantee.epsilon, noise.scale, ...answer.range].map(parse);
-  const sound = above(epsilon, ZERO) && above(scale, ZERO) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
+  must(!issuer === (admission === "open"), "issuer", "invitations need an issuer, and nothing else does");
+  const least = noise.minimum.map(BigInt);
+  const sound = above(epsilon, ZERO) && !above(least, scale) && answer.range.length === 2 && above(high, low) && terms.first_day <= terms.last_day;
   must(sound, "terms", "these terms contradict themselves");
-  cost(terms, scale);
+  earns(terms, least);
   return Object.freeze({ ...terms, digest: hex(await sha256(bytes)), spelling });
 }
 
-// What a round costs.
-function cost({ answer, guarantee }, scale) {
-  const sum = BigInt(answer.levels) * BigInt(answer.metrics.length);
-  const [e, f] = parse(guarantee.epsilon);
-  must(scale[0] * e >= sum * BigInt(guarantee.participations) * scale[1] * f, "noise", `noise of scale ${spell(scale)} does not earn epsilon ${guarantee.epsilon}`);
-  return ratio(sum * scale[1], scale[0]);
+const sensitivity = ({ answer }) => BigInt(answer.levels) * BigInt(answer.metrics.length);
+const cost = (terms, scale) => ratio(sensitivity(terms) * scale[1], scale[0]);
+
+function earns(terms, scale) {
+  const { epsilon, participations } = terms.guarantee;
+  const [e, f] = parse(epsilon);
+  must(scale[0] * e >= sensitivity(terms) * BigInt(participations) * scale[1] * f, "noise", `noise of scale ${spell(scale)} does not earn epsilon ${epsilon}`);
 }
 
 const verified = async (label, message, signature, key) =>
@@ -139,7 +160,10 @@ export async function checkSigned(terms, label, message, signatures) {
 }
 
 export function checkSuccessor(old, next) {
-  const promised = ({ guarantee, middle, noise }) => [guarantee.epsilon, `${guarantee.participations}`, `${-middle.crowd}`, `-${noise.scale}`].map(parse);
+  const promised = ({ guarantee, aggregation, noise, grace }) => [
+    ...[guarantee.epsilon, `${guarantee.participations}`, `${-aggregation.minimum_batch_size}`, `-${noise.scale}`, `${grace}`].map(parse),
+    minus(ZERO, noise.minimum.map(BigInt)),
+  ];
   const weaker = promised(next).some((value, place) => above(value, promised(old)[place]));
   must(next.predecessor === old.digest && plain(next.answer) === plain(old.answer) && !weaker, "successor", "these terms promise less than those before");
 }
@@ -164,7 +188,7 @@ export function readRound(bytes) {
   const round = {};
   for (const name in ROUND) round[name] = ROUND[name] < 9 ? Number(big(take(ROUND[name]))) : hex(take(ROUND[name]));
   const { key0, key1, scale, modulus } = Object.assign(round, { scale: [integer(), integer()], modulus: integer() });
-  must(round.suite === 3, "suite", "this device seals with suite 3");
+  must(round.suite === 3, "suite", `the round's suite, ${round.suite}, is not ${SUITE3}, as the terms say`);
   must(scale[0] && scale[1] && `${ratio(...scale)}` === `${scale}` && scale[0] < scale[1] << 1000n, "noise", "the servers of this round add no noise");
   const apart = new Set([key0, key1, round.collector]).size === 3 && round.line0 !== round.line1;
   must(apart && isKey(key0) && isKey(key1), "keys", "a key of the round is malformed or there twice");
@@ -185,7 +209,9 @@ export async function accept(terms, announcement) {
     ["metrics", round.length === metrics.length, round.length],
     ["window", round.window === window, round.window],
     ["option", round.option < terms.options.length, round.option],
-    ["crowd", round.minimum >= terms.middle.crowd, round.minimum],
+    ["minimum", round.minimum >= terms.aggregation.minimum_batch_size, round.minimum],
+    ["grace", round.grace <= terms.grace, round.grace],
+    ["noise", !above(terms.noise.minimum.map(BigInt), round.scale), spell(round.scale)],
     ["deadline", seconds(terms.first_day) <= round.closes && round.closes < seconds(terms.last_day) + 86400, round.closes],
     ["modulus", round.modulus > BigInt(round.places) * BigInt(levels), round.modulus],
   ]) must(holds, field, `the round's ${field}, ${found}, is not what the terms promise`);
@@ -291,20 +317,25 @@ const part = () => Number(big(random(6))) / 2 ** 49; // of a margin, below a hal
 const total = (rounds) => rounds.reduce((sum, round) => plus(sum, parse(round.cost)), ZERO);
 const spent = (rounds) => spell(total(rounds.filter((round) => round.charged)));
 const roundsOf = (...entries) => entries.flatMap((entry) => Object.values(entry.rounds));
+const counted = (entry) => Object.values(entry.rounds).filter((round) => round.charged || !round.outcome);
 const least = (...limits) => spell(limits.map(parse).reduce(lesser));
+const ownOf = ({ own }) => (own === undefined ? "8" : own); // of ε over all experiments, unless told; null: none
+const lower = (one, other) => (one === null || other === null ? one ?? other : least(one, other));
 
-function united(ledger, digests, epsilon) {
+function united(ledger, digests, epsilon, participations, keys) {
   const found = ledger.entries.filter((entry) => digests.some((digest) => digest in entry.terms));
-  const entry = found[0] ?? { option: null, until: 0, asked: null, nonce: null, terms: {}, rounds: {} };
+  const entry = found[0] ?? { option: null, until: 0, asked: null, nonce: null, keys: [], terms: {}, rounds: {} };
   for (const other of found) {
     epsilon = least(epsilon, other.epsilon);
+    participations = Math.min(participations, other.participations);
+    keys = [...keys, ...other.keys];
     entry.withdrawn ||= other.withdrawn;
     Object.assign(entry.terms, other.terms);
     Object.assign(entry.rounds, other.rounds);
   }
   for (const digest of digests) entry.terms[digest] ??= null;
   ledger.entries = [...ledger.entries.filter((one) => !found.includes(one)), entry];
-  return Object.assign(entry, { epsilon });
+  return Object.assign(entry, { epsilon, participations, keys: [...new Set(keys)].sort() });
 }
 
 function lastOf(entry, digest) {
@@ -312,10 +343,25 @@ function lastOf(entry, digest) {
   return after ? lastOf(entry, after[0]) : digest;
 }
 
-function checkRoom({ own, entries }, entry, cost, besides) {
-  const beyond = (rounds, limit) => above(plus(cost, total(rounds.filter((round) => round !== besides && (round.charged || !round.outcome)))), parse(limit));
-  must(!beyond(roundsOf(entry), entry.epsilon), "epsilon", "one more round would break the promise");
-  must(own === null || !beyond(roundsOf(...entries), own), "limit", "one more round is beyond your own limit");
+function checkRoom(ledger, entry, cost, besides) {
+  const [own, others] = [ownOf(ledger), (one) => counted(one).filter((round) => round !== besides)];
+  const beyond = (rounds, limit) => above(plus(cost, total(rounds)), parse(limit));
+  must(others(entry).length < entry.participations, "participations", `this device took part in ${entry.participations} rounds, as often as the terms allow`);
+  must(!beyond(others(entry), entry.epsilon), "epsilon", "one more round would break the promise");
+  must(own === null || !beyond(ledger.entries.flatMap(others), own), "limit", `one more round is beyond your own limit of ${own} over all experiments`);
+}
+
+// Experiments that share a party's key, with their total; the largest first.
+function grouped(entries) {
+  let groups = [];
+  for (const entry of entries) {
+    const near = groups.filter(({ keys }) => keys.some((key) => entry.keys.includes(key)));
+    const members = [...near.flatMap((group) => group.members), entry];
+    groups = [...groups.filter((group) => !near.includes(group)), { members, keys: [...new Set(members.flatMap((one) => one.keys))].sort() }];
+  }
+  const spent = ({ members }) => total(members.flatMap(counted));
+  const shown = (group) => ({ keys: group.keys, experiments: group.members.map((one) => Object.keys(one.terms).sort()), spent: spell(spent(group)) });
+  return groups.sort((one, other) => (above(spent(other), spent(one)) || (!above(spent(one), spent(other)) && `${one.keys}` > `${other.keys}`) ? 1 : -1)).map(shown);
 }
 
 // Of what is over, account and receipt are kept.
@@ -340,7 +386,7 @@ export function browserStorage(name = "tacit") {
       transaction.oncomplete = () => done(result);
       transaction.onabort = () => fail(problem ?? transaction.error);
       store.get(0).onsuccess = ({ target }) => {
-        const ledger = target.result ?? { own: null, entries: [] };
+        const ledger = target.result ?? { entries: [] };
         try {
           result = change ? change(ledger) : ledger;
           if (change) store.put(ledger, 0);
@@ -374,13 +420,13 @@ export class Device {
     device.#fetch = fetch;
     device.#now = () => now() / 1000;
     device.#storage = storage ?? browserStorage(database);
-    if (limit) await device.#storage.update((ledger) => (ledger.own = least(amount(limit), ledger.own ?? limit)));
+    if (limit !== undefined) await device.#storage.update((ledger) => (ledger.own = "own" in ledger ? lower(given(limit), ledger.own) : given(limit)));
     await device.#refresh(true);
     return device;
   }
 
   setLimit(limit) {
-    return this.#storage.update((ledger) => (ledger.own = limit === null ? null : amount(limit)));
+    return this.#storage.update((ledger) => (ledger.own = given(limit)));
   }
 
   async #ask(url, method, body, headers) {
@@ -440,7 +486,8 @@ export class Device {
     }
     await this.#storage.update((ledger) => {
       for (const { terms, state } of line) {
-        const entry = united(ledger, [terms.digest, terms.predecessor].filter(Boolean), terms.guarantee.epsilon);
+        const { epsilon, participations } = terms.guarantee;
+        const entry = united(ledger, [terms.digest, terms.predecessor].filter(Boolean), epsilon, participations, terms.parties.map((party) => party.key));
         entry.terms[terms.digest] = { ...entry.terms[terms.digest], text: terms.spelling, state, checked: this.#now() };
         if (terms !== line[0].terms) entry.terms[terms.digest].approved = true;
       }
@@ -492,7 +539,8 @@ export class Device {
       await this.agree(shown.digest);
       agreed.push(shown);
     }
-    const same = (old) => plain([old.question, old.options]) === plain([terms.question, terms.options]);
+    const said = ({ question, options, organisation, purpose }) => plain([question, options, organisation, purpose]);
+    const same = (old) => said(old) === said(terms);
     must(!entry.withdrawn && agreed.some(same), "agreement", "these terms were not agreed to on this device");
     const vain = roundsOf(entry).filter((round) => !round.outcome || /refused|unknown/.test(round.outcome));
     must(vain.length < 3, "refused", "three rounds were refused: this device joins no more");
@@ -684,21 +732,25 @@ export class Device {
   }
 
   async ledger() {
-    const { own, entries } = await this.#storage.read();
-    const entry = entryOf({ entries }, this.#digest);
+    const ledger = await this.#storage.read();
+    const { entries } = ledger;
+    const entry = entryOf(ledger, this.#digest);
     const pending = spell(total(roundsOf(entry).filter((round) => !round.charged && !round.outcome)));
-    return { spent: spent(roundsOf(entry)), pending, limit: entry.epsilon, ownSpent: spent(roundsOf(...entries)), ownLimit: own };
+    return {
+      spent: spent(roundsOf(entry)), pending, limit: entry.epsilon, taken: counted(entry).length, participations: entry.participations,
+      ownSpent: spent(roundsOf(...entries)), ownLimit: ownOf(ledger), parties: grouped(entries),
+    };
   }
 
   async exportLedger() {
-    const { own, entries } = await this.#storage.read();
-    const experiments = entries.map(({ terms, epsilon, withdrawn, rounds }) => ({
-      terms: Object.keys(terms), epsilon, withdrawn: !!withdrawn,
+    const ledger = await this.#storage.read();
+    const experiments = ledger.entries.map(({ terms, keys, epsilon, participations, withdrawn, rounds }) => ({
+      terms: Object.keys(terms), keys, epsilon, participations, withdrawn: !!withdrawn,
       rounds: Object.entries(rounds).map(([round, { cost, charged, outcome }]) => (
         { round, cost, charged: charged || !outcome, refused: outcome === "refused" }
       )),
     }));
-    return JSON.stringify({ format: "tacit ledger 1", own_limit: own, experiments }, null, 1);
+    return JSON.stringify({ format: "tacit ledger 2", own_limit: ownOf(ledger), experiments, parties: grouped(ledger.entries) }, null, 1);
   }
 
   async importLedger(text) {
@@ -706,10 +758,11 @@ export class Device {
     try {
       await this.#storage.update((ledger) => {
         const { format, own_limit: own, experiments } = JSON.parse(text);
-        must(format === "tacit ledger 1", "export", `format ${format}`);
-        if (own !== null) ledger.own = least(amount(own), ledger.own ?? own);
-        for (const { terms, epsilon, withdrawn, rounds } of experiments) {
-          const entry = united(ledger, terms.map(name), amount(epsilon));
+        must(format === "tacit ledger 2", "export", `format ${format}`);
+        ledger.own = lower(given(own), ownOf(ledger));
+        for (const { terms, keys, epsilon, participations, withdrawn, rounds } of experiments) {
+          must(Number.isInteger(participations) && participations >= 0, "export", `participations ${participations}`);
+          const entry = united(ledger, terms.map(name), amount(epsilon), participations, keys.map(name));
           entry.withdrawn ||= !!withdrawn;
           for (const { round, cost, charged, refused } of rounds) {
             const { rounds } = holder(ledger, name(round)) ?? entry;

@@ -91,7 +91,7 @@ def test_its_own_key_in_the_helpers_place_reads_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"minimum": 1}, "crowd of at least 2"),
+        ({"minimum": 1}, "minimum batch size of 2"),
         ({"scale": Fraction(1, 1000)}, "noise has scale"),
         ({"scale": Fraction(199, 100)}, "noise has scale"),
         ({"scale": None}, "servers add the noise"),

@@ -43,7 +43,8 @@ from tacit.intermediaries.rehearsal import Rehearsal, rehearse
 from tacit.intermediaries.two_servers import read_outcome
 from tacit.intermediaries.wire import HEADER_SIZE
 from tacit.records import MemoryRecords
-from tacit.terms import Middle, Noise
+from tacit.terms import Aggregation, Noise
+from tacit.trust import TrustModel
 
 TENTH = Fraction(1, 10)
 BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
@@ -57,7 +58,8 @@ def thousand(claim: str = "semi-honest", crowd: int = 900) -> tuple[Rehearsal, M
     """Terms for rounds of a thousand of whom a tenth may be corrupt, and a round that keeps to
     them.
     """
-    terms = rehearse(Middle("masking", crowd, TENTH, TENTH, claim), noise=BROUGHT)
+    about = Aggregation(crowd, 1 - Fraction(crowd, 1000), 0, TENTH, claim)
+    terms = rehearse(TrustModel.SECURE_AGGREGATION, about, noise=BROUGHT)
     among = neighbourhood(1000, crowd)
     key = public_bytes(new_key())
     announced = MaskingRound(terms.binding, new_identity(), 1000, crowd, 1_000_003, 1, among, key)
@@ -78,14 +80,14 @@ def test_the_round_that_keeps_to_its_terms_is_joined() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"minimum": 2}, "crowd of at least 900"),
-        ({"minimum": 899}, "crowd of at least 900"),
+        ({"minimum": 2}, "minimum batch size of 900"),
+        ({"minimum": 899}, "minimum batch size of 900"),
         ({"neighbourhood": Neighbourhood(2, 2)}, "0.0 bits"),
         ({"neighbourhood": Neighbourhood(21, 11)}, "weaker than the 40 bits"),
         ({"neighbourhood": Neighbourhood(52, 28)}, "38.4 bits"),
         ({"modulus": 1000}, "no room for the sum"),
         ({"length": 2}, "number of metrics"),
-        ({"reports": 2000}, "weaker than the 40 bits"),
+        ({"reports": 2000}, "at least 1800 must be there"),
     ],
 )
 def test_a_weaker_round_is_refused_before_any_randomness_is_drawn(
@@ -119,7 +121,7 @@ def test_a_party_signs_no_round_beyond_its_terms_and_none_with_a_strangers_key()
     terms, announced = thousand()
     signature = endorse_offer(terms.pinned, announced, terms.keys[0])
     assert announced.encode() + signature == terms.announced(announced.encode())
-    with pytest.raises(Refusal, match="crowd of at least 900"):
+    with pytest.raises(Refusal, match="minimum batch size of 900"):
         endorse_offer(terms.pinned, replace(announced, minimum=899), terms.keys[0])
     with pytest.raises(TacitError, match="none of those that the terms name"):
         endorse_offer(terms.pinned, announced, Ed25519PrivateKey.generate())
@@ -181,7 +183,7 @@ def test_a_coordinator_that_names_itself_as_the_analyzer_reads_nothing() -> None
         with pytest.raises(Refusal):
             wrap(session.pinned, announce(own, signatures), [b"x"], source=untouched)
     weaker = session.rehearsal.announced(replace(session.round, minimum=1).encode())
-    with pytest.raises(Refusal, match="crowd of at least 3"):
+    with pytest.raises(Refusal, match="minimum batch size of 3"):
         wrap(session.pinned, weaker, [b"x"], source=untouched)
 
 

@@ -21,7 +21,7 @@ from tests.live.served import Threads, served, wait_for
 from tacit.intermediaries.two_servers import TwoServerRound, split
 from tacit.live.desk import Assigned, Ticket
 from tacit.live.timing import Timing
-from tacit.terms import Answer, Middle
+from tacit.terms import Aggregation, Answer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -80,7 +80,7 @@ class Stage:
         return {
             "question": QUESTION,
             "answer": Answer("1 if you took a break, 0 if not", window=window),
-            "middle": Middle(crowd=20),
+            "aggregation": Aggregation(20),
             "first_day": datetime.now(UTC).date() - timedelta(days=2),
             "last_day": datetime.now(UTC).date() + timedelta(days=60 + self.begun),
         }

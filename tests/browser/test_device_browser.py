@@ -23,13 +23,13 @@ from tests.browser.site import OPEN, Tab, ThrownError, World, both, serving, wor
 from tests.live.parties import KEYS, PINS, Open, Parties, pinned, terms
 from tests.live.test_device_hostile import ROUNDS, altered
 
-from tacit.intermediaries import Collector
+from tacit.intermediaries import Collector, Sealing
 from tacit.live.client import Ledger
 from tacit.live.client.exchange import LONGEST_REPLY, Request
 from tacit.live.client.http import TIMEOUT, Device
 from tacit.live.client.pace import Asked, Pace
 from tacit.signatures import public_key
-from tacit.terms import Answer, Middle, Noise, Party, Promise
+from tacit.terms import Aggregation, Answer, Noise, Party, Promise
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -121,8 +121,17 @@ def test_an_answer_travels_from_the_page_to_the_sum(tab: Tab, servers: Parties) 
         "spent": "0",
         "pending": "1/2",
         "limit": "1",
+        "taken": 1,
+        "participations": 2,
         "ownSpent": "0",
-        "ownLimit": None,
+        "ownLimit": "8",
+        "parties": [
+            {
+                "keys": sorted(public_key(key).hex() for key in KEYS[:2]),
+                "experiments": [[servers.experiment.hex()]],
+                "spent": "1/2",
+            }
+        ],
     }
     requests = len(servers.trace)
     assert tab.call("record", 0)["recorded"] == "0"
@@ -454,12 +463,15 @@ def test_the_unchanged_round_is_joined(tab: Tab, servers: Parties) -> None:
 
 def test_a_smaller_crowd_and_other_keys_of_a_round_are_refused(tab: Tab, hosts: World) -> None:
     for name, change in {
-        "crowd": lambda round_: replace(round_, minimum=2),
+        "minimum": lambda round_: replace(round_, minimum=2),
+        "grace": lambda round_: replace(round_, grace=86_401),
+        "suite": lambda round_: replace(round_, sealing=Sealing.X25519),
+        "noise": lambda round_: replace(round_, scale=Fraction(199, 100)),
         "keys": lambda round_: replace(
             round_, servers=(round_.servers[0][:32] + bytes(32), round_.servers[1])
         ),
     }.items():
-        parties = hosts.start(terms(), middle=Middle(crowd=3))
+        parties = hosts.start(terms(), aggregation=Aggregation(3))
         opened = parties.open()
         parties.given = partial(altered(change), parties, opened)
         assert_refuses(tab, name, name)
@@ -692,9 +704,79 @@ def test_no_more_than_was_promised_is_ever_spent(tab: Tab, servers: Parties) -> 
     assert tab.call("state")["stage"] == "opened"
 
 
+def test_cheap_rounds_are_joined_as_often_as_the_terms_say(tab: Tab, servers: Parties) -> None:
+    tab.open()
+    for _ in range(2):
+        opened = servers.open(scale=Fraction(200))
+        assert tab.call("join")["stage"] == "waiting"
+        servers.clock.now = float(opened.round.binding.closes) - 1
+        tab.call("tick")
+        finishing(tab, opened)
+        servers.clock.now = opened.round.binding.closes + 3700.0
+    spending = tab.call("ledger")
+    assert (spending["spent"], spending["taken"]) == ("1/100", 2)
+    servers.open(scale=Fraction(200))
+    before, drawn = len(servers.bodies), len(tab.drawn())
+    assert tab.call("join")["stage"] == "opened"
+    assert {seen.method for seen in servers.trace[before:]} <= {"GET"}
+    assert len(tab.drawn()) == drawn
+    exported = tab.call("exportLedger")
+    tab.open(database="another", limit=None)
+    tab.call("importLedger", exported)
+    with pytest.raises(ThrownError) as problem:
+        tab.call("join")
+    assert problem.value.field == "participations"
+    assert len(puts(servers)) == 4
+
+
+def test_without_a_limit_of_ones_own_eight_is_the_limit(tab: Tab, hosts: World) -> None:
+    hosts.start(terms(), promise=Promise(Fraction(9)), noise=Noise(Fraction(1, 9))).open()
+    tab.open()
+    with pytest.raises(ThrownError) as problem:
+        tab.call("join")
+    assert problem.value.field == "limit"
+    assert "your own limit of 8 over all experiments" in str(problem.value)
+    tab.open(limit="20")
+    assert tab.call("ledger")["ownLimit"] == "20"
+    tab.open(limit=None)
+    tab.open(limit="30")
+    assert tab.call("ledger")["ownLimit"] == "20"
+    assert tab.call("join")["stage"] == "waiting"
+    tab.open(database="none", limit=None)
+    assert tab.call("ledger")["ownLimit"] is None
+
+
+def test_the_overview_of_parties_is_that_of_python(tab: Tab, hosts: World) -> None:
+    first = hosts.start(terms(question="Which one?"))
+    opened = joined(tab)
+    sending(tab)
+    finishing(tab, opened)
+    ledger = Ledger(":memory:")
+    first.device(ledger).terms(first.experiment)
+    ledger.merge(tab.call("exportLedger"))
+    foreign = pinned(terms(question="By others?", parties=strangers()))
+    ledger.remember(foreign, "running", first.clock.now)
+    sibling = pinned(terms(question="Which other?"))
+    ledger.remember(sibling, "running", first.clock.now)
+    exported = json.loads(ledger.export())
+    tab.call("importLedger", json.dumps(exported))
+    assert tab.call("ledger")["parties"] == exported["parties"]
+    assert json.loads(tab.call("exportLedger"))["parties"] == exported["parties"]
+    assert [one["spent"] for one in exported["parties"]] == ["1/2", "0"]
+    assert len(exported["parties"][0]["experiments"]) == 2
+
+
+def strangers() -> tuple[Party, ...]:
+    """Others who run servers."""
+    return tuple(
+        replace(party, key=public_key(key))
+        for party, key in zip(terms().parties, KEYS[2:], strict=True)
+    )
+
+
 def test_a_round_that_costs_more_than_is_left_is_not_joined(tab: Tab, hosts: World) -> None:
     """The terms' own noise would fit under the limit; a round may have as little as ε asks for."""
-    parties = hosts.start(terms(), noise=Noise(Fraction(4)))
+    parties = hosts.start(terms(), noise=Noise(Fraction(4), minimum=Fraction(2)))
     parties.open(scale=Fraction(2))
     tab.open(limit="1/4")
     with pytest.raises(ThrownError) as problem:
@@ -735,7 +817,7 @@ def _silent(prefix: str, request: httpx.Request) -> httpx.Response | None:
 
 def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None:
     for liar in (None, 0, 1):
-        parties = hosts.start(terms(), middle=Middle(crowd=3))
+        parties = hosts.start(terms(), aggregation=Aggregation(3))
         opened = parties.open()
         tab.open(database=f"refund {liar}")
         tab.call("join")
@@ -759,7 +841,7 @@ def test_a_refund_needs_the_word_of_both_servers(tab: Tab, hosts: World) -> None
 def test_after_three_refused_rounds_no_other_is_joined(tab: Tab, hosts: World, stage: str) -> None:
     """Nor where nobody says what became of them."""
     parties = hosts.start(
-        terms(), middle=Middle(crowd=3), promise=Promise(Fraction(2), participations=4)
+        terms(), aggregation=Aggregation(3), promise=Promise(Fraction(2), participations=4)
     )
     if stage == "sent":
         parties.fail = partial(_silent, "http://")
@@ -866,7 +948,9 @@ def test_a_spoilt_export_changes_nothing(tab: Tab, servers: Parties) -> None:
         "",
         "{}",
         "[]",
-        json.dumps(good | {"format": "tacit ledger 2"}),
+        json.dumps(good | {"format": "tacit ledger 1"}),
+        json.dumps(good | {"experiments": [good["experiments"][0] | {"participations": "1"}]}),
+        json.dumps(good | {"experiments": [good["experiments"][0] | {"keys": ["zz"]}]}),
         json.dumps(good | {"own_limit": "-1"}),
         json.dumps(good | {"own_limit": "1", "experiments": [{"terms": ["zz"]}]}),
         json.dumps(

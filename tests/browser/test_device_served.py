@@ -18,7 +18,7 @@ from tests.live.served import Threads, served, wait_for
 
 from tacit.live import invitations
 from tacit.live.timing import Timing
-from tacit.terms import Answer, Middle
+from tacit.terms import Aggregation, Answer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -78,7 +78,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def begin(both: Threads, question: str, timing: Timing, **changed: Any) -> bytes:
     """An experiment of its own on the same servers, with a round that is open."""
-    few = {"middle": Middle(crowd=1), "answer": ANSWER, "question": question}
+    few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
     digest = both.begin(experiment_of(horizon=4000), timing, **(few | changed))
     wait_for(lambda: any(one["stage"] == "open" for one in both.status(digest)["rounds"]))
     return digest

@@ -72,6 +72,7 @@ async function main() {
   const round = read(description);
   const [e, f] = fraction(document.guarantee.epsilon);
   const needed = round.levels * round.length * BigInt(document.guarantee.participations);
+  const least = document.noise.minimum.map(BigInt);
   const keys = document.parties.map((party) => party.key);
   const checks = {
     canonical: canonical(document) === given.terms,
@@ -80,10 +81,12 @@ async function main() {
     round: (await Promise.all(keys.map((key, n) => signed("tacit round v2", description, signatures.slice(64 * n, 64 * n + 64), key)))).every(Boolean),
     levels: round.levels === BigInt(document.answer.levels) && round.length === BigInt(document.answer.metrics.length),
     window: round.window === BigInt(document.answer.window),
-    crowd: round.minimum >= BigInt(document.middle.crowd),
+    minimum: round.minimum >= BigInt(document.aggregation.minimum_batch_size),
+    grace: round.grace <= BigInt(document.grace),
     room: round.modulus > round.places * round.levels,
-    noise: round.scale[0] * e >= needed * round.scale[1] * f,
-    suite: round.suite === 3,
+    noise: round.scale[0] * e >= needed * round.scale[1] * f && round.scale[0] * least[1] >= least[0] * round.scale[1],
+    suite: round.suite === 3 && document.suite === "hpke-x25519-aes128gcm",
+    version: document.version === 3,
   };
   const wrong = Object.keys(checks).filter((name) => !checks[name]);
   if (wrong.length) return { refused: wrong };

@@ -761,6 +761,6 @@ def test_a_server_signs_no_round_that_is_weaker_than_its_terms() -> None:
     changed: dict[str, Any] = {"identity": identity, "servers": (first, second)}
     changed["collector"] = collecting
     weaker = replace(session.round, **changed, minimum=1)
-    with pytest.raises(Refusal, match="crowd of at least 2"):
+    with pytest.raises(Refusal, match="minimum batch size of 2"):
         session.seat(0).endorse(weaker.encode())
     assert session.seat(0).endorse(replace(session.round, **changed).encode())

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
+from tacit.assumptions import BoundedAdversary, HonestServers, PinnedKeys
 from tacit.checks import TacitError
 from tacit.intermediaries import (
     HalfServer,
@@ -44,7 +45,8 @@ from tacit.intermediaries.two_servers import (
 )
 from tacit.intermediaries.verified import Proofs, commitment, verify_key
 from tacit.intermediaries.wire import HEADER_SIZE, Kind
-from tacit.terms import Middle, in_words
+from tacit.terms import in_words
+from tacit.trust import TrustModel
 from tacit.vdaf import MODULUS, prio3_sum
 from tacit.vdaf.field import SIZE, pack
 from tacit.vdaf.proofs import Circuit
@@ -495,15 +497,16 @@ def test_terms_that_promise_verification_refuse_a_round_without_it_and_the_rever
         binding = replace(other.round.binding, terms=session.round.binding.terms)
         description = replace(other.round, binding=binding).encode()
         forged = session.rehearsal.announced(description)
-        with pytest.raises(Refusal, match=f"intermediary .* the terms say {kind}"):
+        with pytest.raises(Refusal, match=f"kind .* the terms say {kind}"):
             split(session.pinned, forged, session.server(0).place(0), [1])
 
 
 def test_the_terms_say_what_needs_both_servers_and_what_needs_one() -> None:
     terms = session_of(3).pinned.terms
     words = " ".join(in_words(terms))
-    assert terms.middle == Middle("verified", 1)
-    assert "as long as one of the two servers is honest" in words
+    assert (terms.trust, terms.proofs, terms.kind) == (TrustModel.TWO_SERVERS, 1, "verified")
+    assert terms.assumptions == {HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()}
+    assert "at least 1 of the 2 servers is honest" in words
     assert "impossible answer needs both servers to be honest" in words
     assert terms.decode(terms.encode()) == terms
 

@@ -22,7 +22,8 @@ from tacit.intermediaries.rehearsal import rehearse
 from tacit.intermediaries.seats import RoundSecrets
 from tacit.intermediaries.wire import Kind
 from tacit.signatures import Signed
-from tacit.terms import Middle
+from tacit.terms import Aggregation
+from tacit.trust import TrustModel
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire-formats.md").read_text(encoding="utf-8")
 HEADER = 20
@@ -141,8 +142,8 @@ def test_every_key_of_terms_is_on_the_page_and_no_other() -> None:
     keys = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
     document = TwoServerSession(3, 1, 100).pinned.terms.document()
     assert sorted(keys) == sorted(document)
-    masking = rehearse(Middle("masking", 2)).pinned.terms.document()
-    for part in ("answer", "guarantee", "middle", "noise"):
+    masking = rehearse(TrustModel.SECURE_AGGREGATION, Aggregation(2)).pinned.terms.document()
+    for part in ("answer", "guarantee", "aggregation", "noise"):
         (row,) = (line for line in rows[1].splitlines() if line.startswith(f"| `{part}`"))
         named = set(re.findall(r"`(\w+)`", row))
         assert set(masking[part]) <= named

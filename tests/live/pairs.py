@@ -26,7 +26,7 @@ from tacit.live.store import Store
 from tacit.live.timing import Timing
 from tacit.records import RecordDirectory
 from tacit.signatures import public_key
-from tacit.terms import Answer, Middle, Noise, Party, Promise, Terms, cosign
+from tacit.terms import Aggregation, Answer, Noise, Party, Promise, Terms, cosign
 
 START = 1_800_000_000
 OPTIONS = ("plain", "friendly", "short")
@@ -59,7 +59,8 @@ def terms_of(
         ),
         "first_day": date(2027, 1, 15),
         "last_day": date(2027, 12, 31),
-        "middle": Middle(crowd=10),
+        "aggregation": Aggregation(10),
+        "issuer": keys[0] if changed.get("admission") == "invitation" else b"",
     }
     return Terms(**(fields | changed))
 

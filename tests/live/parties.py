@@ -27,7 +27,7 @@ from tacit.intermediaries.sealing import DEFAULT
 from tacit.live.client import AsyncDevice, Device, Ledger, Pins
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, public_key, sign
-from tacit.terms import Answer, Middle, Noise, Party, Pinned, Promise, Terms, cosign
+from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, Promise, Terms, cosign
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3, 4))
 ADDRESSES = ("http://coordinator.test", "http://helper.test")
@@ -52,7 +52,7 @@ def terms(**changes: Any) -> Terms:
         ),
         first_day=date(2026, 11, 1),
         last_day=date(2026, 12, 31),
-        middle=Middle(crowd=1),
+        aggregation=Aggregation(1),
     )
     return replace(base, **changes)
 
@@ -172,7 +172,7 @@ class Parties:
         described = TwoServerRound(
             Binding(of.digest, option, answer.levels, answer.window, closes),
             places=4,
-            minimum=of.middle.crowd,
+            minimum=of.aggregation.minimum_batch_size,
             modulus=1 << 20,
             servers=(first, second),
             collector=prepare_collector(self.records[2], identity, DEFAULT),

@@ -86,7 +86,7 @@ def test_check_says_everything_in_words_with_a_forecast(command: Command, define
     assert (code, err) == (0, "")
     for words in (
         "What people read before they take part",
-        "as long as one of the two servers is honest",
+        "It assumes that at least 1 of the 2 servers is honest, whichever.",
         "Who sees what",
         "How long it takes",
         "of 2 simulated experiments",

@@ -33,6 +33,7 @@ from tacit.intermediaries import Collector
 from tacit.live.client import AsyncDevice, Device, Ledger, Offline, Pins, Unagreed
 from tacit.live.client.device import MOST_REFUSED, UNASKED
 from tacit.live.client.exchange import Reply
+from tacit.signatures import public_key
 from tacit.terms import Answer, Noise, Promise, in_words
 
 
@@ -681,6 +682,24 @@ def test_a_coordinator_that_always_says_succeeded_is_asked_once() -> None:
     assert len(parties.trace) == 5
 
 
+def test_a_changed_purpose_or_organisation_is_shown_again() -> None:
+    for changes in ({"purpose": "to sell"}, {"organisation": "Somebody else"}):
+        parties = Parties()
+        parties.open()
+        device, first = parties.device(), parties.experiment
+        device.join(first)
+        device.wait_and_report(outcomes=True)
+        parties.succeed(terms(predecessor=first, contact="a@b.example"))
+        parties.clock.now += 3700
+        parties.open()
+        assert device.join(first).asked  # whom to write to may change
+        device.wait_and_report(outcomes=True)
+        parties.succeed(terms(predecessor=parties.experiment, **changes))
+        parties.clock.now += 3700
+        with pytest.raises(Unagreed):
+            device.join(first)
+
+
 def test_when_all_is_spent_and_the_experiment_has_ended_the_best_option_is_given() -> None:
     parties = Parties(terms(promise=Promise(Fraction(1, 2))))
     device = parties.device()
@@ -723,7 +742,7 @@ def test_a_device_that_meets_the_successor_first_pins_it_like_any_terms() -> Non
 
 
 def test_the_invitation_goes_to_the_coordinator_and_to_both_servers() -> None:
-    parties = Parties(terms(admission="invitation"))
+    parties = Parties(terms(admission="invitation", issuer=public_key(KEYS[3])))
     parties.open()
     device = parties.device()
     with pytest.raises(Refusal, match="invited"):

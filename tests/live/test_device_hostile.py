@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -12,11 +13,11 @@ import pytest
 from tests.live.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, rows, terms
 
 from tacit.checks import Refusal, TacitError
-from tacit.intermediaries import TwoServerRound, accept
+from tacit.intermediaries import Sealing, TwoServerRound, accept
 from tacit.live.client import Device, Ledger, Pins
 from tacit.live.client.device import NONCE_SIZE
 from tacit.signatures import public_key
-from tacit.terms import Middle, Noise, Party, Promise, Terms
+from tacit.terms import Aggregation, Noise, Party, Promise, Terms
 
 
 class Watched:
@@ -112,7 +113,7 @@ def test_a_server_that_does_not_know_the_terms_is_refused(ledger: Ledger) -> Non
     [
         {"promise": Promise(Fraction(2), participations=2)},
         {"promise": Promise(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
-        {"noise": Noise(Fraction(4)), "middle": Middle(crowd=1), "answer": "window"},
+        {"noise": Noise(Fraction(4)), "aggregation": Aggregation(1), "answer": "window"},
     ],
 )
 def test_weaker_successors_are_refused_and_not_kept(ledger: Ledger, change: dict[str, Any]) -> None:
@@ -235,6 +236,18 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "about an option that is none": (bound(option=2), "option 2 is none"),
     "outside of the terms' days": (bound(closes=4_000_000_000), "the days of the terms"),
     "with less noise": (altered(lambda r: replace(r, scale=Fraction(199, 100))), "scale 199/100"),
+    "with keys that live too long": (
+        altered(lambda r: replace(r, grace=86_401)),
+        "grace of the round is 86401 seconds",
+    ),
+    "with keys that live for 136 years": (
+        altered(lambda r: replace(r, grace=(1 << 32) - 1)),
+        "at most 86400 seconds",
+    ),
+    "with another suite": (
+        altered(lambda r: replace(r, sealing=Sealing.X25519)),
+        "suite of the round is hpke-x25519-chacha20poly1305",
+    ),
     "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),
     "with more numbers": (altered(lambda r: replace(r, length=2)), "number of metrics"),
     "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
@@ -268,7 +281,7 @@ ROUNDS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_round_that_is_not_as_promised_is_refused(ledger: Ledger, name: str) -> None:
     change, match = ROUNDS[name]
-    parties = Parties(terms(middle=Middle(crowd=3)))
+    parties = Parties(terms(aggregation=Aggregation(3)))
     opened = parties.open()
     parties.given = lambda reply: change(parties, opened, reply)
     Watched(parties, ledger).assert_refuses(match, 3)
@@ -286,7 +299,7 @@ WEAKER = [
 def offered(name: str) -> tuple[Parties, dict[str, Any], str]:
     """Parties, their reply with an altered round that both signed, and why it is rejected."""
     change, match = ROUNDS[name]
-    parties = Parties(terms(middle=Middle(crowd=3)))
+    parties = Parties(terms(aggregation=Aggregation(3)))
     opened = parties.open()
     reply = parties._assigned()
     return parties, change(parties, opened, reply), match
@@ -322,6 +335,53 @@ def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
     watched = Watched(parties, ledger)
     assert watched.device.join(parties.experiment).asked
     assert watched.drawn == [NONCE_SIZE, 32]
+
+
+def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
+    parties = Parties(terms(aggregation=Aggregation(3)))
+    opened = parties.open()
+    give = altered(lambda round_: replace(round_, minimum=2))
+    parties.given = lambda reply: give(parties, opened, reply)
+    Watched(parties, ledger).assert_refuses("a minimum batch size of 3", 3)
+
+
+def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
+    ledger: Ledger,
+) -> None:
+    """A hundred times the noise costs a hundredth: still twice, as the participant read."""
+
+    class Fresh(Watched):
+        def _draw(self, size: int) -> bytes:
+            super()._draw(size)
+            return os.urandom(size)
+
+    parties = Parties()
+    watched = Fresh(parties, ledger)
+    for _ in range(2):
+        parties.open(scale=Fraction(200))
+        assert watched.device.join(parties.experiment).asked
+        watched.device.wait_and_report(outcomes=True)
+        parties.clock.now += 3700
+    assert ledger.spent == Fraction(1, 100)
+    parties.open(scale=Fraction(200))
+    drawn, posted = len(watched.drawn), len(parties.bodies)
+    assert not watched.device.join(parties.experiment).asked
+    assert len(watched.drawn) == drawn
+    assert {seen.method for seen in parties.trace[posted:]} <= {"GET"}
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    other = Fresh(parties, copy)
+    with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+        other.device.join(parties.experiment)
+    assert other.drawn == []
+
+
+def test_terms_of_version_2_are_refused_with_what_to_do(ledger: Ledger) -> None:
+    parties = Parties()
+    old = parties.pinned.terms.encode().decode().replace('"version":3', '"version":2')
+    for copies in parties.copies:
+        copies[parties.experiment]["terms"] = old
+    Watched(parties, ledger).assert_refuses("is 2: must be 3. Publish the experiment anew", 1)
 
 
 def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:

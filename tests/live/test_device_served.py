@@ -25,7 +25,7 @@ from tacit.live import invitations
 from tacit.live.client import AsyncDevice, Device, Ledger, Pins
 from tacit.live.openfeature import Flag, TacitProvider
 from tacit.live.timing import Timing
-from tacit.terms import Answer, Middle
+from tacit.terms import Aggregation, Answer
 
 QUICK = Timing(joining=8, margin=8, grace=60)
 ANSWER = Answer("1 if you liked it, 0 if not", window=1)
@@ -49,7 +49,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
 
 def begin(both: Threads, question: str, timing: Timing = QUICK, **changed: Any) -> bytes:
     """An experiment of its own on the same servers, with a round that is open."""
-    few = {"middle": Middle(crowd=1), "answer": ANSWER, "question": question}
+    few = {"aggregation": Aggregation(1), "answer": ANSWER, "question": question}
     digest = both.begin(experiment_of(horizon=400), timing, **(few | changed))
     wait_for(lambda: _round(both, digest)["stage"] == "open")
     return digest
@@ -98,8 +98,8 @@ def _summed(both: Threads, digest: bytes) -> dict[str, Any]:
 
 
 def test_a_round_that_too_few_joined_is_refunded_over_http(both: Threads, ledger: Ledger) -> None:
-    few = Middle(crowd=4)
-    digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), middle=few)
+    few = Aggregation(4)
+    digest = begin(both, "Is it refunded?", Timing(joining=3, margin=4, grace=2), aggregation=few)
     with Device(ledger, pins(both)) as device:
         assert device.join(digest).asked
         device.wait_and_report()
@@ -206,7 +206,7 @@ WEAKER: dict[str, Callable[[TwoServerRound], TwoServerRound]] = {
 def test_a_round_that_is_weaker_than_the_terms_is_rejected_over_http(both: Threads) -> None:
     """Both servers signed it, and the device draws, keeps and sends nothing."""
     slow = Timing(joining=60, margin=8, grace=60)
-    digest = begin(both, "Is it weaker?", slow, middle=Middle(crowd=2))
+    digest = begin(both, "Is it weaker?", slow, aggregation=Aggregation(2))
     for reason, change in WEAKER.items():
         ledger = Ledger(":memory:")
         with Altering(both, change) as way, Device(ledger, pins(both), http=way) as device:

@@ -48,7 +48,7 @@ from tacit.live import store
 from tacit.live.answers import Snapshot
 from tacit.live.timing import Timing
 from tacit.records import RecordDirectory
-from tacit.terms import Answer, Middle, Noise, Pinned
+from tacit.terms import Aggregation, Answer, Noise, Pinned
 
 SEED = 20
 LEVELS = 1 << 31  # a bit for every place
@@ -56,7 +56,7 @@ CROWD = 5  # the fewest reports that are opened
 TERMS: dict[str, Any] = {
     "answer": Answer("a number", levels=LEVELS, window=0),
     "noise": Noise(Fraction(LEVELS)),
-    "middle": Middle(crowd=CROWD),
+    "aggregation": Aggregation(CROWD),
 }
 TIMING = Timing(joining=3, margin=2, grace=600)
 LIFE = 2.0  # seconds that a party lives at most before it is killed

@@ -10,22 +10,28 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.live.parties import START, Parties, pinned, rows, terms
+from tests.live.parties import KEYS, PINS, START, Parties, pinned, rows, terms
 
 from tacit.checks import Refusal, TacitError
 from tacit.intermediaries import Place
-from tacit.live.client import Ledger, LedgerError
+from tacit.live.client import OWN_LIMIT, Device, Ledger, LedgerError
 from tacit.live.client.entries import Joining, Running
 from tacit.live.client.pace import Asked
-from tacit.terms import Promise, Terms
+from tacit.signatures import public_key
+from tacit.terms import Account, Noise, Promise, Terms
 
 TOKEN = bytes(16)
+
+
+OFTEN = terms(promise=Promise(Fraction(1), participations=9), noise=Noise(Fraction(9)))
 
 
 def joining(
@@ -69,14 +75,17 @@ def remembering(path: Path | str, *known: Terms) -> Ledger:
 def test_charges_are_exact_and_never_beyond_either_limit(
     costs: list[tuple[int, int, bool]], own: Fraction | None
 ) -> None:
-    first, second = terms(), terms(question="Which other?", promise=Promise(Fraction(2)))
+    first = terms(promise=Promise(Fraction(1), participations=4), noise=Noise(Fraction(4)))
+    second = terms(question="Which other?", promise=Promise(Fraction(2)))
     ledger = remembering(":memory:", first, second)
     ledger.set_own_limit(own)
     spent = {first.digest: Fraction(0), second.digest: Fraction(0)}
+    taken = {first.digest: 0, second.digest: 0}
     for number, (top, bottom, other) in enumerate(costs):
         of, cost = (second if other else first), Fraction(top, bottom)
         room = spent[of.digest] + cost <= of.promise.epsilon
         room = room and (own is None or sum(spent.values()) + cost <= own)
+        room = room and taken[of.digest] < of.promise.participations
         identity = number.to_bytes(16, "big")
         try:
             ledger.join(joining(of, identity, cost))
@@ -86,17 +95,139 @@ def test_charges_are_exact_and_never_beyond_either_limit(
         else:
             assert room
             spent[of.digest] += cost
+            taken[of.digest] += 1
     assert ledger.spent == sum(spent.values())
     ledger.close()
 
 
 def test_what_waits_to_be_sealed_takes_room_before_it_is_charged() -> None:
+    ledger = remembering(":memory:", OFTEN)
+    for number in (0, 1):
+        ledger.join(joining(OFTEN, bytes([number]) * 16))
+    with pytest.raises(Refusal, match="would break the promise"):
+        ledger.join(joining(OFTEN, bytes([2]) * 16))
+    assert ledger.spent == 0
+
+
+def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path: Path) -> None:
+    """A round with a million times the noise costs next to nothing; the terms say twice."""
+    cheap = Fraction(1, 10**6)
+    successor = terms(predecessor=terms().digest, question="Which one?")
+    for number in (0, 1):
+        ledger = remembering(tmp_path / "ledger.db")
+        ledger.join(joining(terms(), bytes([number]) * 16, cheap))
+        ledger.seal(bytes([number]) * 16, halves)
+        ledger.end(bytes([number]) * 16, "opened")
+        ledger.close()
+    ledger = remembering(tmp_path / "ledger.db", terms(), successor)
+    for of in (terms(), successor):
+        with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+            ledger.join(joining(of, bytes([2]) * 16, cheap))
+        with pytest.raises(Refusal, match="participations: 2 of 2"):
+            ledger.check_room(of.digest, cheap)
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    copy.remember(pinned(terms()), "running", START)
+    with pytest.raises(Refusal, match="participations: 2 of 2"):
+        copy.join(joining(terms(), bytes([2]) * 16, cheap))
+    ledger.close()
+
+
+def test_a_refund_gives_the_participation_back_and_nothing_else_does() -> None:
     ledger = remembering(":memory:")
     for number in (0, 1):
-        ledger.join(joining(terms(), bytes([number]) * 16))
-    with pytest.raises(Refusal, match="would break the promise"):
-        ledger.join(joining(terms(), bytes([2]) * 16))
-    assert ledger.spent == 0
+        ledger.join(joining(terms(), bytes([number]) * 16, Fraction(1, 9)))
+        ledger.seal(bytes([number]) * 16, halves)
+    for outcome in ("refused", "unknown"):
+        ledger.end(bytes(16), outcome)
+        with pytest.raises(Refusal, match="participations"):
+            ledger.check_room(terms().digest, Fraction(1, 9))
+    ledger.end(bytes([1]) * 16, "refused", refund=True)
+    ledger.check_room(terms().digest, Fraction(1, 9))
+    known = ledger.known(terms().digest)
+    assert known is not None
+    assert known.account == Account(Fraction(1), 2, Fraction(1, 9), 1)
+
+
+def test_the_fewest_participations_ever_shown_count() -> None:
+    once = terms(predecessor=terms().digest, promise=Promise(Fraction(1), participations=1))
+    ledger = remembering(":memory:", terms(), once, terms())
+    ledger.join(joining(terms(), cost=Fraction(1, 100)))
+    with pytest.raises(Refusal, match="participations: 1 of 1"):
+        ledger.join(joining(terms(), bytes([1]) * 16, Fraction(1, 100)))
+
+
+def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -> None:
+    """Siblings without a predecessor have an ε of their own each, and one participant."""
+    known = [
+        terms(question=f"Which, once more? {n}", promise=Promise(Fraction(3))) for n in range(3)
+    ]
+    ledger = remembering(":memory:", *known)
+    assert ledger.own_limit == OWN_LIMIT == 8
+    for number, of in enumerate(known[:2]):
+        ledger.join(joining(of, bytes([number]) * 16, Fraction(3)))
+    with pytest.raises(Refusal, match=r"own limit: .* of your own limit 8 over all experiments 6"):
+        ledger.join(joining(known[2], bytes([2]) * 16, Fraction(2) + Fraction(1, 10**9)))
+    ledger.set_own_limit(None)
+    ledger.check_room(known[2].digest, Fraction(3))
+    ledger.set_own_limit(OWN_LIMIT)
+    ledger.join(joining(known[2], bytes([2]) * 16, Fraction(2)))
+
+
+def test_a_limit_that_an_app_gives_is_set_once_and_falls_after_that(tmp_path: Path) -> None:
+    def opened(**given: Any) -> Fraction | None:
+        ledger = Ledger(tmp_path / "ledger.db")
+        Device(ledger, PINS, **given).close()
+        limit = ledger.own_limit
+        ledger.close()
+        return limit
+
+    assert opened() == 8
+    assert opened(limit=Fraction(20)) == 20
+    assert opened() == 20
+    assert opened(limit=Fraction(30)) == 20
+    assert opened(limit=None) == 20
+    assert opened(limit=Fraction(3, 2)) == Fraction(3, 2)
+    other = Ledger(":memory:")
+    Device(other, PINS, limit=None).close()
+    assert other.own_limit is None
+    other.begin_limit(Fraction(9))
+    assert other.own_limit == 9
+
+
+def test_experiments_of_the_same_party_are_listed_together_with_their_total() -> None:
+    """One key in common is enough, of coordinator or helper; also where another device was."""
+
+    def by(*keys: int) -> Terms:
+        named = zip(terms().parties, keys, strict=True)
+        parties = tuple(replace(party, key=public_key(KEYS[key])) for party, key in named)
+        return terms(question=f"By {keys}?", parties=parties)
+
+    known = [by(0, 1), by(2, 3), by(0, 2)]
+    ledger = remembering(":memory:", *known[:2])
+    for number, cost in ((0, Fraction(1, 2)), (1, Fraction(1, 3))):
+        ledger.join(joining(known[number], bytes([number]) * 16, cost))
+    first, second = ledger.overview()
+    assert (first.spent, second.spent) == (Fraction(1, 2), Fraction(1, 3))
+    assert [one.question for one in first.experiments] == ["By (0, 1)?"]
+    ledger.remember(pinned(known[2]), "running", START)
+    (group,) = ledger.overview()
+    assert group.spent == Fraction(5, 6)
+    assert group.keys == tuple(sorted(public_key(key).hex() for key in KEYS))
+    assert [one.question for one in group.experiments] == [of.question for of in known]
+    assert [one.taken for one in group.experiments] == [1, 1, 0]
+    (exported,) = json.loads(ledger.export())["parties"]
+    assert exported == {
+        "keys": list(group.keys),
+        "experiments": [[of.digest.hex()] for of in known],
+        "spent": "5/6",
+    }
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    (again,) = copy.overview()
+    assert (again.keys, again.spent) == (group.keys, Fraction(5, 6))
+    assert [one.question for one in again.experiments] == [None] * 3
+    assert copy.export() == ledger.export()
 
 
 def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
@@ -112,7 +243,11 @@ def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
 
 def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
     ledger = remembering(":memory:")
-    smaller = terms(predecessor=terms().digest, promise=Promise(Fraction(1, 2), participations=1))
+    smaller = terms(
+        predecessor=terms().digest,
+        promise=Promise(Fraction(1, 2), participations=2),
+        noise=Noise(Fraction(4)),
+    )
     ledger.remember(pinned(smaller), "running", START)
     ledger.remember(pinned(terms()), "running", START)
     for digest in (terms().digest, smaller.digest):
@@ -183,8 +318,7 @@ import sys
 from fractions import Fraction
 from tacit.checks import Refusal
 from tacit.live.client import Ledger
-from tests.live.test_ledger import halves, joining
-from tests.live.parties import terms
+from tests.live.test_ledger import OFTEN, halves, joining
 
 ledger, name = Ledger(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
@@ -193,7 +327,7 @@ won = 0
 for number in range(20):
     identity = bytes([name, number]) * 8
     try:
-        ledger.join(joining(terms(), identity, Fraction(1, 10)))
+        ledger.join(joining(OFTEN, identity, Fraction(1, 8)))
         ledger.seal(identity, halves)
     except Refusal:
         continue
@@ -203,7 +337,7 @@ print(won)
 
 
 def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> None:
-    ledger = remembering(tmp_path / "ledger.db")
+    ledger = remembering(tmp_path / "ledger.db", OFTEN)
     command = [sys.executable, "-c", SPENDER, ledger.path]
     spenders = [
         subprocess.Popen(
@@ -219,7 +353,7 @@ def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> No
         spender.stdin.write("go\n")
         spender.stdin.flush()
     won = [int(spender.communicate(timeout=100)[0]) for spender in spenders]
-    assert sum(won) == 10
+    assert sum(won) == 8
     assert ledger.spent == 1
     ledger.close()
 
@@ -369,21 +503,21 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
 
 
 def spent_ledger(count: int, start: int = 0) -> Ledger:
-    ledger = remembering(":memory:")
+    ledger = remembering(":memory:", OFTEN)
     for number in range(start, start + count):
         identity = bytes([number]) * 16
-        ledger.join(joining(terms(), identity, Fraction(1, 4)))
+        ledger.join(joining(OFTEN, identity, Fraction(1, 4)))
         ledger.seal(identity, halves)
     return ledger
 
 
 def test_an_export_holds_no_answer_and_nothing_sealed() -> None:
     ledger = spent_ledger(2)
-    ledger.join(joining(terms(), bytes([9]) * 16, Fraction(1, 4)))
+    ledger.join(joining(OFTEN, bytes([9]) * 16, Fraction(1, 4)))
     text = ledger.export()
     assert "first" not in text
     document = json.loads(text)
-    assert set(document) == {"format", "own_limit", "experiments"}
+    assert set(document) == {"format", "own_limit", "experiments", "parties"}
     (entry,) = document["experiments"]
     assert {name for one in entry["rounds"] for name in one} == {
         "round",
@@ -409,9 +543,9 @@ def test_two_devices_add_up_and_what_both_know_counts_once() -> None:
 def test_import_into_a_new_device_keeps_the_limit_of_terms_it_has_not_seen() -> None:
     new = Ledger(":memory:")
     new.merge(spent_ledger(4).export())
-    new.remember(pinned(terms()), "running", START)
+    new.remember(pinned(OFTEN), "running", START)
     with pytest.raises(Refusal, match="1 of 1 are spent"):
-        new.join(joining(terms(), bytes([77]) * 16))
+        new.join(joining(OFTEN, bytes([77]) * 16))
 
 
 def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
@@ -420,22 +554,22 @@ def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
     document = json.loads(ledger.export())
     document["own_limit"] = "100"
     (entry,) = document["experiments"]
-    entry["epsilon"] = "100"
+    entry["epsilon"], entry["participations"] = "100", 100
     for one in entry["rounds"]:
         one |= {"charged": False, "cost": "0", "refused": True}
     ledger.merge(json.dumps(document))
-    known = ledger.known(terms().digest)
+    known = ledger.known(OFTEN.digest)
     assert known is not None
-    assert (known.account.limit, known.account.spent) == (Fraction(1), Fraction(1, 2))
+    assert known.account == Account(Fraction(1), 9, Fraction(1, 2), 2)
     assert ledger.own_limit == 1
 
 
 def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
     left, other = spent_ledger(1), spent_ledger(1, start=1)
-    left.withdraw(terms().digest)
+    left.withdraw(OFTEN.digest)
     other.merge(left.export())
     with pytest.raises(Refusal, match="has left the experiment"):
-        other.join(joining(terms(), bytes([9]) * 16))
+        other.join(joining(OFTEN, bytes([9]) * 16))
     second = terms(predecessor=terms().digest, question="Which one?")
     third = terms(predecessor=second.digest, question="Which other?")
     apart = remembering(":memory:", terms(), third)
@@ -471,10 +605,9 @@ def test_import_joins_lines_of_terms_that_turn_out_to_be_one() -> None:
 
 def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
     first = terms()
-    second = terms(predecessor=first.digest, promise=Promise(Fraction(3, 4), participations=1))
-    third = terms(
-        predecessor=second.digest, promise=Promise(Fraction(3, 4), participations=1), question="?"
-    )
+    less = {"promise": Promise(Fraction(3, 4), participations=2), "noise": Noise(Fraction(3))}
+    second = terms(predecessor=first.digest, **less)
+    third = terms(predecessor=second.digest, question="?", **less)
     ledger = remembering(":memory:", first, third)
     ledger.join(joining(first, bytes([1]) * 16, Fraction(1, 2)))
     ledger.seal(bytes([1]) * 16, halves)
@@ -493,17 +626,39 @@ def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
     assert known.pinned.terms == third
 
 
+ENTRY: dict[str, object] = {
+    "terms": ["00"],
+    "keys": [],
+    "epsilon": "1",
+    "participations": 1,
+    "withdrawn": False,
+    "rounds": [],
+}
+
+
+def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
+    document = json.loads(Ledger(":memory:").export()) | {"experiments": [ENTRY]}
+    ledger = Ledger(":memory:")
+    ledger.merge(json.dumps(document))
+    ledger.check_room(bytes(1), Fraction(1))
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        {"format": "tacit ledger 1"},
         {"format": "tacit ledger 9"},
         {"own_limit": "-1"},
         {"own_limit": "1e999999999"},
         {"own_limit": 1},
         {"experiments": [{}]},
-        {"experiments": [{"terms": [], "epsilon": "1", "withdrawn": False, "rounds": []}]},
-        {"experiments": [{"terms": ["zz"], "epsilon": "1", "withdrawn": False, "rounds": []}]},
-        {"experiments": [{"terms": ["00"], "epsilon": "1/0", "withdrawn": False, "rounds": []}]},
+        {"experiments": [ENTRY | {"terms": []}]},
+        {"experiments": [ENTRY | {"terms": ["zz"]}]},
+        {"experiments": [ENTRY | {"epsilon": "1/0"}]},
+        {"experiments": [ENTRY | {"participations": "1"}]},
+        {"experiments": [ENTRY | {"participations": -1}]},
+        {"experiments": [ENTRY | {"keys": ["zz"]}]},
+        {"experiments": [ENTRY | {"keys": 1}]},
         {"experiments": 7},
     ],
 )
@@ -524,9 +679,9 @@ def test_what_is_no_export_is_refused_whole(change: dict[str, object]) -> None:
 def test_merging_gives_the_same_in_every_order(parts: list[set[int]]) -> None:
     ledgers = []
     for part in parts:
-        ledger = remembering(":memory:")
+        ledger = remembering(":memory:", OFTEN)
         for number in part:
-            ledger.join(joining(terms(), bytes([number]) * 16, Fraction(1, 4)))
+            ledger.join(joining(OFTEN, bytes([number]) * 16, Fraction(1, 4)))
             ledger.seal(bytes([number]) * 16, halves)
         ledgers.append(ledger)
     forwards, backwards = Ledger(":memory:"), Ledger(":memory:")

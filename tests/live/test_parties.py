@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, repeat
+from typing import Any
 
 import pytest
 import sqlalchemy as sql
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.live.pairs import OPTIONS, START, TIMING, Pair, described, experiment_of, terms_of
 
 from tacit.checks import Refusal, TacitError
+from tacit.intermediaries.sealing import Sealing
 from tacit.intermediaries.two_servers import (
     Outcome,
     Place,
@@ -27,8 +29,8 @@ from tacit.live.desk import Assigned, Ticket
 from tacit.live.errors import Conflict, Forbidden, Gone, TooEarly, Unknown
 from tacit.live.openfeature import Flag
 from tacit.live.service.models import TicketRequest
-from tacit.signatures import public_key
-from tacit.terms import Answer, approve_successor, cosign
+from tacit.signatures import SIGNATURE_SIZE, public_key
+from tacit.terms import HPKE_SUITES, Answer, Noise, approve_successor, cosign
 
 WORTH = {"plain": 0, "friendly": 1, "short": 0}
 
@@ -502,6 +504,102 @@ def test_successor_terms_add_and_remove_options_and_open_rounds_finish(quiet: Pa
     assert status["best"] == "new"
     assert "short" not in status["options"]
     assert quiet.coordinator.shown(digest).successor is not None
+
+
+def test_invitations_are_those_of_the_issuer_at_both_servers(quiet: Pair) -> None:
+    """Somebody else lets participants in: what the coordinator signs itself is no invitation."""
+    issuer = Ed25519PrivateKey.from_private_bytes(bytes([9]) * 32)
+    digest = quiet.begin(admission="invitation", issuer=public_key(issuer))
+    quiet.step(2)
+    (good,) = invitations.make(digest, issuer, 1)
+    (forged,) = invitations.make(digest, quiet.secrets[0], 1)
+    with pytest.raises(Forbidden, match="none of this experiment's"):
+        quiet.join(digest, invitation=forged)
+    assigned = quiet.join(digest, invitation=good)
+    assert assigned.place is not None
+    identity, halves = described(assigned).identity, quiet.halves(digest, assigned, 1)
+    with pytest.raises(Forbidden, match="none of this experiment's"):
+        quiet.helper.report(identity, assigned.place.number, halves[1], forged)
+    waiting = quiet.helper.report(identity, assigned.place.number, halves[1], good)
+    assert quiet.helper.keep([waiting]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"grace": 601}, "grace of the round is 601 seconds"),
+        ({"scale": Fraction(99, 100)}, "noise has scale 99/100; the terms need at least 1"),
+        ({"minimum": 9}, "minimum batch size of 10"),
+        ({"sealing": Sealing.X25519}, "suite of the round is hpke-x25519-chacha20poly1305"),
+        ({"length": 2}, "number of metrics"),
+        ({"modulus": 2}, "no room"),
+    ],
+)
+def test_neither_party_signs_a_round_that_is_weaker_than_the_terms(
+    quiet: Pair, changes: dict[str, Any], words: str
+) -> None:
+    digest = quiet.begin(grace=600)
+    quiet.step(2)
+    (row,) = quiet.coordinator._rounds("open")[:1]
+    sound = TwoServerRound.decode(bytes(row.announcement)[: -2 * SIGNATURE_SIZE])
+    for party in (quiet.coordinator, quiet.helper):
+        seat = party.seat(digest, sound.identity)
+        assert seat.endorse(sound.encode())
+        with pytest.raises(Refusal, match=words):
+            seat.endorse(replace(sound, **changes).encode())
+
+
+@pytest.mark.parametrize("sealing", [Sealing.X25519, Sealing.HYBRID])
+def test_the_helper_makes_keys_for_the_suite_of_the_terms_only(
+    quiet: Pair, sealing: Sealing
+) -> None:
+    digest = quiet.begin()
+    with pytest.raises(Refusal, match="must be hpke-x25519-aes128gcm, as the terms say"):
+        quiet.helper.keys(digest, bytes(16), sealing)
+    assert quiet.helper.keys(digest, bytes(16), Sealing.X25519_AES)
+
+
+@pytest.mark.parametrize("suite", HPKE_SUITES)
+def test_rounds_are_announced_with_the_suite_of_the_terms(quiet: Pair, suite: str) -> None:
+    digest = quiet.begin(suite=suite)
+    quiet.step(2)
+    assert described(quiet.join(digest)).sealing.identifier == suite
+
+
+def test_a_round_lives_no_longer_than_the_grace_of_its_terms(quiet: Pair) -> None:
+    with pytest.raises(TacitError, match="grace is 600: must be at most 599, as the terms say"):
+        quiet.begin(grace=599)
+    digest = quiet.begin()
+    terms = terms_of(quiet.keys, predecessor=digest, grace=7)
+    old = quiet.coordinator.terms(digest).terms
+    quiet.coordinator.succeed(terms)
+    signature = cosign(terms, quiet.secrets[1])
+    approval = approve_successor(old, terms, quiet.secrets[1], quiet.helper.records)
+    quiet.coordinator.cosign(terms.digest, signature, approval)
+    after = quiet.coordinator.shown(digest).successor
+    assert after is not None
+    quiet.helper.admit(terms, after.signatures, after.approvals)
+    quiet.step(4)
+    found = described(quiet.join(terms.digest))
+    assert found.grace == 7
+    (row,) = {int(row.expires) - int(row.closes) for row in quiet.coordinator._rounds("open")}
+    assert row == 7
+
+
+def test_terms_of_other_trust_models_are_taken_by_neither_party(quiet: Pair) -> None:
+    proved = terms_of(quiet.keys, proofs=1)
+    signatures = tuple(cosign(proved, key) for key in quiet.secrets)
+    with pytest.raises(TacitError, match="these terms say verified"):
+        quiet.coordinator.create(proved, experiment_of(), TIMING)
+    with pytest.raises(TacitError, match="these terms say verified"):
+        quiet.helper.admit(proved, signatures)
+    shares = terms_of(quiet.keys, noise=Noise(Fraction(1), "devices"))
+    for take in (
+        lambda: quiet.coordinator.create(shares, experiment_of(), TIMING),
+        lambda: quiet.helper.admit(shares, tuple(cosign(shares, key) for key in quiet.secrets)),
+    ):
+        with pytest.raises(TacitError, match="noise by devices"):
+            take()
 
 
 def test_an_invited_report_is_checked_without_the_database(

@@ -40,7 +40,7 @@ from tacit.live import party, store
 from tacit.live.desk import Assigned
 from tacit.live.party import Party
 from tacit.records import MemoryRecords
-from tacit.terms import Answer, Middle, Noise
+from tacit.terms import Aggregation, Answer, Noise
 from tacit.testing.statistics import check_source
 
 RATE = 2e-11  # false positive rate of each of the 12 statistics of a check
@@ -54,7 +54,7 @@ FEW = 25  # releases that show coarser faults
 TERMS: dict[str, Any] = {
     "answer": Answer("two numbers", levels=LEVELS, window=0, metrics=METRICS),
     "noise": Noise(SCALE),
-    "middle": Middle(crowd=REPORTS),
+    "aggregation": Aggregation(REPORTS),
 }
 
 Draws = np.ndarray[Any, np.dtype[np.float64]]

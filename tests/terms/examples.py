@@ -11,8 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.signatures import Signed, public_key, sign
 from tacit.terms import (
+    HPKE_SUITES,
+    MASKING_SUITE,
+    Aggregation,
     Answer,
-    Middle,
     Noise,
     Offer,
     Party,
@@ -21,6 +23,7 @@ from tacit.terms import (
     Terms,
     cosign,
 )
+from tacit.trust import TrustModel
 
 KEYS = tuple(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3, 4))
 NOON = 1_795_000_000  # in November 2026
@@ -45,23 +48,48 @@ def terms(**changes: Any) -> Terms:
         parties=parties(KEYS[0], KEYS[1]),
         first_day=date(2026, 11, 1),
         last_day=date(2026, 12, 31),
-        middle=Middle(crowd=50),
+        aggregation=Aggregation(50),
     )
     return replace(base, **changes)
 
 
 def masked(**changes: Any) -> Terms:
-    """The same with noise that devices add, behind the masks of one server."""
-    law, delta = changes.pop("law", "discrete-laplace"), changes.pop("delta", Fraction(1, 10**6))
-    parts = {"dropout": Fraction(1, 5), "corrupt": Fraction(1, 5), "claim": "two-fates"}
-    middle = {name: changes.pop(name, value) for name, value in parts.items()}
-    return terms(
-        promise=Promise(Fraction(1, 2), delta, participations=3),
-        noise=Noise(Fraction(48), "devices", law),
-        parties=terms().parties[:1],
-        middle=Middle("masking", 50, **middle),
-        **changes,
+    """The same with noise that devices draw, behind the masks of one server."""
+    about: dict[str, Any] = {
+        "minimum_batch_size": 50,
+        "missing_fraction": Fraction(1, 5),
+        "dishonest_count": 3,
+        "dishonest_fraction": Fraction(1, 10),
+        "claim": "two-fates",
+    }
+    about |= {name: changes.pop(name) for name in list(changes) if name in about}
+    base: dict[str, Any] = {
+        "promise": Promise(Fraction(1, 2), Fraction(1, 10**6), participations=3),
+        "noise": Noise(Fraction(48), "devices"),
+        "parties": terms().parties[:1],
+        "trust": TrustModel.SECURE_AGGREGATION,
+        "suite": MASKING_SUITE,
+        "aggregation": Aggregation(**about),
+    }
+    return terms(**base | changes)
+
+
+def shared(**changes: Any) -> Offer:
+    """A round of a hundred slots that keeps to `masked()`: 80 reports at least, of which 10 may be
+    dishonest, so 70 shares.
+    """
+    base = offer(
+        terms=masked().digest,
+        kind="masking",
+        suite=MASKING_SUITE,
+        grace=0,
+        slots=100,
+        minimum=80,
+        scale=None,
+        divisor=70,
+        total=Fraction(48),
     )
+    return replace(base, **changes)
 
 
 def pinned(of: Terms | None = None) -> Pinned:
@@ -76,12 +104,14 @@ def offer(**changes: Any) -> Offer:
         terms=terms().digest,
         kind="two-servers",
         option=1,
-        places=200,
+        slots=200,
         minimum=50,
         levels=4,
         metrics=2,
         window=86_400,
         closes=NOON,
+        suite=HPKE_SUITES[0],
+        grace=3600,
         modulus=5_000,
         scale=Fraction(48),
     )

@@ -17,18 +17,31 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.terms.examples import KEYS, NOON, approvals, masked, offer, parties, pinned, terms
+from tests.terms.examples import (
+    KEYS,
+    NOON,
+    approvals,
+    masked,
+    offer,
+    parties,
+    pinned,
+    shared,
+    terms,
+)
 from tests.terms.make_vectors import FILE, vectors
 
 from tacit import keyfiles
+from tacit.assumptions import DishonestAtMost, Scope
 from tacit.checks import Refusal, TacitError
 from tacit.cli.parties import _guarantee
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (
+    HPKE_SUITES,
+    MASKING_SUITE,
     Account,
+    Aggregation,
     Answer,
-    Middle,
     Noise,
     Pinned,
     Promise,
@@ -41,6 +54,7 @@ from tacit.terms import (
     parsed,
 )
 from tacit.terms.words import factor
+from tacit.trust import TrustModel
 
 TEXTS = st.text(
     st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp", "Cf")), min_size=1, max_size=20
@@ -103,11 +117,11 @@ def test_one_changed_byte_is_refused_or_makes_other_terms(at: int, change: int) 
     [
         b" " + SPELT,
         SPELT + b"\n",
-        SPELT.replace(b'"version":2', b'"version": 2'),
-        SPELT.replace(b'"version":2', b'"version":2.0'),
-        SPELT.replace(b'"version":2', b'"version":3'),
-        SPELT.replace(b'"version":2', b'"version":true'),
-        SPELT.replace(b'"version":2', b'"version":2,"wish":1'),
+        SPELT.replace(b'"version":3', b'"version": 3'),
+        SPELT.replace(b'"version":3', b'"version":3.0'),
+        SPELT.replace(b'"version":3', b'"version":2'),
+        SPELT.replace(b'"version":3', b'"version":true'),
+        SPELT.replace(b'"version":3', b'"version":3,"wish":1'),
         SPELT.replace(b'{"admission"', b'{"admission":"open","admission"'),
         SPELT.replace(b'"epsilon":"1/2"', b'"epsilon":"2/4"'),
         SPELT.replace(b'"epsilon":"1/2"', b'"epsilon":"0.5"'),
@@ -154,8 +168,8 @@ def test_only_integers_and_strings_are_spelt(value: Any) -> None:
         ({"parties": parties(KEYS[0], KEYS[0])}, "key of its own"),
         ({"parties": parties(KEYS[0], KEYS[1])[::-1]}, "in this order"),
         ({"parties": parties(KEYS[0], KEYS[1])[:1]}, "coordinator, helper"),
-        ({"middle": Middle("masking", 50)}, "none of two-servers with noise by servers"),
-        ({"middle": Middle("two-servers", 0)}, "crowd is 0"),
+        ({"trust": TrustModel.SECURE_AGGREGATION, "suite": MASKING_SUITE}, "is none of two-serv"),
+        ({"aggregation": Aggregation(0)}, "minimum_batch_size is 0"),
         ({"options": ("a", "a")}, "name of its own"),
         ({"options": ()}, "there must be one"),
         ({"question": " "}, "the question"),
@@ -180,20 +194,24 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "from 0 to 60 in 4 steps, about what happens within 1 day",
         "up to 3 times, from 2026-11-01 to 2026-12-31",
         "at most 1.65 times as likely",  # e^(1/2) = 1.6487…
-        terms().claim(),
+        "(1/2, 0)-DP towards the other server, the collector and all other participants together",
+        "discrete-laplace noise of scale 48, added by servers",
+        *(f"It assumes that {one.text()}." for one in terms().assumptions),
         "fewer than 50 reports",
+        "encrypted with hpke-x25519-aes128gcm; round keys are destroyed at most 1 day after",
         fingerprint(public_key(KEYS[1])),
         "That you take part can be seen",
         "also more than once",
     ):
         assert said in text
-    other = terms(
-        middle=Middle("masking", 1),
-        noise=Noise(Fraction(48), "devices"),
+    other = masked(
         promise=Promise(Fraction(30), Fraction(1, 10**6)),
-        parties=parties(KEYS[0], KEYS[1])[:1],
         answer=Answer("x", window=90),
         admission="invitation",
+        issuer=public_key(KEYS[3]),
+        organisation="The walking club",
+        purpose="a better reminder",
+        contact="mail@club.example",
         predecessor=bytes(32),
     )
     text = "\n".join(in_words(other))
@@ -202,9 +220,14 @@ def test_terms_in_words_say_everything_and_round_the_promise_up() -> None:
         "e^30",
         "at most 1/1000000",
         "within 90 seconds",
-        "invited",
+        f"invited, by whoever has the key {fingerprint(public_key(KEYS[3]))}",
+        "Who asks: The walking club",
+        "What for: a better reminder",
+        "Whom to write to: mail@club.example",
         "0000",
-        "invent",
+        "It assumes that the aggregator follows the protocol and releases nothing but the sum.",
+        "It assumes that at most 10% of the participants of a round (3 if that is more) are",
+        "It assumes that a round is released only if at least 80% of its reports arrive.",
     ):
         assert said in text
     assert "two servers" not in text
@@ -273,10 +296,75 @@ def test_a_round_that_keeps_to_the_terms_costs_levels_times_metrics_over_scale()
     assert pinned().check(offer(scale=Fraction(100))) == Fraction(8, 100)
 
 
-def test_a_round_of_noise_that_devices_add_costs_its_part_of_epsilon() -> None:
+def test_a_round_of_noise_that_devices_draw_costs_its_part_of_epsilon() -> None:
     held = pinned(masked())
-    asked = offer(terms=held.terms.digest, kind="masking", scale=None)
-    assert held.check(asked) == held.terms.cost == Fraction(1, 6)
+    assert held.check(shared()) == held.terms.cost == Fraction(1, 6)
+    for divisor in (1, 69, 70):
+        assert held.check(shared(divisor=divisor, total=Fraction(49))) == Fraction(1, 6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"divisor": 71}, "share divisor of the round is 71; .* 10 dishonest, allow at most 70"),
+        ({"divisor": 100}, "allow at most 70"),
+        ({"divisor": 0}, "share divisor of the round is 0"),
+        ({"divisor": None}, "does not say how the noise is divided"),
+        ({"total": None}, "does not say how the noise is divided"),
+        ({"minimum": 79}, "tolerate 20 missing: at least 80 must be there"),
+        ({"minimum": 79, "divisor": 1}, "at least 80 must be there"),
+        ({"slots": 120}, "tolerate 24 missing: at least 96 must be there"),
+        ({"slots": 101}, "at least 81 must be there"),  # 20 of 101 may be missing
+        ({"total": Fraction(4799, 100)}, "total noise of the round is 4799/100; .* least 48"),
+        ({"scale": Fraction(48)}, "devices add the noise; the round says servers"),
+        ({"suite": HPKE_SUITES[0]}, "suite of the round is hpke-x25519-aes128gcm"),
+    ],
+)
+def test_noise_that_devices_draw_is_checked_against_missing_and_dishonest(
+    changes: Any, words: str
+) -> None:
+    with pytest.raises(Refusal, match=words):
+        pinned(masked()).check(shared(**changes))
+
+
+def test_more_reports_than_needed_allow_more_shares_and_small_rounds_count_dishonest() -> None:
+    held = pinned(masked())
+    assert held.check(shared(minimum=90, divisor=80))
+    with pytest.raises(Refusal, match="allow at most 80"):
+        held.check(shared(minimum=90, divisor=81))
+    few = pinned(masked(minimum_batch_size=1))  # at least 3 are dishonest, whatever the size
+    asked = shared(terms=few.terms.digest, slots=10, minimum=8, divisor=5)
+    assert few.check(asked)
+    with pytest.raises(Refusal, match="3 dishonest, allow at most 5"):
+        few.check(replace(asked, divisor=6))
+    half = pinned(masked(minimum_batch_size=1, missing_fraction=Fraction(1, 2)))
+    with pytest.raises(Refusal, match="allow at most 0"):  # of two one is honest, and may be gone
+        half.check(replace(asked, slots=2, minimum=1, divisor=1, terms=half.terms.digest))
+
+
+@given(
+    st.integers(1, 400),
+    st.fractions(0, Fraction(49, 50), max_denominator=50),
+    st.integers(0, 40),
+    st.fractions(0, Fraction(49, 50), max_denominator=50),
+    st.data(),
+)
+def test_a_divisor_is_accepted_exactly_if_honest_reports_suffice(
+    slots: int, missing: Fraction, count: int, part: Fraction, data: Any
+) -> None:
+    """Against the definition, in fractions."""
+    about = {"missing_fraction": missing, "dishonest_count": count, "dishonest_fraction": part}
+    held = pinned(masked(minimum_batch_size=1, **about))
+    minimum, divisor = data.draw(st.integers(1, slots)), data.draw(st.integers(1, slots))
+    dishonest = min(max(count, math.floor(part * slots)), slots - 1)
+    good = minimum >= slots - math.floor(missing * slots) and divisor <= minimum - dishonest
+    assert DishonestAtMost(Scope.ROUND, count, part).limit(slots) == dishonest
+    asked = shared(terms=held.terms.digest, slots=slots, minimum=minimum, divisor=divisor)
+    if good:
+        assert held.check(asked) == Fraction(1, 6)
+        return
+    with pytest.raises(Refusal, match=r"must be there|allow at most"):
+        held.check(asked)
 
 
 def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> None:
@@ -294,10 +382,14 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
     ("changes", "words"),
     [
         ({"terms": bytes(32)}, "terms of the round"),
-        ({"kind": "masking"}, "intermediary"),
+        ({"kind": "masking"}, "kind of the round is masking"),
+        ({"kind": "verified"}, "kind of the round is verified"),
+        ({"suite": HPKE_SUITES[1]}, "suite of the round is hpke-x25519-chacha20poly1305"),
+        ({"suite": HPKE_SUITES[2]}, "suite of the round is hpke-mlkem768x25519"),
+        ({"grace": 86_401}, "grace of the round is 86401 seconds; .* at most 86400"),
         ({"option": 2}, "option 2"),
         ({"option": -1}, "option -1"),
-        ({"minimum": 49}, "crowd of at least 50"),
+        ({"minimum": 49}, "minimum batch size of 50"),
         ({"levels": 5}, "number of levels"),
         ({"levels": 3}, "number of levels"),
         ({"metrics": 1}, "number of metrics"),
@@ -306,9 +398,9 @@ def test_the_first_and_last_option_and_second_of_the_terms_are_among_them() -> N
         ({"closes": NOON - 90 * 86_400}, "days of the terms"),
         ({"closes": NOON + 90 * 86_400}, "days of the terms"),
         ({"modulus": 800}, "no room"),
-        ({"scale": Fraction(4799, 100)}, "needs at least 48"),
-        ({"scale": Fraction(0)}, "needs at least 48"),
-        ({"scale": Fraction(-48)}, "needs at least 48"),
+        ({"scale": Fraction(4799, 100)}, "need at least 48"),
+        ({"scale": Fraction(0)}, "need at least 48"),
+        ({"scale": Fraction(-48)}, "need at least 48"),
         ({"scale": None}, "servers add the noise"),
     ],
 )
@@ -350,8 +442,11 @@ def test_successor_terms_change_options_and_keys_with_both_signatures() -> None:
         ({"answer": replace(terms().answer, levels=3)}, "change the answer"),
         ({"answer": replace(terms().answer, metrics=("walked",))}, "change the answer"),
         ({"promise": Promise(Fraction(3, 5), participations=3)}, "a larger epsilon"),
-        ({"middle": Middle(crowd=49)}, "a smaller crowd"),
-        ({"noise": Noise(Fraction(48), "devices")}, "who adds the noise"),
+        ({"aggregation": Aggregation(49)}, "a smaller minimum batch size"),
+        (
+            {"noise": Noise(Fraction(48), "devices"), "aggregation": Aggregation(50)},
+            "who adds the noise",
+        ),
         (
             {"promise": Promise(Fraction(1, 2), participations=4), "noise": Noise(Fraction(64))},
             "more participations",
@@ -373,7 +468,10 @@ def test_weaker_successors_are_refused_by_devices_and_parties(changes: Any, word
     ("changes", "words"),
     [
         ({"noise": Noise(Fraction(59))}, "noise of smaller scale"),
-        ({"middle": Middle("verified", 50)}, "change the intermediary"),
+        ({"proofs": 1}, "change the proofs"),
+        ({"grace": 86_401}, "a longer grace, from 86400 to 86401"),
+        ({"suite": HPKE_SUITES[1]}, "change the suite"),
+        ({"noise": Noise(Fraction(60), minimum=Fraction(50))}, "a smaller minimum of noise"),
     ],
 )
 def test_successors_keep_what_the_promise_would_not_need(changes: Any, words: str) -> None:
@@ -389,10 +487,12 @@ def test_successors_keep_what_the_promise_would_not_need(changes: Any, words: st
     ("changes", "words"),
     [
         ({"claim": "semi-honest"}, "change the claim"),
-        ({"dropout": Fraction(1, 10)}, "less dropout withstood"),
-        ({"corrupt": Fraction(1, 10)}, "fewer corrupt people withstood"),
-        ({"delta": Fraction(1, 10**5)}, "a larger delta"),
-        ({"law": "skellam"}, "change the who adds the noise"),
+        ({"missing_fraction": Fraction(1, 10)}, "fewer missing tolerated"),
+        ({"dishonest_count": 2}, "fewer dishonest tolerated"),
+        ({"dishonest_fraction": Fraction(1, 20)}, "a smaller part dishonest tolerated"),
+        ({"promise": Promise(Fraction(1, 2), Fraction(1, 10**5), 3)}, "a larger delta"),
+        ({"noise": Noise(Fraction(48), "devices", "skellam")}, "change the distribution"),
+        ({"admission": "invitation", "issuer": public_key(KEYS[3])}, "change the admission"),
     ],
 )
 def test_successors_of_masked_sums_withstand_no_less(changes: Any, words: str) -> None:
@@ -451,22 +551,25 @@ def test_a_rotated_key_is_named_by_successor_terms_that_the_old_one_approves(
 def test_an_account_never_exceeds_the_smallest_epsilon_that_was_shown(
     costs: list[Fraction],
 ) -> None:
-    account, paid = Account.under(terms()), Fraction(0)
+    many = terms(promise=Promise(Fraction(1, 2), participations=9), noise=Noise(Fraction(144)))
+    account, paid, taken = Account.under(many), Fraction(0), 0
     for place, cost in enumerate(costs):
         if place == 5:
-            smaller = terms(promise=Promise(Fraction(2, 5), participations=1))
-            account = account.shown(smaller).shown(terms())
+            least = Promise(Fraction(2, 5), participations=8)
+            smaller = terms(promise=least, noise=Noise(Fraction(160)))
+            account = account.shown(smaller).shown(many)
         try:
-            account, paid = account.charged(cost), paid + cost
+            account, paid, taken = account.charged(cost), paid + cost, taken + 1
         except Refusal:
-            assert paid + cost > account.limit
-        assert account.spent == paid
+            assert paid + cost > account.limit or taken == account.participations
+        assert (account.spent, account.taken) == (paid, taken)
+        assert taken <= account.participations
         assert paid <= Fraction(1, 2)
     assert account.limit == (Fraction(2, 5) if len(costs) > 5 else Fraction(1, 2))
 
 
 def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None:
-    account = Account(Fraction(1), Fraction(2, 3))
+    account = Account(Fraction(1), 9, Fraction(2, 3), 1)
     assert account.charged(Fraction(1, 3)).spent == 1
     with pytest.raises(Refusal, match="break the promise"):
         account.charged(Fraction(1, 3) + Fraction(1, 10**30))
@@ -481,11 +584,28 @@ def test_an_account_can_be_spent_to_the_last_part_and_no_round_is_free() -> None
 
 
 def test_refunds_give_back_what_was_spent_and_no_more() -> None:
-    account = Account(Fraction(1)).charged(Fraction(1, 3))
-    assert account.refunded(Fraction(1, 3)).spent == 0
+    account = Account(Fraction(1), 2).charged(Fraction(1, 3))
+    assert account.refunded(Fraction(1, 3)) == Account(Fraction(1), 2)
+    with pytest.raises(TacitError, match="cannot be given back"):
+        replace(account, taken=0).refunded(Fraction(1, 3))
     for cost in (Fraction(2, 3), Fraction(0), Fraction(-1)):
         with pytest.raises(TacitError):
             account.refunded(cost)
+
+
+def test_participations_are_counted_whatever_they_cost() -> None:
+    tiny = Fraction(1, 10**9)
+    account = Account.under(terms())  # three times
+    for taken in (1, 2, 3):
+        account = account.charged(tiny)
+        assert account.taken == taken
+    with pytest.raises(Refusal, match="participations: 3 of 3 that the terms allow are taken"):
+        account.charged(tiny)
+    assert account.refunded(tiny).charged(tiny) == account
+    once = terms(promise=Promise(Fraction(1, 2), participations=1))
+    assert account.shown(once).shown(terms()).participations == 1
+    with pytest.raises(Refusal, match="epsilon: this round costs 1"):
+        Account.under(terms()).charged(Fraction(1))
 
 
 def test_terms_need_neither_numpy_nor_scipy() -> None:

@@ -65,14 +65,14 @@ def show(
 
 def _guarantee(terms: Terms) -> Guarantee | None:
     """What terms promise, as every other guarantee is told; None where nobody has checked it."""
-    from tacit.privacy import ApproximateDP, PureDP, View
+    from tacit.privacy import ApproximateDP, PureDP
     from tacit.terms.words import CHECKED
 
-    if terms.noise.law != CHECKED:
+    if terms.noise.distribution != CHECKED:
         return None
     promise = terms.promise
     about: dict[str, Any] = {
-        "view": View(terms.view),
+        "view": terms.view,
         "participations": promise.participations,
         "assumptions": terms.assumptions,
     }
@@ -265,7 +265,7 @@ def make(
             "admission to this experiment is open, so nobody needs an invitation: define one with "
             'people.admission = "invitation"'
         )
-    made = invitations.make(party.first(terms), told.key_for(terms), count)
+    made = invitations.make(party.first(terms), told.issuer_key(terms), count)
     if out is not None:
         write_new(out, "\n".join(made) + "\n", mode=0o600)
     if as_json:

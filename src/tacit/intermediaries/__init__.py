@@ -12,7 +12,7 @@ against whom is in docs/security.md, the bytes are in docs/wire-formats.md.
 (18,)
 """
 
-from tacit.intermediaries.announcements import Binding, accept, announce
+from tacit.intermediaries.announcements import Binding, SharedNoise, accept, announce
 from tacit.intermediaries.blame import Blame, Lie
 from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.graph import Claim, Neighbourhood, Security, neighbourhood, security
@@ -77,6 +77,7 @@ __all__ = [
     "Seat",
     "Security",
     "ServerKeys",
+    "SharedNoise",
     "Shuffler",
     "SumView",
     "TwoServerRound",

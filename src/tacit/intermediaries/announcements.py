@@ -17,12 +17,13 @@ from typing import Any, Protocol, Self, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.checks import Refusal, TacitError
-from tacit.intermediaries.wire import head
+from tacit.checks import Refusal, TacitError, integer
+from tacit.intermediaries.wire import first_integer, head, pack_integer
 from tacit.signatures import SIGNATURE_SIZE, Signed, public_key, sign
 from tacit.terms import DIGEST_SIZE, Offer, Pinned
 
 _BINDING = struct.Struct(f">{DIGEST_SIZE}sHIIQ")
+_DIVISOR = struct.Struct(">I")
 ACCEPTED = 256  # announcements that are remembered
 
 
@@ -58,29 +59,61 @@ class Binding:
         fields, rest = head(_BINDING, data, "the description")
         return cls(*fields), rest
 
-    def offer(
-        self,
-        kind: str,
-        places: int,
-        minimum: int,
-        metrics: int,
-        modulus: int | None = None,
-        scale: Fraction | None = None,
-    ) -> Offer:
-        """What a device holds against its terms: this, and what a round of the kind says of it."""
+    def offer(self, **described: Any) -> Offer:
+        """What a device holds against its terms: this, and what a round of some kind says."""
         return Offer(
             terms=self.terms,
-            kind=kind,
             option=self.option,
-            places=places,
-            minimum=minimum,
             levels=self.levels,
-            metrics=metrics,
             window=self.window,
             closes=self.closes,
-            modulus=modulus,
-            scale=scale,
+            **described,
         )
+
+
+@dataclass(frozen=True)
+class SharedNoise:
+    """Noise that devices draw: each one of `divisor` shares, which together are noise whose
+    parameter is `total` (the scale of discrete Laplace noise, the variance of any other).
+
+    >>> SharedNoise.first(SharedNoise(40, Fraction(5, 2)).encode())
+    (SharedNoise(divisor=40, total=Fraction(5, 2)), b'')
+    """
+
+    divisor: int = 1
+    total: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        integer("divisor", self.divisor, at_least=1)
+        if (
+            self.divisor >= 1 << 32
+            or not 0 < self.total < 1 << 1000
+            or self.total.denominator >= 1 << 1000
+        ):
+            raise TacitError(
+                f"a share divisor is {self.divisor} and the total noise {self.total}: the divisor "
+                "must be below 2^32, the noise above 0"
+            )
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        numbers = (self.total.numerator, self.total.denominator)
+        return _DIVISOR.pack(self.divisor) + b"".join(map(pack_integer, numbers))
+
+    @classmethod
+    def first(cls, data: bytes) -> tuple[SharedNoise, bytes]:
+        """The shares that these bytes begin with, and the rest."""
+        (divisor,), rest = head(_DIVISOR, data, "the share divisor")
+        top, rest = first_integer(rest, "the total noise")
+        bottom, rest = first_integer(rest, "the total noise")
+        total = Fraction(top, bottom)
+        if total.denominator != bottom:
+            raise Refusal("the total noise is not spelt in lowest terms")
+        return cls(divisor, total), rest
+
+
+WHOLE_NOISE = SharedNoise()
+"""One share: every device draws all of the noise."""
 
 
 class Description(Protocol):

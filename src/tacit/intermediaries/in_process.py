@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE
@@ -29,13 +30,14 @@ from tacit.intermediaries.mixing import (
     prepare_party,
     wrap,
 )
-from tacit.intermediaries.rehearsal import Rehearsal, rehearse
+from tacit.intermediaries.rehearsal import rehearse
 from tacit.intermediaries.sealing import DEFAULT, Sealing
 from tacit.intermediaries.seats import Draw, Seat
 from tacit.intermediaries.two_servers import TwoServerRound, split
 from tacit.intermediaries.verified import MODULUS
 from tacit.records import MemoryRecords
-from tacit.terms import Middle, Noise, Promise
+from tacit.terms import Aggregation, Noise, Promise
+from tacit.trust import TrustModel
 
 Report = int | Sequence[int]
 GRACE = 3600  # seconds, of rounds that are played here
@@ -74,9 +76,13 @@ class MaskingSession:
     def __init__(self, reports: Sequence[Report], plan: MaskingPlan) -> None:
         self.reports = _lists(reports)
         room, length = plan.participants or len(self.reports), len(self.reports[0])
-        withstood = Fraction(1, 10)
-        middle = Middle("masking", plan.minimum, withstood, withstood)
-        self.rehearsal = rehearse(middle, metrics=length, noise=_BROUGHT, source=plan.source)
+        self.rehearsal = rehearse(
+            TrustModel.SECURE_AGGREGATION,
+            _tolerant(room, plan.minimum, Fraction(1, 10)),
+            metrics=length,
+            noise=_BROUGHT,
+            source=plan.source,
+        )
         self.pinned, self.store = self.rehearsal.pinned, MemoryRecords()
         self.bits = 0 if plan.among else BITS
         among = plan.among or neighbourhood(room, plan.minimum)
@@ -198,8 +204,14 @@ class TwoServerSession:
         *,
         verified: bool = False,
     ) -> None:
-        kind = "verified" if verified else "two-servers"
-        self.rehearsal = _two_server_terms(Middle(kind, minimum), length, noise, source)
+        said: dict[str, Any] = {"metrics": length, "source": source, "suite": sealing.identifier}
+        about = Aggregation(minimum)
+        if noise is None:
+            about, said["noise"] = _tolerant(places, minimum), _BROUGHT
+        else:
+            said["promise"] = Promise(Fraction(noise.levels * length) / noise.scale)
+            said |= {"levels": noise.levels, "proofs": int(verified)}
+        self.rehearsal = rehearse(TrustModel.TWO_SERVERS, about, **said)
         self.pinned = self.rehearsal.pinned
         self.records = tuple(MemoryRecords() for _ in range(3))
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
@@ -262,14 +274,14 @@ class TwoServerSession:
         return collector.view()
 
 
-def _two_server_terms(
-    middle: Middle, metrics: int, noise: OwnNoise | None, source: Source
-) -> Rehearsal:
-    if noise is None:
-        return rehearse(middle, metrics=metrics, noise=_BROUGHT, source=source)
-    promise = Promise(Fraction(noise.levels * metrics) / noise.scale)
-    levels = noise.levels
-    return rehearse(middle, levels=levels, metrics=metrics, promise=promise, source=source)
+def _tolerant(slots: int, minimum: int, dishonest: Fraction = Fraction(0)) -> Aggregation:
+    """Terms under which a round of so many slots is released from its minimum on, with this part
+    dishonest as far as one honest report is left.
+    """
+    room = max(1, slots)
+    missing = Fraction(max(0, room - max(1, minimum)), room)
+    part = min(dishonest, Fraction(max(0, minimum - 1), room))
+    return Aggregation(minimum, missing, dishonest_fraction=part)
 
 
 def run_two_servers(
@@ -366,7 +378,13 @@ class MixingSession:
         store: MemoryRecords | None = None,
         source: Source = SYSTEM,
     ) -> None:
-        self.rehearsal = rehearse(Middle("mixing", minimum), noise=_BROUGHT, source=source)
+        self.rehearsal = rehearse(
+            TrustModel.SHUFFLER,
+            _tolerant(reports, minimum),
+            noise=_BROUGHT,
+            suite=sealing.identifier,
+            source=source,
+        )
         self.pinned = self.rehearsal.pinned
         self.store, identity = store or MemoryRecords(), new_identity(source)
         shuffling, analyzing = (

@@ -17,7 +17,6 @@ is in `pledges`.
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.checks import TacitError
 from tacit.intermediaries.agreement import KEY_SIZE, agree, derive
-from tacit.intermediaries.announcements import Binding
+from tacit.intermediaries.announcements import WHOLE_NOISE, Binding, SharedNoise
 from tacit.intermediaries.graph import Claim, Neighbourhood, Security, security
 from tacit.intermediaries.interface import IDENTITY_SIZE, Refusal, check_counts
 from tacit.intermediaries.pledges import COMMITMENT_SIZE, PARCEL_SIZE
@@ -46,7 +45,7 @@ from tacit.intermediaries.wire import (
     last_modulus,
     pack_modulus,
 )
-from tacit.terms import Middle, Offer
+from tacit.terms import MASKING_SUITE, Aggregation, Offer
 
 ADDRESS_SIZE = KEY_SIZE
 """A client is addressed by its public key for encryption."""
@@ -56,7 +55,7 @@ FRONT_SIZE = HEADER_SIZE + ADDRESS_SIZE
 address.
 """
 
-FORMAT = 3
+FORMAT = 4
 """The version of masking's messages, which stands in the description."""
 
 SETUP_HEAD = struct.Struct(">III")  # own number, clients that joined, neighbours that follow
@@ -80,7 +79,8 @@ class MaskingRound:
     """What everyone knows about a round: made by the server, checked and obeyed by every client.
 
     `binding` names the terms; `length` numbers per report are added up modulo `modulus`; nothing is
-    opened for fewer than `minimum` of at most `reports` clients.
+    opened for fewer than `minimum` of at most `reports` clients, each of whom draws a share of the
+    `noise`.
     """
 
     binding: Binding
@@ -91,6 +91,7 @@ class MaskingRound:
     length: int
     neighbourhood: Neighbourhood
     server: bytes
+    noise: SharedNoise = WHOLE_NOISE
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum, least=2)
@@ -116,7 +117,8 @@ class MaskingRound:
             self.server,
         )
         front = header(Kind.MASKING_ROUND, self.identity) + bytes((FORMAT,))
-        return front + self.binding.encode() + fields + pack_modulus(self.modulus)
+        rest = self.noise.encode() + pack_modulus(self.modulus)
+        return front + self.binding.encode() + fields + rest
 
     @classmethod
     def decode(cls, message: bytes) -> MaskingRound:
@@ -132,13 +134,23 @@ class MaskingRound:
             binding, rest = Binding.first(data[1:])
             fields, rest = head(_HEAD, rest, "the description")
             reports, minimum, length, degree, threshold, server = fields
+            noise, rest = SharedNoise.first(rest)
             modulus, among = last_modulus(rest), Neighbourhood(degree, threshold)
             identity = identity_of(message)
-            return cls(binding, identity, reports, minimum, modulus, length, among, server)
+            return cls(binding, identity, reports, minimum, modulus, length, among, server, noise)
 
     def offer(self) -> Offer:
         """What a device holds against its terms."""
-        return self.binding.offer("masking", self.reports, self.minimum, self.length, self.modulus)
+        return self.binding.offer(
+            kind="masking",
+            slots=self.reports,
+            minimum=self.minimum,
+            metrics=self.length,
+            suite=MASKING_SUITE,
+            modulus=self.modulus,
+            divisor=self.noise.divisor,
+            total=self.noise.total,
+        )
 
     def security(self, corrupt: int | None = None, claim: Claim = Claim.SEMI_HONEST) -> Security:
         """How sure it is that only the sum is learnt, with so many corrupt: a tenth unless said."""
@@ -157,14 +169,13 @@ BITS = 40
 """How sure a round must be, unless less is asked for, that nothing but the sum is learnt."""
 
 
-def check_withstands(announced: MaskingRound, middle: Middle, bits: int = BITS) -> None:
-    """Refuses a round whose degree, threshold and minimum keep the terms' claim with fewer bits
-    than asked for, while the part of the people that the terms name is corrupt.
+def check_withstands(announced: MaskingRound, about: Aggregation, bits: int = BITS) -> None:
+    """Rejects a round whose degree, threshold and minimum keep the terms' claim with fewer bits
+    than asked for, while as many participants are corrupted as the terms tolerate.
     """
-    if middle.claim not in tuple(Claim):
-        raise Refusal(f"the claim {middle.claim} of the terms is none of {', '.join(Claim)}")
-    corrupt = math.floor(middle.corrupt * announced.reports)
-    found = announced.security(corrupt, Claim(middle.claim))
+    if about.claim not in tuple(Claim):
+        raise Refusal(f"the claim {about.claim} of the terms is none of {', '.join(Claim)}")
+    found = announced.security(about.dishonest(announced.reports), Claim(about.claim))
     if found.bits < bits:
         raise Refusal(f"the round is weaker than the {bits} bits that are asked for: {found}")
 

@@ -88,7 +88,7 @@ class MaskingClient:
         self, pinned: Pinned, announcement: bytes, bits: int = BITS, source: Source = SYSTEM
     ) -> None:
         announced = accept(MaskingRound, pinned, announcement)
-        check_withstands(announced, pinned.terms.middle, bits)
+        check_withstands(announced, pinned.terms.aggregation, bits)
         self.round = announced
         self._source = source
         self._key = new_key(source)

@@ -161,7 +161,7 @@ class MaskingServer:
         """The server's signature under the description that its record is tied to, if that keeps
         to the terms.
         """
-        check_withstands(self.round, pinned.terms.middle, bits)
+        check_withstands(self.round, pinned.terms.aggregation, bits)
         return endorse_offer(pinned, self.round, key)
 
     @property

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.checks import TacitError, integer
 from tacit.intermediaries.agreement import KEY_SIZE, Channel, derive, public_bytes
-from tacit.intermediaries.announcements import Binding, accept
+from tacit.intermediaries.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -66,8 +66,8 @@ _KEYS_INFO = b"tacit mixing keys v2"
 @dataclass(frozen=True)
 class MixingRound:
     """What everyone knows about a round: the terms, and that each of `reports` people sends
-    `messages` messages of `size` bytes about `metrics` metrics. A new round has a fresh random
-    identity.
+    `messages` messages of `size` bytes about `metrics` metrics, with a share of the noise in them.
+    A new round has a fresh random identity.
     """
 
     binding: Binding
@@ -80,6 +80,7 @@ class MixingRound:
     sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
     metrics: int = 1
+    noise: SharedNoise = WHOLE_NOISE
 
     def __post_init__(self) -> None:
         check_counts(self.reports, self.minimum)
@@ -107,7 +108,8 @@ class MixingRound:
         """The message that announces the round."""
         counts = (self.reports, self.minimum, self.size, self.messages, self.metrics)
         front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
-        return front + _HEAD.pack(*counts, self.sealing) + self.shuffler + self.analyzer
+        keys = self.shuffler + self.analyzer
+        return front + _HEAD.pack(*counts, self.sealing) + self.noise.encode() + keys
 
     @classmethod
     def decode(cls, message: bytes) -> MixingRound:
@@ -117,6 +119,7 @@ class MixingRound:
             fields, rest = head(_HEAD, rest, "the description")
             reports, minimum, size, messages, metrics, number = fields
             sealing = suite(number)
+            noise, rest = SharedNoise.first(rest)
             shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
             return cls(
                 binding,
@@ -129,11 +132,20 @@ class MixingRound:
                 sealing,
                 identity_of(message),
                 metrics,
+                noise,
             )
 
     def offer(self) -> Offer:
         """What a device holds against its terms."""
-        return self.binding.offer("mixing", self.reports, self.minimum, self.metrics)
+        return self.binding.offer(
+            kind="mixing",
+            slots=self.reports,
+            minimum=self.minimum,
+            metrics=self.metrics,
+            suite=self.sealing.identifier,
+            divisor=self.noise.divisor,
+            total=self.noise.total,
+        )
 
     @cached_property
     def context(self) -> bytes:

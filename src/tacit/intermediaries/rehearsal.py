@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.intermediaries.announcements import Binding, announce, endorse
 from tacit.intermediaries.interface import SYSTEM, Source
 from tacit.signatures import KEY_SIZE, public_key
-from tacit.terms import ROLES, VIEWS, Middle, Noise, Pinned, Promise, cosign, document
+from tacit.terms import ROLES, VIEWS, Aggregation, Noise, Pinned, Promise, cosign, document
+from tacit.trust import TrustModel
 
 DEADLINE = 2_000_000_000  # seconds since 1970
 FIRST, LAST = date(2026, 1, 1), date(2099, 12, 31)
@@ -28,7 +29,7 @@ class Rehearsal:
     keys: tuple[Ed25519PrivateKey, ...]
 
     def __repr__(self) -> str:
-        return f"Rehearsal({self.pinned.terms.middle.kind}, {self.pinned.terms.digest.hex()})"
+        return f"Rehearsal({self.pinned.terms.kind}, {self.pinned.terms.digest.hex()})"
 
     @property
     def binding(self) -> Binding:
@@ -42,22 +43,25 @@ class Rehearsal:
 
 
 def rehearse(
-    middle: Middle,
+    trust: TrustModel,
+    aggregation: Aggregation,
     *,
+    proofs: int = 0,
+    suite: str = "",
     levels: int = 1,
     metrics: int = 1,
     promise: Promise | None = None,
     noise: Noise | None = None,
     source: Source = SYSTEM,
 ) -> Rehearsal:
-    """Terms for a middle, signed by all of its parties. Noise is just enough for the promise,
+    """Terms for a trust model, signed by all of its parties. Noise is just enough for the promise,
     (1, 0)-DP unless another is given; devices add it where servers do not. `source` is for test
     vectors only.
     """
     made = promise or Promise(Fraction(1))
     scale = Fraction(levels * metrics * made.participations) / made.epsilon
-    by = "servers" if (middle.kind, "servers") in VIEWS else "devices"
-    roles = ROLES[middle.kind]
+    by = "servers" if (trust, "servers") in VIEWS else "devices"
+    roles = ROLES[trust]
     keys = tuple(Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE)) for _ in roles)
     terms = document.Terms(
         question="Which of these do people like?",
@@ -71,6 +75,9 @@ def rehearse(
         ),
         first_day=FIRST,
         last_day=LAST,
-        middle=middle,
+        trust=trust,
+        proofs=proofs,
+        aggregation=aggregation,
+        suite=suite,
     )
     return Rehearsal(Pinned(terms, tuple(cosign(terms, key) for key in keys), terms.keys), keys)

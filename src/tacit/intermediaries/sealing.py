@@ -28,6 +28,7 @@ from tacit.intermediaries.agreement import KEY_SIZE, TAG_SIZE, check_public, new
 from tacit.intermediaries.interface import SYSTEM, Refusal, Source
 from tacit.keyfiles import Location, Lock, read_key, set_aside, write_key
 from tacit.signatures import fingerprint
+from tacit.terms import HPKE_SUITES
 
 _MLKEM_SEED_SIZE = 64
 _MLKEM_PUBLIC_SIZE = 1184
@@ -60,9 +61,26 @@ class Sealing(IntEnum):
         """
         return _PARTS[self][0].enc_length() + TAG_SIZE
 
+    @property
+    def identifier(self) -> str:
+        """What terms call the suite.
+
+        >>> Sealing.X25519_AES.identifier
+        'hpke-x25519-aes128gcm'
+        """
+        return _IDENTIFIERS[self]
+
 
 DEFAULT = Sealing.X25519_AES
 """The suite of new keys and rounds."""
+
+
+def suite_named(identifier: str) -> Sealing:
+    """The suite that terms name."""
+    for sealing, known in _IDENTIFIERS.items():
+        if known == identifier:
+            return sealing
+    raise Refusal(f"suite {identifier!r} is unknown; known are {', '.join(_IDENTIFIERS.values())}")
 
 
 def suite(number: int) -> Sealing:
@@ -75,6 +93,9 @@ def suite(number: int) -> Sealing:
     return Sealing(number)
 
 
+_IDENTIFIERS = dict(
+    zip((Sealing.X25519_AES, Sealing.X25519, Sealing.HYBRID), HPKE_SUITES, strict=True)
+)
 _PARTS = {
     Sealing.X25519: (KEM.X25519, AEAD.CHACHA20_POLY1305),
     Sealing.HYBRID: (KEM.MLKEM768_X25519, AEAD.CHACHA20_POLY1305),

@@ -22,7 +22,7 @@ from typing import Protocol
 from tacit.checks import TacitError
 from tacit.intermediaries import masks
 from tacit.intermediaries.agreement import KEY_SIZE
-from tacit.intermediaries.announcements import Binding, accept
+from tacit.intermediaries.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
 from tacit.intermediaries.interface import (
     IDENTITY_SIZE,
     SYSTEM,
@@ -75,9 +75,9 @@ class TwoServerRound:
     that both servers and the collector made for this round and no other.
 
     `scale` is that of the discrete Laplace noise that each server adds to each number, None where
-    devices bring the noise. Places are given out until `assigned_until`; reports are taken until
-    `binding.closes`, and what is not opened `grace` seconds later never will be. A round that has a
-    `commitment` to a verify key is a verified one.
+    devices draw the noise, `shared` among them. Places are given out until `assigned_until`;
+    reports are taken until `binding.closes`, and what is not opened `grace` seconds later never
+    will be. A round that has a `commitment` to a verify key is a verified one.
     """
 
     binding: Binding
@@ -93,6 +93,7 @@ class TwoServerRound:
     sealing: Sealing = DEFAULT
     identity: bytes = field(default_factory=new_identity)
     commitment: bytes = b""
+    shared: SharedNoise = WHOLE_NOISE
 
     def __post_init__(self) -> None:
         check_counts(self.places, self.minimum)
@@ -139,7 +140,6 @@ class TwoServerRound:
     def encode(self) -> bytes:
         """The message that describes the round."""
         counts = (self.places, self.minimum, self.length)
-        scale = self.scale or Fraction(0)
         kind = Kind.VERIFIED_ROUND if self.commitment else Kind.TWO_SERVER_ROUND
         return (
             header(kind, self.identity)
@@ -148,10 +148,15 @@ class TwoServerRound:
             + _HEAD.pack(self.assigned_until, self.grace, *counts, self.sealing)
             + self.collector
             + b"".join(self.servers)
-            + (b"\x00" if self.scale is None else pack_integer(scale.numerator))
-            + pack_integer(scale.denominator)
+            + self._encoded_noise()
             + pack_modulus(self.modulus)
         )
+
+    def _encoded_noise(self) -> bytes:
+        """The servers' scale; or 00, and what devices draw."""
+        if self.scale is None:
+            return b"\x00" + self.shared.encode()
+        return pack_integer(self.scale.numerator) + pack_integer(self.scale.denominator)
 
     @classmethod
     def decode(cls, message: bytes) -> TwoServerRound:
@@ -169,7 +174,7 @@ class TwoServerRound:
             keys, rest = front(rest, sum(sizes), "the list of keys"), rest[sum(sizes) :]
             collector, both = keys[: sizes[0]], keys[sizes[0] :]
             first, second = records(both, sizes[1], 2, "the list of servers")
-            scale, rest = _first_scale(rest)
+            scale, shared, rest = _first_noise(rest)
             return cls(
                 binding,
                 places,
@@ -184,13 +189,23 @@ class TwoServerRound:
                 sealing,
                 identity_of(message),
                 commitment,
+                shared,
             )
 
     def offer(self) -> Offer:
         """What a device holds against its terms."""
-        kind = "verified" if self.commitment else "two-servers"
+        devices = self.scale is None
         return self.binding.offer(
-            kind, self.places, self.minimum, self.length, self.modulus, self.scale
+            kind="verified" if self.commitment else "two-servers",
+            slots=self.places,
+            minimum=self.minimum,
+            metrics=self.length,
+            suite=self.sealing.identifier,
+            grace=self.grace,
+            modulus=self.modulus,
+            scale=self.scale,
+            divisor=self.shared.divisor if devices else None,
+            total=self.shared.total if devices else None,
         )
 
     @cached_property
@@ -235,17 +250,17 @@ class TwoServerRound:
         return self.servers[role][:KEY_SIZE]
 
 
-def _first_scale(data: bytes) -> tuple[Fraction | None, bytes]:
+def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
+    """The scale of the servers' noise, or None and what devices draw; and the rest."""
     if data[:1] == b"\x00":
-        denominator, rest = first_integer(data[1:], "scale")
-        scale = None
-    else:
-        numerator, rest = first_integer(data, "scale")
-        denominator, rest = first_integer(rest, "scale")
-        scale = Fraction(numerator, denominator)
-    if denominator != (1 if scale is None else scale.denominator):
+        shared, rest = SharedNoise.first(data[1:])
+        return None, shared, rest
+    numerator, rest = first_integer(data, "scale")
+    denominator, rest = first_integer(rest, "scale")
+    scale = Fraction(numerator, denominator)
+    if denominator != scale.denominator:
         raise Refusal("the scale is not spelt in lowest terms")
-    return scale, rest
+    return scale, WHOLE_NOISE, rest
 
 
 class Outcome(IntEnum):

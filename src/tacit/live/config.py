@@ -87,13 +87,19 @@ class PartyConfig:
 
     def key_for(self, terms: Terms) -> Ed25519PrivateKey:
         """The key of this party that terms name, its present one or one that it had before."""
+        return self._key(terms.keys[ROLES.index(self.role)], f"{self.role}'s")
+
+    def issuer_key(self, terms: Terms) -> Ed25519PrivateKey:
+        """The key of this party that terms name as the issuer of invitations."""
+        return self._key(terms.issuer, "issuer's")
+
+    def _key(self, named: bytes, whose: str) -> Ed25519PrivateKey:
         keys = load_signing_keys(self.signing_key, self.lock)
-        named = terms.keys[ROLES.index(self.role)]
         for key in keys:
             if public_key(key) == named:
                 return key
         raise TacitError(
-            f"the terms name another {self.role}'s key, {fingerprint(named)}; yours is "
+            f"the terms name another {whose} key, {fingerprint(named)}; yours is "
             f"{fingerprint(public_key(keys[0]))}: send the other party's operator your card.toml"
         )
 

@@ -57,6 +57,10 @@ class Coordinator(Party):
         if terms.predecessor:
             raise TacitError("these terms succeed others: call succeed")
         check_fits(terms, experiment)
+        if timing.grace > terms.grace:
+            raise TacitError(
+                f"grace is {timing.grace}: must be at most {terms.grace}, as the terms say"
+            )
         row = {
             "lineage": terms.digest,
             "digest": terms.digest,
@@ -310,8 +314,9 @@ def check_fits(terms: Terms, experiment: Experiment) -> None:
     for round_ in trial.propose():
         if round_.opened:
             opened_protocol(trial, round_, terms)
-        if round_.opened and round_.participants < terms.middle.crowd:
+        least = terms.aggregation.minimum_batch_size
+        if round_.opened and round_.participants < least:
             raise TacitError(
-                f"a round of {round_.participants} is smaller than the crowd of "
-                f"{terms.middle.crowd} that the terms promise"
+                f"a round of {round_.participants} is smaller than the minimum batch size {least} "
+                "of the terms"
             )

@@ -25,7 +25,16 @@ from tacit.checks import Refusal, TacitError
 from tacit.live import readers
 from tacit.live.readers import Reader, Wrong
 from tacit.live.timing import Timing
-from tacit.terms import Answer, Middle, Noise, Party, Promise, Terms, check_text
+from tacit.terms import (
+    LONGEST_GRACE,
+    Aggregation,
+    Answer,
+    Noise,
+    Party,
+    Promise,
+    Terms,
+    check_text,
+)
 
 if TYPE_CHECKING:
     from tacit.experiment import Experiment
@@ -36,7 +45,14 @@ ROUNDS = 32  # at most, where nothing is said
 FINEST = 100  # levels that are taken for granted
 ANYBODY = 10**15  # participants, where an experiment ends by its last day alone
 DAY = 86_400
-LENGTHS = {"question": 500, "options": 200, "answer.meaning": 2000}  # characters that people read
+LENGTHS = {  # characters that people read
+    "question": 500,
+    "options": 200,
+    "answer.meaning": 2000,
+    "organisation": 200,
+    "purpose": 1000,
+    "contact": 200,
+}
 SHORT = 100  # of names
 
 
@@ -73,6 +89,15 @@ class Definition:
 
     question: str = _entry(
         "question", readers.text, "What you want to know. Everybody who takes part reads this."
+    )
+    organisation: str = _entry(
+        "organisation", readers.text, "Who asks: the organisation that participants read.", ""
+    )
+    purpose: str = _entry(
+        "purpose", readers.text, "What the result is for. A new purpose is shown again.", ""
+    )
+    contact: str = _entry(
+        "contact", readers.text, "Where participants write to: an address or a page.", ""
     )
     options: tuple[str, ...] = _entry(
         "options", readers.texts, "What people are given: one of these."
@@ -171,7 +196,8 @@ class Definition:
     grace: int = _entry(
         "rounds.grace",
         readers.lasting,
-        "How long after its close a round may still be opened, if a server was down.",
+        "How long round keys live after a round closes, so that it may still be released if a\n"
+        "server was down: at most 7 days. It is part of the terms.",
         DAY,
     )
     most: int = _entry("rounds.most", readers.whole, "Rounds one after another, at most.", None)
@@ -259,8 +285,13 @@ class Definition:
             ),
             first_day=self.first_day,
             last_day=self.last_day,
-            middle=Middle(crowd=self.crowd),
+            aggregation=Aggregation(self.crowd),
             admission=self.admission,
+            issuer=coordinator_key if self.admission == "invitation" else b"",
+            grace=self.grace,
+            organisation=self.organisation,
+            purpose=self.purpose,
+            contact=self.contact,
             predecessor=self.succeeds,
         )
 
@@ -508,12 +539,19 @@ def _guarding(
         )
 
 
-def _readable(
-    question: str, options: tuple[str, ...], meaning: str, metric: str, guardrail: str
-) -> Iterator[str]:
+def _short_grace(grace: int) -> Iterator[str]:
+    if grace > LONGEST_GRACE:
+        yield (
+            f"rounds.grace is {readers.in_words(grace)}; it must be at most "
+            f"{readers.in_words(LONGEST_GRACE)}, so that round keys are destroyed"
+        )
+
+
+def _readable(*texts: Any) -> Iterator[str]:
     """What terms say of texts."""
-    names = {"question": question, "answer.meaning": meaning, "answer.metric": metric}
-    names |= {"guardrail.metric": guardrail} if guardrail else {}
+    *single, options = texts
+    given = zip(_TEXTS.values(), single, strict=True)
+    names = {place: words for place, words in given if words or place not in _OPTIONAL}
     for place, words in (*names.items(), *(("options", option) for option in options)):
         try:
             check_text(place, words)
@@ -526,8 +564,19 @@ def _readable(
             yield f"{place} has nothing that can be seen; type it anew"
 
 
+_TEXTS = {
+    "question": "question",
+    "organisation": "organisation",
+    "purpose": "purpose",
+    "contact": "contact",
+    "meaning": "answer.meaning",
+    "metric": "answer.metric",
+    "guardrail": "guardrail.metric",
+}
+_OPTIONAL = ("organisation", "purpose", "contact", "guardrail.metric")
 _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
-    (("question", "options", "meaning", "metric", "guardrail"), _readable),
+    ((*_TEXTS, "options"), _readable),
+    (("grace",), _short_grace),
     (("options",), _enough_options),
     (("control", "options"), _known_control),
     (("low", "high"), _rising),

@@ -24,7 +24,7 @@ from tacit.intermediaries.half_server import HalfServer
 from tacit.intermediaries.two_servers import Place
 from tacit.live import invitations, store
 from tacit.live.errors import Conflict, Forbidden
-from tacit.live.party import COORDINATOR, Party, Registered
+from tacit.live.party import Party, Registered
 
 Choose = Callable[[bytes, int], int]
 """Which of so many places the holder of a ticket gets."""
@@ -182,7 +182,7 @@ class Desk:
         terms = self._known.terms
         if terms.admission != "invitation":
             return b""
-        return invitations.check(ticket.invitation, self._known.lineage, [terms.keys[COORDINATOR]])
+        return invitations.check(ticket.invitation, self._known.lineage, terms.issuer)
 
     def _draw(self, ticket: Ticket, invitation: bytes) -> _Seat | None:
         """A new place, for which the invitation is spent; None when none is left."""

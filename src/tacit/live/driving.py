@@ -21,7 +21,7 @@ from tacit.intermediaries.announcements import Binding, accept
 from tacit.intermediaries.collecting import Collector, prepare_collector
 from tacit.intermediaries.half_server import HalfServer, UnknownRound
 from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.sealing import DEFAULT
+from tacit.intermediaries.sealing import suite_named
 from tacit.intermediaries.seats import Stage
 from tacit.intermediaries.two_servers import TwoServerRound
 from tacit.intermediaries.wire import Kind
@@ -226,22 +226,23 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
     terms = pinned.terms
     round_ = next(one for one in experiment.propose() if one.number == row.number)
     protocol, way = opened_protocol(experiment, round_, terms)
-    theirs = link.keys(digest, identity, DEFAULT)  # first: where it refuses, nothing is made here
-    own = party.seat(digest, identity).prepare(identity)
+    suite, grace = suite_named(terms.suite), min(timing.grace, terms.grace)
+    theirs = link.keys(digest, identity, suite)  # first: where it refuses, nothing is made here
+    own = party.seat(digest, identity).prepare(identity, suite)
     start, about = party.now, terms.answer
     closes = start + timing.joining + about.window + timing.margin
     described = TwoServerRound(
         Binding(digest, int(row.option), about.levels, about.window, closes),
         round_.participants,
-        max(minimum(protocol, "two-servers"), terms.middle.crowd),
+        max(minimum(protocol, "two-servers"), terms.aggregation.minimum_batch_size),
         way.modulus,
         (own, theirs),
-        prepare_collector(party.records, identity, DEFAULT),
+        prepare_collector(party.records, identity, suite),
         len(about.metrics),
         terms.noise.scale,
         start + timing.joining,
-        timing.grace,
-        DEFAULT,
+        grace,
+        suite,
         identity,
     )
     changed = {
@@ -249,7 +250,7 @@ def _describe(party: Coordinator, link: HelperLink, row: Any) -> None:
         "started": start,
         "assigned_until": described.assigned_until,
         "closes": closes,
-        "expires": closes + timing.grace,
+        "expires": closes + grace,
     }
     blank = sql.update(store.rounds).where(
         store.rounds.c.identity == identity, store.rounds.c.announcement == b""

@@ -47,8 +47,16 @@ class Helper(Party):
     # What the coordinator asks
 
     def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
-        """Public keys for a new round of an experiment; the same when asked again."""
-        return self.seat(digest, identity).prepare(identity, suite(sealing))
+        """Public keys for a new round of an experiment; the same when asked again. Only the suite
+        of the terms is prepared for.
+        """
+        seat, asked = self.seat(digest, identity), suite(sealing)
+        named = seat.pinned.terms.suite
+        if asked.identifier != named:
+            raise Refusal(
+                f"the suite of the round is {asked.identifier}: must be {named}, as the terms say"
+            )
+        return seat.prepare(identity, asked)
 
     def describe(self, description: bytes, signature: bytes) -> bytes:
         """The announcement of a round: its description with both signatures. It is written down
@@ -128,7 +136,7 @@ class Helper(Party):
             return b""
         if invitation is None:
             raise Forbidden("this experiment is by invitation: send the one you were given")
-        return invitations.check(invitation, self._lineages[terms], [known.keys[0]])
+        return invitations.check(invitation, self._lineages[terms], known.issuer)
 
 
 def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:

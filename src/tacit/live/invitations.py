@@ -1,6 +1,6 @@
-"""Invitations: one-time tokens, signed by the coordinator and checked by both servers.
+"""Invitations: one-time tokens, signed by the issuer of the terms and checked by both servers.
 
-An invitation is 16 random bytes and the coordinator's signature under them and the first terms of
+An invitation is 16 random bytes and the issuer's signature under them and the first terms of
 an experiment; it stands for one participation. It names nobody. Who handed which one to whom is
 not tacit's to know; only its digest stays when it is spent.
 """
@@ -11,7 +11,6 @@ import base64
 import binascii
 import hashlib
 import os
-from collections.abc import Iterable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -34,8 +33,8 @@ def _made(lineage: bytes, key: Ed25519PrivateKey) -> str:
     return base64.urlsafe_b64encode(whole).rstrip(b"=").decode()
 
 
-def check(invitation: str | None, lineage: bytes, keys: Iterable[bytes]) -> bytes:
-    """The digest of an invitation that the holder of one of these keys made for this experiment."""
+def check(invitation: str | None, lineage: bytes, issuer: bytes) -> bytes:
+    """The digest of an invitation that the holder of the issuer's key made for this experiment."""
     if not invitation:
         raise Forbidden("this experiment is by invitation: send the one you were given")
     try:
@@ -44,10 +43,9 @@ def check(invitation: str | None, lineage: bytes, keys: Iterable[bytes]) -> byte
         whole = b""
     number, signature = whole[:_RANDOM], whole[_RANDOM:]
     if len(invitation) == LENGTH and len(signature) == SIGNATURE_SIZE:
-        for key in keys:
-            try:
-                verify(Signed.INVITATION, lineage + number, signature, key, "the coordinator")
-            except Refusal:
-                continue
+        try:
+            verify(Signed.INVITATION, lineage + number, signature, issuer, "the issuer")
             return hashlib.sha256(whole).digest()
+        except Refusal:
+            pass
     raise Forbidden("this invitation is none of this experiment's: send the one you were given")

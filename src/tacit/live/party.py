@@ -32,7 +32,7 @@ from tacit.live.store import Store
 from tacit.noise import DiscreteLaplace
 from tacit.records import Records
 from tacit.signatures import SIGNATURE_SIZE, fingerprint, public_key
-from tacit.terms import ROLES, Pinned, Terms, cosign
+from tacit.terms import Pinned, Terms, cosign
 
 Clock = Callable[[], float]
 Noise = Callable[[bytes], Draw]
@@ -204,11 +204,11 @@ class Party:
             connection.execute(sql.update(store.terms).where(known).values(row))
 
     def _check_own(self, terms: Terms) -> None:
-        """Refuses terms that are not for this party and this kind of middle."""
-        if terms.middle.kind != KIND or terms.noise.by != "servers":
+        """Rejects terms that are not for this party and this kind of round."""
+        if terms.kind != KIND or terms.noise.by != "servers":
             raise TacitError(
                 f"live experiments run over {KIND} with noise by servers; these terms say "
-                f"{terms.middle.kind} with noise by {terms.noise.by}"
+                f"{terms.kind} with noise by {terms.noise.by}"
             )
         self.key_for(terms)
 
@@ -218,7 +218,7 @@ class Party:
         if named not in self._keys:
             raise Refusal(
                 f"the terms name {fingerprint(named)} as the key of the "
-                f"{ROLES[KIND][self.role]}; this party's is {fingerprint(self.public_key)}"
+                f"{terms.parties[self.role].role}; this party's is {fingerprint(self.public_key)}"
             )
         return self._keys[named]
 

@@ -117,7 +117,9 @@ class Guarantee(ABC):
             raise TacitError(
                 f"assumptions hold {strange[0]!r}; they must be values of tacit.assumptions"
             )
-        object.__setattr__(self, "assumptions", together(self.assumptions))
+        # the trust that the view itself stands for is not stated twice
+        stated = together(self.assumptions) - {TRUST_OF_VIEW[self.view]}
+        object.__setattr__(self, "assumptions", stated)
 
     @abstractmethod
     def delta_at(self, epsilon: float) -> float:

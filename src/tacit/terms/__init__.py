@@ -1,18 +1,21 @@
-"""What people are promised, in one spelling, and what a device derives from it.
+"""Signed terms of experiments, and the checks that devices and parties derive from them.
 
-Light: nothing here needs NumPy. `Terms` is the document, `Pinned` are terms whose parties' keys a
-device has from where it trusts them, `Offer` is what a round says that concerns a person, and
-`Pinned.check(offer)` refuses what is weaker than promised. `Account` adds up what was spent.
+Nothing here needs NumPy. `Terms` is the document, `Pinned` are terms whose parties' keys a device
+has from a source that it trusts, `Offer` is what a round says that concerns a participant, and
+`Pinned.check(offer)` rejects what is weaker than the terms. `Account` adds up what was spent.
 """
 
 from tacit.terms.account import Account
 from tacit.terms.document import (
-    CLAIM,
     DIGEST_SIZE,
+    HPKE_SUITES,
+    KINDS,
+    LONGEST_GRACE,
+    MASKING_SUITE,
     ROLES,
     VIEWS,
+    Aggregation,
     Answer,
-    Middle,
     Noise,
     Party,
     Promise,
@@ -25,13 +28,16 @@ from tacit.terms.pinned import Offer, Pinned, approve_successor, check_successor
 from tacit.terms.words import in_words
 
 __all__ = [
-    "CLAIM",
     "DIGEST_SIZE",
+    "HPKE_SUITES",
+    "KINDS",
+    "LONGEST_GRACE",
+    "MASKING_SUITE",
     "ROLES",
     "VIEWS",
     "Account",
+    "Aggregation",
     "Answer",
-    "Middle",
     "Noise",
     "Offer",
     "Party",

@@ -1,4 +1,4 @@
-"""What a person has spent: exact fractions of ε, charged before anything is sent."""
+"""Privacy budget of one participant under one line of terms: ε and participations, exact."""
 
 from __future__ import annotations
 
@@ -11,41 +11,55 @@ from tacit.terms.document import Terms
 
 @dataclass(frozen=True)
 class Account:
-    """What one person has spent under some terms and all of their successors, in exact fractions.
+    """What one participant has spent under some terms and all of their successors.
 
-    The limit is the smallest ε that this person was ever shown for them. `spent` is charged when
-    the sealed bytes are stored, before they are sent; a refund needs refusals of every server.
+    The limits are the smallest ε and the fewest participations that this participant was ever
+    shown for them; every round counts as one participation, whatever it costs. A round is charged
+    when the encrypted report is stored, before it is sent; a refund needs signed rejections of
+    every server, and gives the participation back, too.
     """
 
     limit: Fraction
+    participations: int
     spent: Fraction = Fraction(0)
+    taken: int = 0
 
     @classmethod
     def under(cls, terms: Terms) -> Account:
         """A new one, for the first terms of an experiment."""
-        return cls(terms.promise.epsilon)
+        return cls(terms.promise.epsilon, terms.promise.participations)
 
     def shown(self, terms: Terms) -> Account:
-        """After successor terms were shown, whose ε may be smaller."""
-        return replace(self, limit=min(self.limit, terms.promise.epsilon))
+        """After successor terms were shown, whose limits may be smaller."""
+        promise = terms.promise
+        return replace(
+            self,
+            limit=min(self.limit, promise.epsilon),
+            participations=min(self.participations, promise.participations),
+        )
 
     def charged(self, cost: Fraction) -> Account:
-        """After one more round; refused beyond the limit.
+        """After one more round; rejected beyond either limit.
 
-        >>> Account(Fraction(1)).charged(Fraction(2, 3)).charged(Fraction(1, 3)).spent
+        >>> Account(Fraction(1), 2).charged(Fraction(2, 3)).charged(Fraction(1, 3)).spent
         Fraction(1, 1)
         """
         if cost <= 0:
             raise TacitError(f"a round costs {cost}; it must cost more than 0")
+        if self.taken >= self.participations:
+            raise Refusal(
+                f"participations: {self.taken} of {self.participations} that the terms allow are "
+                "taken, so nothing is sent"
+            )
         if self.spent + cost > self.limit:
             raise Refusal(
-                f"this round costs {cost}, {self.spent} of {self.limit} are spent: one more would "
-                "break the promise, so nothing is sent"
+                f"epsilon: this round costs {cost}, {self.spent} of {self.limit} are spent; one "
+                "more would break the promise, so nothing is sent"
             )
-        return replace(self, spent=self.spent + cost)
+        return replace(self, spent=self.spent + cost, taken=self.taken + 1)
 
     def refunded(self, cost: Fraction) -> Account:
-        """After every server has signed that the round was refused."""
-        if not 0 < cost <= self.spent:
+        """After every server has signed that the round was rejected."""
+        if not 0 < cost <= self.spent or not self.taken:
             raise TacitError(f"{cost} cannot be given back: {self.spent} is spent")
-        return replace(self, spent=self.spent - cost)
+        return replace(self, spent=self.spent - cost, taken=self.taken - 1)

@@ -1,8 +1,8 @@
-"""What people are promised, as one document with one spelling.
+"""Signed terms of an experiment: one canonical JSON document, version 3.
 
 Terms are JSON with sorted keys, integers and strings; fractions are strings such as "1/3". Their
-SHA-256 digest is the experiment's name in every round description, seal and key derivation. The
-layout is in docs/wire-formats.md.
+SHA-256 digest is the experiment's name in every round description, encryption and key derivation.
+Fields that nothing uses yet have one allowed value. The layout is in docs/wire-formats.md.
 """
 
 from __future__ import annotations
@@ -18,40 +18,70 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from tacit.assumptions import (
+    Assumption,
+    BoundedAdversary,
+    DishonestAtMost,
+    HonestDevice,
+    HonestServers,
+    NonColludingShuffler,
+    PinnedKeys,
+    ReleasedOnlyAbove,
+    Scope,
+    SemiHonestServer,
+)
 from tacit.checks import Refusal, TacitError
 from tacit.signatures import KEY_SIZE
+from tacit.trust import TrustModel, View
 
-VERSION = 2
+VERSION = 3
 DIGEST_SIZE = 32
 LONGEST = 1 << 16  # bytes of a document
 LARGEST = (1 << 53) - 1  # integers that every reader of JSON holds exactly
+LONGEST_GRACE = 7 * 86_400
+"""Seconds that round keys may live after a round closes, at most, whatever is signed."""
 
 ROLES = {
-    "two-servers": ("coordinator", "helper"),
-    "verified": ("coordinator", "helper"),
-    "masking": ("coordinator",),
-    "mixing": ("shuffler", "analyzer"),
+    TrustModel.TWO_SERVERS: ("coordinator", "helper"),
+    TrustModel.SECURE_AGGREGATION: ("coordinator",),
+    TrustModel.SHUFFLER: ("shuffler", "analyzer"),
+    TrustModel.LOCAL: ("coordinator",),
 }
-"""The parties of each kind of middle, in the order of their keys and signatures."""
+"""The parties of each trust model, in the order of their keys and signatures."""
 
 VIEWS = {
-    ("two-servers", "servers"): "other-server",
-    ("two-servers", "devices"): "opened-sum",
-    ("verified", "servers"): "other-server",
-    ("masking", "devices"): "opened-sum",
-    ("mixing", "devices"): "shuffled",
+    (TrustModel.TWO_SERVERS, "servers"): View.OTHER_SERVER,
+    (TrustModel.TWO_SERVERS, "devices"): View.OPENED_SUM,
+    (TrustModel.SECURE_AGGREGATION, "devices"): View.OPENED_SUM,
+    (TrustModel.SHUFFLER, "devices"): View.SHUFFLED,
+    (TrustModel.LOCAL, "devices"): View.MESSAGE,
 }
-"""Towards whom the promise holds, by the middle and by who adds the noise."""
+"""The adversary's view, by trust model and by who adds the noise."""
 
-CLAIM = (
-    "for an honest device that has pinned both servers' keys from a source that is neither server "
-    "and runs code (page included) served by neither, all of a person's participations and metrics "
-    "under these terms and their successors together are ({epsilon}, {delta})-DP (computationally; "
-    "replacing the answers; taking part is visible) towards the other server, the collector and "
-    "all other participants together, as long as one of the two servers is honest; if one server "
-    "supplies keys or code, that server must be the honest one"
+KINDS = {
+    (TrustModel.TWO_SERVERS, 0): "two-servers",
+    (TrustModel.TWO_SERVERS, 1): "verified",
+    (TrustModel.SECURE_AGGREGATION, 0): "masking",
+    (TrustModel.SHUFFLER, 0): "mixing",
+    (TrustModel.LOCAL, 0): "local",
+}
+"""What rounds are called on the wire, by trust model and range proofs."""
+
+HPKE_SUITES = (
+    "hpke-x25519-aes128gcm",
+    "hpke-x25519-chacha20poly1305",
+    "hpke-mlkem768x25519-chacha20poly1305",
 )
-"""What terms with two servers and noise of their own say, word for word."""
+"""Cipher suites of report encryption (RFC 9180, HKDF-SHA256), the default first."""
+
+MASKING_SUITE = "masking-x25519-chacha20poly1305"
+POST_QUANTUM_SUITE = HPKE_SUITES[2]
+
+DISCRETE_LAPLACE = "discrete-laplace"
+SHARE_DIVISOR = "certain"
+"""The rule of share divisors: the reports that are certain to be honest and there draw enough."""
+
+SEMI_HONEST = "semi-honest"
 
 _DAY = 86_400
 _FIRST_OF_1970 = date(1970, 1, 1).toordinal()
@@ -118,26 +148,60 @@ class Promise:
 
 @dataclass(frozen=True)
 class Noise:
-    """Who adds which noise to every number: `scale` is that of discrete Laplace noise."""
+    """The noise on every metric, and who adds it.
+
+    `minimum` bounds from below what a round announces: the scale of discrete Laplace noise, the
+    variance of any other distribution; None stands for what `scale` gives. `share_divisor` names
+    the rule by which a round divides noise among devices.
+    """
 
     scale: Fraction
     by: str = "servers"
-    law: str = "discrete-laplace"
+    distribution: str = DISCRETE_LAPLACE
+    minimum: Fraction | None = None
+    share_divisor: str = SHARE_DIVISOR
+
+    def __post_init__(self) -> None:
+        if self.minimum is None:
+            object.__setattr__(self, "minimum", self.parameter)
+
+    @property
+    def parameter(self) -> Fraction:
+        """What `minimum` bounds: the scale, or the variance that a standard deviation gives."""
+        return self.scale if self.distribution == DISCRETE_LAPLACE else self.scale**2
+
+    @property
+    def least(self) -> Fraction:
+        """`minimum`, which is known once this is made."""
+        assert self.minimum is not None
+        return self.minimum
 
 
 @dataclass(frozen=True)
-class Middle:
-    """Which intermediary, and the least number of reports that a round is opened for.
+class Aggregation:
+    """Fewest reports per aggregate, and how many participants of a round may be missing or
+    dishonest; `claim` is what secure aggregation withstands.
 
-    Masking also says what its graph withstands: which parts of the people may drop out or be
-    corrupt, and which claim is made.
+    >>> Aggregation(20, dishonest_count=3, dishonest_fraction=Fraction(1, 10)).dishonest(64)
+    6
     """
 
-    kind: str = "two-servers"
-    crowd: int = 1
-    dropout: Fraction = Fraction(0)
-    corrupt: Fraction = Fraction(0)
-    claim: str = "semi-honest"
+    minimum_batch_size: int = 1
+    missing_fraction: Fraction = Fraction(0)
+    dishonest_count: int = 0
+    dishonest_fraction: Fraction = Fraction(0)
+    claim: str = SEMI_HONEST
+
+    def missing(self, slots: int) -> int:
+        """How many of so many reports may be missing."""
+        part = self.missing_fraction
+        return slots * part.numerator // part.denominator
+
+    def dishonest(self, slots: int) -> int:
+        """How many of so many participants may be dishonest; at least one is not."""
+        part = self.dishonest_fraction
+        tolerated = max(self.dishonest_count, slots * part.numerator // part.denominator)
+        return min(tolerated, max(0, slots - 1))
 
 
 @dataclass(frozen=True)
@@ -151,11 +215,38 @@ class Party:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one experiment; see the module. Contradictions are refused when they are made.
+    """The terms of one experiment; contradictions are rejected when they are made.
 
+    Parameters
+    ----------
+    question, options, answer
+        What participants are asked, in words that they read.
+    promise, noise, aggregation
+        The guarantee and what it needs of every round.
+    parties
+        Who runs the servers of the trust model, in the order of `ROLES`.
+    first_day, last_day
+        On which rounds may close.
+    trust, proofs
+        The trust model; `proofs` is 1 where two servers verify range proofs.
+    admission, issuer
+        "open", or "invitation" with the Ed25519 key that signs invitations.
+    suite
+        The cipher suite of report encryption; empty stands for the default of the trust model.
+    grace
+        Seconds that round keys live after a round closes, at most `LONGEST_GRACE`.
+    no_show
+        The fraction of slots given out that never report; 0 in this version.
+    organisation, purpose, contact
+        Who asks, what for, and where to complain; may be empty.
+    predecessor
+        The digest of the terms that these succeed, or empty.
+
+    Examples
+    --------
     >>> parties = tuple(
     ...     Party(role, f"https://{role}.example", bytes([n]) * 32)
-    ...     for n, role in enumerate(ROLES["two-servers"])
+    ...     for n, role in enumerate(ROLES[TrustModel.TWO_SERVERS])
     ... )
     >>> terms = Terms(
     ...     question="Which greeting do people like?",
@@ -179,34 +270,45 @@ class Terms:
     parties: tuple[Party, ...]
     first_day: date
     last_day: date
-    middle: Middle = field(default_factory=Middle)
+    trust: TrustModel = TrustModel.TWO_SERVERS
+    proofs: int = 0
+    aggregation: Aggregation = field(default_factory=Aggregation)
     admission: str = "open"
+    issuer: bytes = b""
+    suite: str = ""
+    grace: int = 86_400
+    no_show: Fraction = Fraction(0)
+    organisation: str = ""
+    purpose: str = ""
+    contact: str = ""
     predecessor: bytes = b""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "trust", _trust(self.trust))
+        if not self.suite:
+            object.__setattr__(self, "suite", _suites(self.trust)[0])
         _check_texts(self)
         _check_numbers(self)
+        _check_model(self)
+        _check_noise(self)
         _check_parties(self)
-        wanted = self.answer.levels * self.promise.participations * len(self.answer.metrics)
-        if (
-            self.noise.law == "discrete-laplace"
-            and self.noise.scale * self.promise.epsilon < wanted
-        ):
-            raise TacitError(
-                f"noise of scale {self.noise.scale} does not earn epsilon {self.promise.epsilon}: "
-                f"{self.answer.levels} levels, {self.promise.participations} participations and "
-                f"{len(self.answer.metrics)} metrics need a scale of at least "
-                f"{Fraction(wanted) / self.promise.epsilon}"
-            )
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def document(self) -> dict[str, Any]:
         """The terms as plain data."""
-        answer, promise, noise, middle = self.answer, self.promise, self.noise, self.middle
+        answer, promise, noise = self.answer, self.promise, self.noise
+        aggregation, least = self.aggregation, self.noise.least
         return {
             "admission": self.admission,
+            "aggregation": {
+                "claim": aggregation.claim,
+                "dishonest_count": aggregation.dishonest_count,
+                "dishonest_fraction": str(aggregation.dishonest_fraction),
+                "minimum_batch_size": aggregation.minimum_batch_size,
+                "missing_fraction": str(aggregation.missing_fraction),
+            },
             "answer": {
                 "levels": answer.levels,
                 "meaning": answer.meaning,
@@ -214,38 +316,69 @@ class Terms:
                 "range": [str(answer.low), str(answer.high)],
                 "window": answer.window,
             },
+            "assumptions": _listed(self.assumptions),
+            "contact": self.contact,
             "first_day": self.first_day.isoformat(),
+            "grace": self.grace,
             "guarantee": {
                 "delta": str(promise.delta),
                 "epsilon": str(promise.epsilon),
                 "neighbours": "replace-one",
                 "participations": promise.participations,
-                "view": self.view,
+                "view": self.view.value,
             },
+            "issuer": self.issuer.hex(),
             "last_day": self.last_day.isoformat(),
-            "middle": {"crowd": middle.crowd, "kind": middle.kind} | self._withstands(),
-            "noise": {"by": noise.by, "law": noise.law, "scale": str(noise.scale)},
+            "no_show": str(self.no_show),
+            "noise": {
+                "by": noise.by,
+                "distribution": noise.distribution,
+                "minimum": [least.numerator, least.denominator],
+                "scale": str(noise.scale),
+                "share_divisor": noise.share_divisor,
+            },
             "options": list(self.options),
+            "organisation": self.organisation,
             "parties": [
                 {"address": party.address, "key": party.key.hex(), "role": party.role}
                 for party in self.parties
             ],
             "predecessor": self.predecessor.hex(),
+            "proofs": self.proofs,
+            "purpose": self.purpose,
             "question": self.question,
+            "suite": self.suite,
+            "trust": self.trust.value,
             "version": VERSION,
         }
 
-    def _withstands(self) -> dict[str, str]:
-        if self.middle.kind != "masking":
-            return {}
-        middle = self.middle
-        parts = {"corrupt": str(middle.corrupt), "dropout": str(middle.dropout)}
-        return parts | {"claim": middle.claim}
+    @cached_property
+    def view(self) -> View:
+        """What the adversary of the guarantee observes."""
+        return VIEWS[self.trust, self.noise.by]
+
+    @property
+    def kind(self) -> str:
+        """What a round under these terms is called on the wire."""
+        return KINDS[self.trust, self.proofs]
 
     @cached_property
-    def view(self) -> str:
-        """Towards whom the promise holds."""
-        return VIEWS[self.middle.kind, self.noise.by]
+    def assumptions(self) -> frozenset[Assumption]:
+        """What the guarantee needs to be true: exactly these, from the other fields."""
+        if self.view is View.OTHER_SERVER:
+            return frozenset((HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()))
+        if self.trust is TrustModel.LOCAL:
+            return frozenset((HonestDevice(),))
+        about = self.aggregation
+        shared = {
+            DishonestAtMost(Scope.ROUND, about.dishonest_count, about.dishonest_fraction),
+            ReleasedOnlyAbove(1 - about.missing_fraction),
+        }
+        if self.trust is TrustModel.SHUFFLER:
+            return frozenset(shared | {NonColludingShuffler()})
+        summed = frozenset(shared | {SemiHonestServer(), BoundedAdversary()})
+        both = {HonestServers(2, of=2)} if self.trust is TrustModel.TWO_SERVERS else set()
+        return summed | both
 
     def encode(self) -> bytes:
         """The one spelling of these terms."""
@@ -262,17 +395,21 @@ class Terms:
 
     @classmethod
     def decode(cls, data: bytes) -> Terms:
-        """The terms that these bytes spell; refused if they are no terms, or contradict
+        """The terms that these bytes spell; rejected if they are no terms, or contradict
         themselves.
         """
         document = parsed(data)
+        _check_version(document)
         try:
             terms = _read(document)
+            _check_assumptions(document["assumptions"], terms.document()["assumptions"])
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             reason = str(problem) if isinstance(problem, TacitError) else repr(problem)
             raise Refusal(f"these terms make no sense: {reason}") from None
         if terms.document() != document:
-            raise Refusal("these terms say more, or other things, than terms of version 2 can say")
+            raise Refusal(
+                f"these terms say more, or other things, than terms of version {VERSION} can say"
+            )
         return terms
 
     @property
@@ -294,12 +431,6 @@ class Terms:
     def last_second(self) -> int:
         """The end of the last day, in seconds since 1970."""
         return _seconds(self.last_day, days=1)
-
-    def claim(self) -> str:
-        """The promise of two servers in words; other middles have theirs in docs/security.md."""
-        if self.view != "other-server":
-            raise TacitError(f"the claim is about two servers' own noise; this is {self.view}")
-        return CLAIM.format(epsilon=self.promise.epsilon, delta=self.promise.delta)
 
 
 def _seconds(day: date, days: int = 0) -> int:
@@ -328,18 +459,49 @@ def _fraction(text: object) -> Fraction:
     return Fraction(text)
 
 
+def _listed(assumptions: frozenset[Assumption]) -> list[dict[str, Any]]:
+    """Assumptions as plain data, by identifier and then by parameters."""
+    plain = [one.to_dict() for one in assumptions]
+    return sorted(plain, key=lambda one: (one["id"], canonical(one)))
+
+
+def _trust(name: object) -> TrustModel:
+    if name not in tuple(ROLES):
+        raise TacitError(f"trust is {name!r}: must be one of {', '.join(ROLES)}")
+    return TrustModel(str(name))
+
+
+def _suites(trust: TrustModel) -> tuple[str, ...]:
+    return (MASKING_SUITE,) if trust is TrustModel.SECURE_AGGREGATION else HPKE_SUITES
+
+
+def _check_version(document: Any) -> None:
+    version = document.get("version") if isinstance(document, Mapping) else None
+    if version != VERSION:
+        raise Refusal(
+            f"the version of these terms is {version!r}: must be {VERSION}. Publish the experiment "
+            "anew with this version of tacit, and let every party sign it again."
+        )
+
+
+def _check_assumptions(stated: Any, needed: list[dict[str, Any]]) -> None:
+    """Rejects any list but that of the assumptions which these terms need."""
+    missing = [str(one["id"]) for one in needed if one not in stated]
+    extra = [str(one["id"]) for one in stated if one not in needed]
+    if missing or extra or len(stated) != len(needed):
+        raise TacitError(
+            f"the assumptions of these terms miss {', '.join(missing) or 'none'} and have too many "
+            f"of {', '.join(extra) or 'none'}: they must be exactly what the guarantee needs"
+        )
+
+
 def _read(document: Any) -> Terms:
-    answer, promise, middle = document["answer"], document["guarantee"], document["middle"]
-    noise, (low, high) = document["noise"], answer["range"]
-    withstands = (
-        (_fraction(middle["dropout"]), _fraction(middle["corrupt"]), middle["claim"])
-        if middle["kind"] == "masking"
-        else ()
-    )
+    answer, promise, noise = document["answer"], document["guarantee"], document["noise"]
+    aggregation, (low, high) = document["aggregation"], answer["range"]
     return Terms(
-        document["question"],
-        tuple(document["options"]),
-        Answer(
+        question=document["question"],
+        options=tuple(document["options"]),
+        answer=Answer(
             answer["meaning"],
             tuple(answer["metrics"]),
             answer["levels"],
@@ -347,20 +509,49 @@ def _read(document: Any) -> Terms:
             _fraction(low),
             _fraction(high),
         ),
-        Promise(
+        promise=Promise(
             _fraction(promise["epsilon"]), _fraction(promise["delta"]), promise["participations"]
         ),
-        Noise(_fraction(noise["scale"]), noise["by"], noise["law"]),
-        tuple(
+        noise=Noise(
+            _fraction(noise["scale"]),
+            noise["by"],
+            noise["distribution"],
+            _pair(noise["minimum"]),
+            noise["share_divisor"],
+        ),
+        parties=tuple(
             Party(party["role"], party["address"], bytes.fromhex(party["key"]))
             for party in document["parties"]
         ),
-        date.fromisoformat(document["first_day"]),
-        date.fromisoformat(document["last_day"]),
-        Middle(middle["kind"], middle["crowd"], *withstands),
-        document["admission"],
-        bytes.fromhex(document["predecessor"]),
+        first_day=date.fromisoformat(document["first_day"]),
+        last_day=date.fromisoformat(document["last_day"]),
+        trust=document["trust"],
+        proofs=document["proofs"],
+        aggregation=Aggregation(
+            aggregation["minimum_batch_size"],
+            _fraction(aggregation["missing_fraction"]),
+            aggregation["dishonest_count"],
+            _fraction(aggregation["dishonest_fraction"]),
+            aggregation["claim"],
+        ),
+        admission=document["admission"],
+        issuer=bytes.fromhex(document["issuer"]),
+        suite=document["suite"] or "none",
+        grace=document["grace"],
+        no_show=_fraction(document["no_show"]),
+        organisation=document["organisation"],
+        purpose=document["purpose"],
+        contact=document["contact"],
+        predecessor=bytes.fromhex(document["predecessor"]),
     )
+
+
+def _pair(numbers: Any) -> Fraction:
+    """The fraction of a numerator and a denominator."""
+    top, bottom = numbers
+    if type(top) is not int or type(bottom) is not int or bottom < 1:
+        raise TacitError(f"noise.minimum is {numbers!r}: must be [numerator, denominator]")
+    return Fraction(top, bottom)
 
 
 def check_text(what: str, text: object) -> None:
@@ -379,6 +570,9 @@ def _check_texts(terms: Terms) -> None:
         **{f"metric {place}": text for place, text in enumerate(terms.answer.metrics)},
         **{f"the {party.role}'s address": party.address for party in terms.parties},
     }
+    for what in ("organisation", "purpose", "contact"):
+        if getattr(terms, what) != "":
+            texts[what] = getattr(terms, what)
     for what, text in texts.items():
         check_text(what, text)
     for what, several in (("option", terms.options), ("metric", terms.answer.metrics)):
@@ -387,51 +581,120 @@ def _check_texts(terms: Terms) -> None:
 
 
 def _check_numbers(terms: Terms) -> None:
+    about = terms.aggregation
     wholes = {
         "levels": (terms.answer.levels, 1),
         "window": (terms.answer.window, 0),
         "participations": (terms.promise.participations, 1),
-        "crowd": (terms.middle.crowd, 1),
+        "minimum_batch_size": (about.minimum_batch_size, 1),
+        "dishonest_count": (about.dishonest_count, 0),
+        "grace": (terms.grace, 0),
+        "proofs": (terms.proofs, 0),
     }
     for what, (number, least) in wholes.items():
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 1 << 32:
             raise TacitError(f"{what} is {number!r}; it must be a whole number from {least} on")
     fractions = (terms.answer.low, terms.answer.high, terms.promise.epsilon, terms.promise.delta)
-    parts = (terms.middle.dropout, terms.middle.corrupt)
-    for fraction in (*fractions, *parts, terms.noise.scale):
+    parts = {
+        "missing_fraction": about.missing_fraction,
+        "dishonest_fraction": about.dishonest_fraction,
+    }
+    for fraction in (*fractions, *parts.values(), terms.noise.scale, terms.no_show):
         if not isinstance(fraction, Fraction):
             raise TacitError(f"{fraction!r} is no fraction: write Fraction('1/10')")
         _fraction(str(fraction))
     if not (terms.promise.epsilon > 0 and 0 <= terms.promise.delta < 1 and terms.noise.scale > 0):
         raise TacitError("epsilon and the noise's scale must be above 0, and delta from 0 to 1")
-    if terms.answer.low >= terms.answer.high or any(not 0 <= part < 1 for part in parts):
-        raise TacitError("an answer's range must rise, and parts of people lie from 0 to 1")
-    if (terms.middle.kind, terms.noise.by) not in VIEWS:
-        known = "; ".join(f"{kind} with noise by {by}" for kind, by in VIEWS)
+    if terms.answer.low >= terms.answer.high:
+        raise TacitError("an answer's range must rise")
+    for what, part in parts.items():
+        if not 0 <= part < 1:
+            raise TacitError(f"{what} is {part}: must be at least 0 and below 1")
+    if terms.grace > LONGEST_GRACE:
         raise TacitError(
-            f"{terms.middle.kind!r} with noise by {terms.noise.by!r} is none of {known}"
+            f"grace is {terms.grace}: must be at most {LONGEST_GRACE} seconds (7 days). Choose a "
+            "shorter time for round keys to live."
         )
-    own = terms.noise.by == "servers"
-    if own and (terms.noise.law != "discrete-laplace" or terms.promise.delta):
-        raise TacitError("two servers' own noise is discrete Laplace noise, and delta is 0")
-    if not re.fullmatch("[a-z-]+", terms.noise.law) or not re.fullmatch(
-        "[a-z-]+", terms.middle.claim
-    ):
-        raise TacitError("a law and a claim are named in small letters and hyphens")
-    if terms.admission not in ("open", "invitation"):
-        raise TacitError(f"admission is {terms.admission!r}; it must be open or invitation")
+    if terms.no_show:
+        raise TacitError(f"no_show is {terms.no_show}: must be 0, because every slot is counted")
     if terms.first_day > terms.last_day:
         raise TacitError(f"the first day {terms.first_day} comes after the last {terms.last_day}")
+
+
+def _check_model(terms: Terms) -> None:
+    """Rejects a trust model, proofs, suite, admission or claim that do not belong together."""
+    trust, by, about = terms.trust, terms.noise.by, terms.aggregation
+    if (trust, by) not in VIEWS:
+        known = "; ".join(f"{kind} with noise by {who}" for kind, who in VIEWS)
+        raise TacitError(f"{trust.value!r} with noise by {by!r} is none of {known}")
+    if (trust, terms.proofs) not in KINDS or (terms.proofs and by != "servers"):
+        raise TacitError(
+            f"proofs is {terms.proofs}: must be 0, or 1 where two servers add the noise"
+        )
+    if terms.suite not in _suites(trust):
+        raise TacitError(
+            f"suite is {terms.suite!r}: with trust {trust.value} it must be one of "
+            f"{', '.join(_suites(trust))}"
+        )
+    if terms.admission not in ("open", "invitation"):
+        raise TacitError(f"admission is {terms.admission!r}; it must be open or invitation")
+    if len(terms.issuer) != (KEY_SIZE if terms.admission == "invitation" else 0):
+        raise TacitError(
+            f"issuer has {len(terms.issuer)} bytes: must be the Ed25519 key of {KEY_SIZE} bytes "
+            "that signs invitations, and empty where admission is open"
+        )
+    if not re.fullmatch("[a-z-]+", about.claim) or (
+        trust is not TrustModel.SECURE_AGGREGATION and about.claim != SEMI_HONEST
+    ):
+        raise TacitError(
+            f"claim is {about.claim!r}: must be {SEMI_HONEST}, but for secure aggregation, which "
+            "names its claim in small letters and hyphens"
+        )
+    shares = by == "devices" and trust is not TrustModel.LOCAL
+    if not shares and (about.missing_fraction or about.dishonest_count or about.dishonest_fraction):
+        raise TacitError(
+            "missing_fraction, dishonest_count and dishonest_fraction must be 0 where no device "
+            "draws a share of the noise: nobody's noise depends on others"
+        )
     if len(terms.predecessor) not in (0, DIGEST_SIZE):
         raise TacitError("a predecessor is named by its digest of 32 bytes, or is empty")
 
 
+def _check_noise(terms: Terms) -> None:
+    """Rejects noise that does not give the guarantee, as far as that is known here."""
+    noise, promise, least = terms.noise, terms.promise, terms.noise.least
+    if not re.fullmatch("[a-z-]+", noise.distribution):
+        raise TacitError("a distribution is named in small letters and hyphens")
+    if noise.by == "servers" and (noise.distribution != DISCRETE_LAPLACE or promise.delta):
+        raise TacitError("two servers' own noise is discrete Laplace noise, and delta is 0")
+    if noise.share_divisor != SHARE_DIVISOR:
+        raise TacitError(
+            f"share_divisor is {noise.share_divisor!r}: must be {SHARE_DIVISOR!r}, the one rule of "
+            "this version"
+        )
+    if not isinstance(least, Fraction) or not 0 < least <= noise.parameter:
+        raise TacitError(
+            f"noise.minimum is {least}: must be above 0 and at most {noise.parameter}, what the "
+            f"scale {noise.scale} gives"
+        )
+    if max(least.numerator, least.denominator) > LARGEST:
+        raise TacitError(f"noise.minimum is {least}: its integers must stay within {LARGEST}")
+    wanted = terms.answer.levels * promise.participations * len(terms.answer.metrics)
+    if noise.distribution == DISCRETE_LAPLACE and least * promise.epsilon < wanted:
+        raise TacitError(
+            f"noise of scale {least} does not earn epsilon {promise.epsilon}: "
+            f"{terms.answer.levels} levels, {promise.participations} participations and "
+            f"{len(terms.answer.metrics)} metrics need a scale of at least "
+            f"{Fraction(wanted) / promise.epsilon}"
+        )
+
+
 def _check_parties(terms: Terms) -> None:
     roles = tuple(party.role for party in terms.parties)
-    if roles != ROLES[terms.middle.kind]:
+    if roles != ROLES[terms.trust]:
         raise TacitError(
-            f"the parties are {', '.join(roles) or 'none'}; {terms.middle.kind} has "
-            f"{', '.join(ROLES[terms.middle.kind])}, in this order"
+            f"the parties are {', '.join(roles) or 'none'}; {terms.trust.value} has "
+            f"{', '.join(ROLES[terms.trust])}, in this order"
         )
     if {len(key) for key in terms.keys} != {KEY_SIZE} or len(set(terms.keys)) != len(terms.keys):
         raise TacitError(f"every party has a key of its own, of {KEY_SIZE} bytes")

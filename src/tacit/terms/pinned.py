@@ -1,8 +1,8 @@
-"""What a device derives from its terms: which rounds it takes part in, and which terms may succeed.
+"""Checks of rounds and successors against pinned terms.
 
-A device holds the description of a round against the terms that it was shown (`Pinned.check`)
-before it draws any randomness, and refuses whatever is weaker. Only integers are compared, so that
-a browser can do the same.
+A device compares the description of a round with the terms that it was shown (`Pinned.check`)
+before it draws any randomness, and rejects whatever is weaker. Parties do the same before they
+sign. Only integers are compared, so that a browser can do the same.
 """
 
 from __future__ import annotations
@@ -16,29 +16,34 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.checks import Refusal, TacitError
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
-from tacit.terms.document import Terms
+from tacit.terms.document import POST_QUANTUM_SUITE, Terms
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What the description of a round says that concerns a person: what a device holds against
-    its terms.
+    """What the description of a round says that concerns a participant.
 
-    `scale` is that of each server's own noise, None where devices add the noise. `closes` is the
-    deadline in seconds since 1970.
+    `scale` is that of each server's own noise, None where devices draw the noise. There each draws
+    one of `divisor` shares of noise whose parameter is `total`: the scale of discrete Laplace
+    noise, the variance of any other. `closes` is the deadline in seconds since 1970, `grace` how
+    many seconds round keys live after it.
     """
 
     terms: bytes
     kind: str
     option: int
-    places: int
+    slots: int
     minimum: int
     levels: int
     metrics: int
     window: int
     closes: int
+    suite: str
+    grace: int = 0
     modulus: int | None = None
     scale: Fraction | None = None
+    divisor: int | None = None
+    total: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -76,26 +81,37 @@ class Pinned:
         self._check_signed(Signed.ROUND, description, signatures)
 
     def check(self, offer: Offer) -> Fraction:
-        """What taking part costs, levels · metrics / scale; refuses a round that is weaker than
-        the terms. To be called before any randomness is drawn.
+        """What taking part costs; rejects a round that is weaker than the terms. To be called
+        before any randomness is drawn.
+
+        Returns
+        -------
+        Fraction
+            levels · metrics / scale where servers add the noise, else an equal part of ε.
         """
         terms, answer = self.terms, self.terms.answer
         self._same("terms", offer.terms.hex(), terms.digest.hex())
-        self._same("intermediary", offer.kind, terms.middle.kind)
+        self._same("kind", offer.kind, terms.kind)
         self._same("number of levels", offer.levels, answer.levels)
         self._same("number of metrics", offer.metrics, len(answer.metrics))
         self._same("observation window", offer.window, answer.window)
+        self._same("suite", offer.suite, terms.suite)
         if not 0 <= offer.option < len(terms.options):
             raise Refusal(f"option {offer.option} is none of the {len(terms.options)} of the terms")
-        if offer.minimum < terms.middle.crowd:
+        if offer.minimum < terms.aggregation.minimum_batch_size:
             raise Refusal(
-                f"the round is opened from {offer.minimum} reports on; the terms promise a crowd "
-                f"of at least {terms.middle.crowd}"
+                f"the round is released from {offer.minimum} reports on; the terms promise a "
+                f"minimum batch size of {terms.aggregation.minimum_batch_size}"
             )
         if not terms.first_second <= offer.closes < terms.last_second:
             raise Refusal(
                 f"the round closes at {offer.closes}, outside of {terms.first_day} to "
                 f"{terms.last_day}, the days of the terms"
+            )
+        if offer.grace > terms.grace:
+            raise Refusal(
+                f"the grace of the round is {offer.grace} seconds; under the terms round keys live "
+                f"at most {terms.grace} seconds after a round closes"
             )
         self._check_modulus(offer)
         return self._check_noise(offer)
@@ -105,30 +121,53 @@ class Pinned:
             raise Refusal(f"the {what} of the round is {found}; the terms say {promised}")
 
     def _check_modulus(self, offer: Offer) -> None:
-        if offer.modulus is not None and offer.modulus <= offer.places * offer.levels:
+        if offer.modulus is not None and offer.modulus <= offer.slots * offer.levels:
             raise Refusal(
-                f"modulus {offer.modulus} has no room for the sum of {offer.places} reports of "
+                f"modulus {offer.modulus} has no room for the sum of {offer.slots} reports of "
                 f"{offer.levels} levels"
             )
 
     def _check_noise(self, offer: Offer) -> Fraction:
-        terms = self.terms
-        if (terms.noise.by == "servers") != (offer.scale is not None):
+        by = self.terms.noise.by
+        if (by == "servers") != (offer.scale is not None):
             raise Refusal(
-                f"the terms say that {terms.noise.by} add the noise; the round says "
+                f"the terms say that {by} add the noise; the round says "
                 f"{'devices' if offer.scale is None else 'servers'}"
             )
-        if offer.scale is None:
-            return terms.cost
-        needed = offer.levels * offer.metrics * terms.promise.participations
-        top, bottom = offer.scale.numerator, offer.scale.denominator
-        e = terms.promise.epsilon
-        if top * e.numerator < needed * bottom * e.denominator:
+        if offer.scale is not None:
+            self._check_least("each server's noise has scale", offer.scale)
+            return Fraction(offer.levels * offer.metrics) / offer.scale
+        self._check_shares(offer)
+        return self.terms.cost
+
+    def _check_least(self, what: str, parameter: Fraction) -> None:
+        """Rejects less noise than the terms' minimum, in integers."""
+        least = self.terms.noise.least
+        top, bottom = parameter.numerator, parameter.denominator
+        if top * least.denominator < least.numerator * bottom:
+            raise Refusal(f"{what} {parameter}; the terms need at least {least}")
+
+    def _check_shares(self, offer: Offer) -> None:
+        """Rejects shares of noise that do not suffice with as many missing and dishonest as the
+        terms tolerate: divisor <= minimum - dishonest, and minimum >= slots - missing.
+        """
+        about, slots = self.terms.aggregation, offer.slots
+        if offer.divisor is None or offer.total is None:
+            raise Refusal("the round does not say how the noise is divided among devices")
+        self._check_least("the total noise of the round is", offer.total)
+        certain = slots - about.missing(slots)
+        if offer.minimum < certain:
             raise Refusal(
-                f"each server's noise has scale {offer.scale}; epsilon {e} needs at least "
-                f"{Fraction(needed) / e}"
+                f"the round is released from {offer.minimum} reports on; of {slots} the terms "
+                f"tolerate {about.missing(slots)} missing: at least {certain} must be there"
             )
-        return Fraction(offer.levels * offer.metrics) / offer.scale
+        honest = offer.minimum - about.dishonest(slots)
+        if not 1 <= offer.divisor <= honest:
+            raise Refusal(
+                f"the share divisor of the round is {offer.divisor}; {offer.minimum} reports, of "
+                f"which the terms tolerate {about.dishonest(slots)} dishonest, allow at most "
+                f"{honest}"
+            )
 
     def succeeded_by(
         self,
@@ -145,26 +184,51 @@ class Pinned:
 
 
 def check_successor(old: Terms, new: Terms) -> None:
-    """Refuses new terms that do not succeed the old ones, or promise less."""
+    """Rejects new terms that do not succeed the old ones, or promise less.
+
+    Notes
+    -----
+    Question, options, days, organisation, purpose, contact and the parties' addresses and keys may
+    change. Admission and issuer may, too, where no participant's noise depends on who is let in:
+    where servers add it. A suite may become post-quantum. Nothing else may become weaker.
+    """
     if new.predecessor != old.digest:
         raise Refusal("these terms do not name the ones that they would succeed")
     same: dict[str, tuple[object, object]] = {
         "answer": (new.answer, old.answer),
-        "intermediary": (new.middle.kind, old.middle.kind),
-        "claim": (new.middle.claim, old.middle.claim),
-        "who adds the noise": ((new.noise.by, new.noise.law), (old.noise.by, old.noise.law)),
+        "trust model": (new.trust.value, old.trust.value),
+        "proofs": (new.proofs, old.proofs),
+        "claim": (new.aggregation.claim, old.aggregation.claim),
+        "who adds the noise": (new.noise.by, old.noise.by),
+        "distribution of the noise": (new.noise.distribution, old.noise.distribution),
+        "rule of share divisors": (new.noise.share_divisor, old.noise.share_divisor),
+        "no-show rate": (new.no_show, old.no_show),
     }
+    if new.suite != POST_QUANTUM_SUITE:
+        same["suite"] = (new.suite, old.suite)
+    if new.noise.by == "devices":
+        same["admission"] = (new.admission, old.admission)
+        same["issuer"] = (new.issuer.hex(), old.issuer.hex())
     for what, (after, before) in same.items():
         if after != before:
             raise Refusal(f"successor terms change the {what}, from {before} to {after}")
+    after_, before_ = new.aggregation, old.aggregation
     no_larger: dict[str, tuple[Fraction, Fraction]] = {
         "a larger epsilon": (new.promise.epsilon, old.promise.epsilon),
         "a larger delta": (new.promise.delta, old.promise.delta),
         "more participations": _wholes(new.promise.participations, old.promise.participations),
-        "a smaller crowd": _wholes(-new.middle.crowd, -old.middle.crowd),
-        "less dropout withstood": (-new.middle.dropout, -old.middle.dropout),
-        "fewer corrupt people withstood": (-new.middle.corrupt, -old.middle.corrupt),
+        "a smaller minimum batch size": _wholes(
+            -after_.minimum_batch_size, -before_.minimum_batch_size
+        ),
+        "fewer missing tolerated": (-after_.missing_fraction, -before_.missing_fraction),
+        "fewer dishonest tolerated": _wholes(-after_.dishonest_count, -before_.dishonest_count),
+        "a smaller part dishonest tolerated": (
+            -after_.dishonest_fraction,
+            -before_.dishonest_fraction,
+        ),
         "noise of smaller scale": (-new.noise.scale, -old.noise.scale),
+        "a smaller minimum of noise": (-new.noise.least, -old.noise.least),
+        "a longer grace": _wholes(new.grace, old.grace),
     }
     for what, (after, before) in no_larger.items():
         if after > before:

@@ -5,49 +5,58 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from tacit.assumptions import Assumption
 from tacit.signatures import fingerprint
-from tacit.terms.document import Terms
+from tacit.terms.document import DISCRETE_LAPLACE, Terms
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
-_TRUST = {
-    "two-servers": "Your answer is split in two before it leaves your device; each server gets one "
-    "half, which alone says nothing.",
-    "verified": "Your answer is split in two before it leaves your device; each server gets one "
-    "half, which alone says nothing. Together they check that the answer is one of the possible "
-    "ones, and drop it if it is not, without seeing it: that nobody can spoil the result with an "
-    "impossible answer needs both servers to be honest.",
+_SPLIT = (
+    "Your answer is split in two before it leaves your device; each server gets one share, which "
+    "alone says nothing."
+)
+_MODEL = {
+    "two-servers": _SPLIT,
+    "verified": f"{_SPLIT} Together they check that the answer is one of the possible ones, and "
+    "drop it if it is not, without seeing it: that nobody can spoil the result with an impossible "
+    "answer needs both servers to be honest.",
     "masking": "Your answer leaves your device masked; the server can take the masks off a sum of "
     "answers, and off no single one as long as it follows the protocol.",
-    "mixing": "Your answer is mixed with others' before it is read; shuffler and analyzer must not "
-    "work together.",
+    "mixing": "Your answer is shuffled with others' before it is read; shuffler and analyzer must "
+    "not work together.",
+    "local": "Your device adds all of the noise before anything leaves it.",
 }
 
-CHECKED = "discrete-laplace"  # the law whose terms are refused where they contradict themselves
+CHECKED = DISCRETE_LAPLACE  # the distribution whose terms are checked for contradictions
 
 
 def in_words(terms: Terms) -> list[str]:
     """Sentences that say everything that these terms say."""
-    answer, promise = terms.answer, terms.promise
+    answer, promise, about = terms.answer, terms.promise, terms.aggregation
     times = "once" if promise.participations == 1 else f"up to {promise.participations} times"
     return [
         f"The question: {terms.question}",
+        *_told("Who asks", terms.organisation),
+        *_told("What for", terms.purpose),
+        *_told("Whom to write to", terms.contact),
         f"You are given one of: {'; '.join(terms.options)}.",
         f"What is reported: {answer.meaning} ({', '.join(answer.metrics)}), from {answer.low} to "
         f"{answer.high} in {answer.levels} {_plural('step', answer.levels)}"
         f"{_window(answer.window)}.",
         f"You take part {times}, from {terms.first_day} to {terms.last_day}.",
-        _TRUST[terms.middle.kind],
+        _MODEL[terms.kind],
         f"All that you ever report here, together, makes anything that others may find out at most "
         f"{factor(promise.epsilon)} times as likely as other answers of yours would"
         f"{_exceptions(promise.delta)}.",
-        f"Word for word: {terms.claim()}."
-        if terms.view == "other-server"
-        else "This rests on noise that everybody's device adds: on enough others who take part, "
-        "and on all parties below, who must follow the protocol and invent nobody.",
-        *_unchecked(terms.noise.law),
-        f"Nothing is opened for fewer than {terms.middle.crowd} "
-        f"{_plural('report', terms.middle.crowd)}.",
+        f"That is ({promise.epsilon}, {promise.delta})-DP towards {terms.view.text()}, replacing "
+        f"your answers; each metric gets {terms.noise.distribution} noise of scale "
+        f"{terms.noise.scale}, added by {terms.noise.by}.",
+        *(f"It assumes that {one.text()}." for one in assumed(terms)),
+        *_unchecked(terms.noise.distribution),
+        f"Nothing is released for fewer than {about.minimum_batch_size} "
+        f"{_plural('report', about.minimum_batch_size)}.",
+        f"Reports are encrypted with {terms.suite}; round keys are destroyed at most "
+        f"{_duration(terms.grace)} after a round closes.",
         *(
             f"The {party.role} is at {party.address}, with the key {fingerprint(party.key)}."
             for party in terms.parties
@@ -55,7 +64,7 @@ def in_words(terms: Terms) -> list[str]:
         "That you take part can be seen, and when your device is running.",
         "Whoever wants may take part, also more than once under other names."
         if terms.admission == "open"
-        else "Who takes part was invited.",
+        else f"Who takes part was invited, by whoever has the key {fingerprint(terms.issuer)}.",
         *(
             [f"These terms take the place of {terms.predecessor.hex()[:16]}…, and promise no less."]
             if terms.predecessor
@@ -64,11 +73,23 @@ def in_words(terms: Terms) -> list[str]:
     ]
 
 
-def _unchecked(law: str) -> list[str]:
-    """What terms are refused for where they contradict themselves is known of one law only."""
-    if law == CHECKED:
+def assumed(terms: Terms) -> list[Assumption]:
+    """The assumptions of terms, in the order in which they are listed."""
+    return sorted(terms.assumptions, key=Assumption.sort_key)
+
+
+def _told(what: str, text: str) -> list[str]:
+    return [f"{what}: {text}"] if text else []
+
+
+def _unchecked(distribution: str) -> list[str]:
+    """Contradictions are known of one distribution only."""
+    if distribution == CHECKED:
         return []
-    return [f"Nobody has checked here that {law} noise keeps this promise: ask whoever made it."]
+    return [
+        f"Nobody has checked here that {distribution} noise keeps this promise: ask whoever made "
+        "it."
+    ]
 
 
 def _plural(word: str, count: int) -> str:
@@ -76,11 +97,12 @@ def _plural(word: str, count: int) -> str:
 
 
 def _window(seconds: int) -> str:
-    if not seconds:
-        return ""
+    return f", about what happens within {_duration(seconds)}" if seconds else ""
+
+
+def _duration(seconds: int) -> str:
     size, name = next((size, name) for size, name in _UNITS if seconds % size == 0)
-    count = seconds // size
-    return f", about what happens within {count} {_plural(name, count)}"
+    return f"{seconds // size} {_plural(name, seconds // size)}"
 
 
 def factor(epsilon: Fraction) -> str:

@@ -12,13 +12,14 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 
 from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries import Outcome, Place, TwoServerRound, accept, refused_by_both, split
 from tacit.intermediaries.interface import SYSTEM, Source
 from tacit.intermediaries.two_servers import read_outcome
-from tacit.live.client.entries import Joining, Known, Post, Receipt, Running
+from tacit.live.client.entries import Joining, Known, PartySpending, Post, Receipt, Running
 from tacit.live.client.exchange import (
     Reply,
     Request,
@@ -33,6 +34,7 @@ from tacit.live.client.levels import Value, levels_of, nothing_happened
 from tacit.live.client.pace import MOST_QUESTIONS, SEED_SIZE, Asked, Pace, check_times
 from tacit.signatures import KEY_SIZE
 from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_successor, in_words
+from tacit.trust import View
 
 MOST_REFUSED = 3  # rounds of one experiment
 NONCE_SIZE = 16
@@ -41,6 +43,15 @@ REFRESH = 3600.0  # seconds until terms are fetched again
 _MOST_SUCCESSORS = 16
 _SUCCEEDED = 409  # places are given out under other terms now
 _FINAL = (403, 409, 410, 413, 422)  # a half that is refused so is never taken
+
+
+class Unset(Enum):
+    """No value was given, not even None."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
 
 Experiment = bytes | str
 """An experiment's name: the digest of its terms, as bytes or in hexadecimal digits."""
@@ -131,8 +142,18 @@ class _Copy:
 
 
 class DeviceCore:
-    """What every device does; see the module. `clock` gives seconds since 1970, `source` the
-    randomness of nonces and times; neither is to be changed but by tests.
+    """What every device does; see the module.
+
+    Parameters
+    ----------
+    ledger, pins
+        The participant's ledger, and the pinned parties.
+    limit
+        The participant's own limit of ε over all experiments of the ledger; None for none. Where a
+        limit was set before it only falls; `Ledger.set_own_limit` sets it. Not given: what the
+        ledger has, `OWN_LIMIT` = 8 if nothing was ever set.
+    clock, source
+        Seconds since 1970, and the randomness of nonces and times; for tests.
     """
 
     def __init__(
@@ -140,10 +161,13 @@ class DeviceCore:
         ledger: Ledger,
         pins: Pins,
         *,
+        limit: Fraction | Unset | None = UNSET,
         clock: Callable[[], float] = time.time,
         source: Source = SYSTEM,
     ) -> None:
         self.ledger, self.pins = ledger, pins
+        if not isinstance(limit, Unset):
+            ledger.begin_limit(limit)
         self._clock, self._source = clock, source
 
     # What stays on the device
@@ -172,6 +196,10 @@ class DeviceCore:
     def status(self) -> list[Receipt]:
         """Every participation of this device: exactly what was sent, to whom, and what it cost."""
         return self.ledger.receipts()
+
+    def overview(self) -> list[PartySpending]:
+        """What was spent with whom; experiments of the same party stand together."""
+        return self.ledger.overview()
 
     def known_terms(self, experiment: Experiment) -> Terms | None:
         """The last terms that this device was shown of an experiment; None if there are none."""
@@ -251,7 +279,7 @@ class DeviceCore:
             raise Refusal(
                 f"{who} gave the terms {terms.digest.hex()} where {digest.hex()} were asked for"
             )
-        if terms.view != "other-server":
+        if terms.view is not View.OTHER_SERVER:
             raise Refusal("this device takes part where two servers add noise of their own only")
         successor = found.get("successor")
         if successor is not None and not isinstance(successor, dict):
@@ -283,8 +311,9 @@ class DeviceCore:
                 self.ledger.agree(digest)  # to join is to agree, the first time
                 known = self._known(digest)
         with self.ledger.together():
-            if self._nothing_left(known, invitation):
-                return self._spent(known)
+            spent = self._nothing_left(known, invitation)
+            if spent is not None:
+                return _last_option(known, spent)
             nonce = self.ledger.nonce(known.pinned.terms.digest, self._source(NONCE_SIZE))
         now = self._clock()  # of asking: a reply that takes its time does not make it late
         reply = yield _asking(known.pinned.terms, nonce, invitation)
@@ -297,26 +326,16 @@ class DeviceCore:
         now = yield from self._fetch(digest)
         return now.pinned != known.pinned
 
-    def _nothing_left(self, known: Known, invitation: str | None) -> bool:
-        """Whether nothing more may be asked of the person while an experiment runs; when it has
-        ended, whoever comes is given the best option and is not asked.
+    def _nothing_left(self, known: Known, invitation: str | None) -> Refusal | None:
+        """Which limit is reached while an experiment runs; when it has ended, whoever comes is
+        given the best option and is not asked.
         """
         _check_willing(known, invitation)
         try:
             self.ledger.check_room(known.pinned.terms.digest, _least_cost(known.pinned.terms))
-        except Refusal:
-            return known.state in ("running", "paused")
-        return False
-
-    def _spent(self, known: Known) -> Assignment:
-        """The last option stays, as long as it is one."""
-        terms, option = known.pinned.terms, known.option
-        if option in terms.options:
-            return Assignment(option, False, None, terms.digest)
-        raise Refusal(
-            f"{known.account.spent + known.pending} of {known.account.limit} are spent, or your "
-            "own limit is reached: this device takes part no more"
-        )
+        except Refusal as reached:
+            return reached if known.state in ("running", "paused") else None
+        return None
 
     def _placed(
         self, pinned: Pinned, reply: Reply, now: float, invitation: str | None
@@ -513,6 +532,14 @@ def _questions_left(post: Post) -> bool:
 def _kept(known: Known, option: str) -> Assignment:
     asked = known.reports_at is not None
     return Assignment(option, asked, known.reports_at, known.pinned.terms.digest)
+
+
+def _last_option(known: Known, spent: Refusal) -> Assignment:
+    """The last option stays, as long as it is one; without one, which limit is reached."""
+    terms, option = known.pinned.terms, known.option
+    if option in terms.options:
+        return Assignment(option, False, None, terms.digest)
+    raise Refusal(f"{spent}; this device takes part no more")
 
 
 def _check_willing(known: Known, invitation: str | None) -> None:

@@ -82,6 +82,34 @@ class Running:
 
 
 @dataclass(frozen=True)
+class ExperimentSpending:
+    """What one experiment and its successors used of the privacy budget; `question` is None where
+    another device took part in it.
+    """
+
+    terms: tuple[str, ...]
+    question: str | None
+    spent: Fraction
+    taken: int
+    epsilon: Fraction
+    participations: int
+
+
+@dataclass(frozen=True)
+class PartySpending:
+    """Experiments that share a party's key, and what they used together."""
+
+    keys: tuple[str, ...]
+    experiments: tuple[ExperimentSpending, ...]
+    spent: Fraction
+
+    def to_dict(self) -> dict[str, object]:
+        """As an export has it."""
+        terms = [list(one.terms) for one in self.experiments]
+        return {"keys": list(self.keys), "experiments": terms, "spent": str(self.spent)}
+
+
+@dataclass(frozen=True)
 class Sent:
     """One half, as a receipt shows it."""
 

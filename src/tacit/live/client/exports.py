@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from tacit.checks import TacitError
 
-FORMAT = "tacit ledger 1"
+FORMAT = "tacit ledger 2"
 _FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
 
 
@@ -19,7 +20,9 @@ class Exported:
     """One entry of an export."""
 
     terms: tuple[bytes, ...]
+    keys: tuple[bytes, ...]
     epsilon: Fraction
+    participations: int
     withdrawn: bool
     rounds: tuple[tuple[bytes, Fraction, bool, bool], ...]
 
@@ -39,13 +42,19 @@ def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
         ) from None
 
 
-def _read_entry(entry: Mapping[str, object]) -> Exported:
-    terms, rounds = entry["terms"], entry["rounds"]
-    if not isinstance(terms, list) or not isinstance(rounds, list) or not terms:
-        raise TacitError("an experiment has no list of terms or of rounds")
+def _read_entry(entry: Mapping[str, Any]) -> Exported:
+    terms, rounds, keys = entry["terms"], entry["rounds"], entry["keys"]
+    lists = all(isinstance(one, list) for one in (terms, rounds, keys))
+    if not lists or not terms:
+        raise TacitError("an experiment has no list of terms, of keys or of rounds")
+    times = entry["participations"]
+    if type(times) is not int or times < 0:
+        raise TacitError(f"participations is {times!r}: must be a whole number from 0 on")
     return Exported(
         tuple(bytes.fromhex(digest) for digest in terms),
+        tuple(bytes.fromhex(key) for key in keys),
         _spelt(entry["epsilon"]),
+        times,
         bool(entry["withdrawn"]),
         tuple(
             (

@@ -1,10 +1,11 @@
-"""What a person has spent and what waits to be sent: one SQLite file on the device.
+"""Privacy budget of one participant and reports that wait to be sent: one SQLite file.
 
-Terms and all of their successors share an entry, whose limit is the smallest ε ever shown; the
-person's own limit is over everything. A round is charged in the transaction that stores its sealed
-bytes, so before anything is sent, and every change is on disk before the call returns. Several
-processes may share the file. Answers are kept as levels until they are sealed, sealed bytes until
-both servers have them or the round is over.
+Terms and all of their successors share an entry, whose limits are the smallest ε and the fewest
+participations ever shown; every round counts as one participation, whatever it costs. The
+participant's own limit is over everything, `OWN_LIMIT` unless another is set. A round is charged
+in the transaction that stores its sealed bytes, so before anything is sent, and every change is on
+disk before the call returns. Several processes may share the file. Answers are kept as levels until
+they are sealed, sealed bytes until both servers have them or the round is over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
@@ -22,14 +23,26 @@ from pathlib import Path
 
 from tacit.checks import Refusal, TacitError, Unavailable
 from tacit.intermediaries import Place
-from tacit.live.client.entries import Joining, Known, Post, Receipt, Running, Sent
+from tacit.live.client.entries import (
+    ExperimentSpending,
+    Joining,
+    Known,
+    PartySpending,
+    Post,
+    Receipt,
+    Running,
+    Sent,
+)
 from tacit.live.client.exports import FORMAT as EXPORT_FORMAT
 from tacit.live.client.exports import Exported, read_export
 from tacit.live.client.pace import Asked
 from tacit.signatures import SIGNATURE_SIZE
 from tacit.terms import Account, Pinned, Terms
 
-FORMAT = 1
+FORMAT = 2
+OWN_LIMIT = Fraction(8)
+"""The sum of ε over all experiments of a ledger, unless the participant sets another limit."""
+
 _APPLICATION = 0x7AC17001
 _PATIENCE = 10  # seconds for another process
 _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF")
@@ -38,9 +51,11 @@ _REMEMBERED = 64  # terms, of which a person knows few
 _SCHEMA = """
 CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE lineages (
-    id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0,
-    option TEXT, until REAL NOT NULL DEFAULT 0, asked BLOB, nonce BLOB
+    id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, participations INTEGER NOT NULL,
+    withdrawn INTEGER NOT NULL DEFAULT 0, option TEXT, until REAL NOT NULL DEFAULT 0,
+    asked BLOB, nonce BLOB
 );
+CREATE TABLE keys (lineage INTEGER NOT NULL, key BLOB NOT NULL, PRIMARY KEY (lineage, key));
 CREATE TABLE terms (
     digest BLOB PRIMARY KEY, lineage INTEGER NOT NULL, text BLOB, signatures BLOB, state TEXT,
     agreed INTEGER NOT NULL DEFAULT 0, checked REAL NOT NULL DEFAULT 0,
@@ -70,9 +85,11 @@ class Ledger:
     which is for tests and simulations.
 
     >>> ledger = Ledger(":memory:")
-    >>> ledger.set_own_limit(Fraction(2))
     >>> ledger.own_limit, ledger.spent
-    (Fraction(2, 1), Fraction(0, 1))
+    (Fraction(8, 1), Fraction(0, 1))
+    >>> ledger.set_own_limit(Fraction(2))
+    >>> ledger.own_limit
+    Fraction(2, 1)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -171,18 +188,29 @@ class Ledger:
 
     @property
     def own_limit(self) -> Fraction | None:
-        """The person's own limit over all experiments; None if there is none."""
+        """The participant's own limit of ε over all experiments, `OWN_LIMIT` unless another was
+        set; None if it was switched off.
+        """
         with self.together():
             return self._own_limit()
 
     def set_own_limit(self, limit: Fraction | None) -> None:
-        """Sets the person's own limit; what is spent already stays spent."""
-        if limit is not None and (not isinstance(limit, Fraction) or limit < 0):
-            raise TacitError(f"the limit is {limit!r}; it must be a Fraction, at least 0, or None")
+        """Sets the participant's own limit, None to switch it off; what is spent stays spent."""
+        _check_limit(limit)
         with self.together():
-            self._db.execute("DELETE FROM own WHERE name = 'limit'")
-            if limit is not None:
-                self._db.execute("INSERT INTO own VALUES ('limit', ?)", (str(limit),))
+            self._set_limit(limit)
+
+    def begin_limit(self, limit: Fraction | None) -> None:
+        """The own limit that an app gives: set where none was set before, else it only falls."""
+        _check_limit(limit)
+        with self.together():
+            if self._one("SELECT 1 FROM own WHERE name = 'limit'"):
+                limit = _lesser(limit, self._own_limit())
+            self._set_limit(limit)
+
+    def _set_limit(self, limit: Fraction | None) -> None:
+        text = None if limit is None else str(limit)
+        self._db.execute("INSERT OR REPLACE INTO own VALUES ('limit', ?)", (text,))
 
     @property
     def spent(self) -> Fraction:
@@ -193,27 +221,33 @@ class Ledger:
 
     def _own_limit(self) -> Fraction | None:
         row = self._one("SELECT value FROM own WHERE name = 'limit'")
-        return None if row is None else self._fraction(row["value"])
+        if row is None:
+            return OWN_LIMIT
+        return None if row["value"] is None else self._fraction(row["value"])
 
-    def _limit(self, lineage: int) -> Fraction:
-        row = self._one("SELECT epsilon FROM lineages WHERE id = ?", lineage)
+    def _limits(self, lineage: int) -> tuple[Fraction, int]:
+        """The smallest ε and the fewest participations that were shown."""
+        row = self._one("SELECT epsilon, participations FROM lineages WHERE id = ?", lineage)
         assert row is not None
-        return self._fraction(row["epsilon"])
+        return self._read_limits(row)
+
+    def _read_limits(self, row: sqlite3.Row) -> tuple[Fraction, int]:
+        return self._fraction(row["epsilon"]), int(row["participations"])
 
     def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
-        """Refuses a cost for which there is no room beside what is charged or waits to be."""
+        """Rejects a round for which there is no room beside what is charged or waits to be."""
         rows = self._all(
             "SELECT lineage, cost FROM rounds WHERE (charged OR outcome IS NULL) AND identity != ?",
             besides,
         )
         taken = [(row["lineage"], self._fraction(row["cost"])) for row in rows]
-        here = sum((other for entry, other in taken if entry == lineage), Fraction(0))
-        Account(self._limit(lineage), here).charged(cost)
+        here = [other for entry, other in taken if entry == lineage]
+        Account(*self._limits(lineage), sum(here, Fraction(0)), len(here)).charged(cost)
         own, everywhere = self._own_limit(), sum((other for _, other in taken), Fraction(0))
         if own is not None and everywhere + cost > own:
             raise Refusal(
-                f"this round costs {cost}, and of your own limit {own} over all experiments "
-                f"{everywhere} are taken: nothing is sent"
+                f"own limit: this round costs {cost}, and of your own limit {own} over all "
+                f"experiments {everywhere} are taken, so nothing is sent"
             )
 
     def check_room(self, digest: bytes, cost: Fraction) -> None:
@@ -231,26 +265,36 @@ class Ledger:
         """
         terms = pinned.terms
         with self.together():
-            names = {terms.digest, terms.predecessor or terms.digest}
-            self._united(sorted(names), terms.promise.epsilon)
+            names, promise = {terms.digest, terms.predecessor or terms.digest}, terms.promise
+            lineage = self._united(sorted(names), promise.epsilon, promise.participations)
+            self._know_keys(lineage, terms.keys)
             self._db.execute(
                 "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ?, "
                 "approved = max(approved, ?) WHERE digest = ?",
                 (terms.encode(), b"".join(pinned.signatures), state, now, approved, terms.digest),
             )
 
-    def _united(self, digests: Sequence[bytes], epsilon: Fraction) -> int:
-        """The one entry of terms that belong together, with the smallest limit of all; they may
+    def _know_keys(self, lineage: int, keys: Iterable[bytes]) -> None:
+        """By which experiments of the same party are listed together."""
+        rows = [(lineage, key) for key in keys]
+        self._db.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", rows)
+
+    def _united(self, digests: Sequence[bytes], epsilon: Fraction, participations: int) -> int:
+        """The one entry of terms that belong together, with the smallest limits of all; they may
         have had several as long as nobody knew.
         """
         marks = ", ".join("?" * len(digests))
         rows = self._all(
             f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *digests
         )
-        lineage, *others = [int(row["lineage"]) for row in rows] or [self._new_entry(epsilon)]
-        limits = [epsilon, *(self._limit(entry) for entry in (lineage, *others))]
+        lineage, *others = [int(row["lineage"]) for row in rows] or [
+            self._new_entry(epsilon, participations)
+        ]
+        limits = [(epsilon, participations), *map(self._limits, (lineage, *others))]
+        epsilons, times = zip(*limits, strict=True)
         self._db.execute(
-            "UPDATE lineages SET epsilon = ? WHERE id = ?", (str(min(limits)), lineage)
+            "UPDATE lineages SET epsilon = ?, participations = ? WHERE id = ?",
+            (str(min(epsilons)), min(times), lineage),
         )
         for other in others:
             self._absorb(lineage, other)
@@ -263,6 +307,8 @@ class Ledger:
     def _absorb(self, lineage: int, other: int) -> None:
         for table in ("terms", "rounds"):
             self._db.execute(f"UPDATE {table} SET lineage = ? WHERE lineage = ?", (lineage, other))
+        self._know_keys(lineage, self._keys(other))
+        self._db.execute("DELETE FROM keys WHERE lineage = ?", (other,))
         self._db.execute(
             "UPDATE lineages SET withdrawn = max(withdrawn, "
             "(SELECT withdrawn FROM lineages WHERE id = ?)) WHERE id = ?",
@@ -270,8 +316,15 @@ class Ledger:
         )
         self._db.execute("DELETE FROM lineages WHERE id = ?", (other,))
 
-    def _new_entry(self, epsilon: Fraction) -> int:
-        made = self._db.execute("INSERT INTO lineages (epsilon) VALUES (?)", (str(epsilon),))
+    def _keys(self, lineage: int) -> list[bytes]:
+        rows = self._all("SELECT key FROM keys WHERE lineage = ? ORDER BY key", lineage)
+        return [bytes(row["key"]) for row in rows]
+
+    def _new_entry(self, epsilon: Fraction, participations: int) -> int:
+        made = self._db.execute(
+            "INSERT INTO lineages (epsilon, participations) VALUES (?, ?)",
+            (str(epsilon), participations),
+        )
         assert made.lastrowid is not None
         return made.lastrowid
 
@@ -301,12 +354,11 @@ class Ledger:
                 lineage,
             )
             pinned = self._pinned(last)
+            charged = [row for row in rounds if row["charged"]]
+            joined = [row for row in rounds if not row["charged"] and row["outcome"] is None]
             spent, pending = (
                 sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
-                for rows in (
-                    [row for row in rounds if row["charged"]],
-                    [row for row in rounds if not row["charged"] and row["outcome"] is None],
-                )
+                for rows in (charged, joined)
             )
             asked = [row["sends"] for row in rounds if row["identity"] == entry["asked"]]
             return Known(
@@ -314,7 +366,7 @@ class Ledger:
                 state=last["state"],
                 agreed=_agreed(line, pinned.terms),
                 checked=last["checked"],
-                account=Account(self._fraction(entry["epsilon"]), spent),
+                account=Account(*self._read_limits(entry), spent, len(charged)),
                 pending=pending,
                 refused=sum(_in_vain(row) for row in rounds),
                 withdrawn=bool(entry["withdrawn"]),
@@ -629,8 +681,49 @@ class Ledger:
                 "format": EXPORT_FORMAT,
                 "own_limit": None if own is None else str(own),
                 "experiments": [self._exported(entry) for entry in entries],
+                "parties": [group.to_dict() for group in self._overview()],
             }
             return json.dumps(document, indent=1)
+
+    def overview(self) -> list[PartySpending]:
+        """What was spent with whom: experiments that name a same party's key stand together, with
+        the total of all of them; the largest total first.
+        """
+        with self.together():
+            return self._overview()
+
+    def _overview(self) -> list[PartySpending]:
+        groups: list[tuple[set[bytes], list[int]]] = []
+        for entry in self._all("SELECT id FROM lineages ORDER BY id"):
+            keys, members = set(self._keys(entry["id"])), [int(entry["id"])]
+            for group in [one for one in groups if one[0] & keys]:
+                groups.remove(group)
+                keys, members = keys | group[0], group[1] + members
+            groups.append((keys, members))
+        found = [self._spending(keys, sorted(members)) for keys, members in groups]
+        return sorted(found, key=lambda one: (-one.spent, one.keys))
+
+    def _spending(self, keys: set[bytes], lineages: Sequence[int]) -> PartySpending:
+        experiments = tuple(self._spent_in(lineage) for lineage in lineages)
+        total = sum((one.spent for one in experiments), Fraction(0))
+        return PartySpending(tuple(sorted(key.hex() for key in keys)), experiments, total)
+
+    def _spent_in(self, lineage: int) -> ExperimentSpending:
+        """What counts as spent in one experiment, and how often this person took part."""
+        rows = self._all(
+            "SELECT cost FROM rounds WHERE lineage = ? AND (charged OR outcome IS NULL)", lineage
+        )
+        terms = self._all(
+            "SELECT digest, text FROM terms WHERE lineage = ? ORDER BY digest", lineage
+        )
+        texts = [row["text"] for row in terms if row["text"] is not None]
+        return ExperimentSpending(
+            tuple(row["digest"].hex() for row in terms),
+            decoded(texts[0]).question if texts else None,
+            sum((self._fraction(row["cost"]) for row in rows), Fraction(0)),
+            len(rows),
+            *self._limits(lineage),
+        )
 
     def _exported(self, entry: sqlite3.Row) -> dict[str, object]:
         lineage = entry["id"]
@@ -638,7 +731,9 @@ class Ledger:
         rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY identity", lineage)
         return {
             "terms": [row["digest"].hex() for row in digests],
+            "keys": [key.hex() for key in self._keys(lineage)],
             "epsilon": entry["epsilon"],
+            "participations": entry["participations"],
             "withdrawn": bool(entry["withdrawn"]),
             "rounds": [
                 {
@@ -655,15 +750,13 @@ class Ledger:
         """Takes over what another device exported: limits only fall, charges only come to it."""
         limit, experiments = read_export(exported)
         with self.together():
-            own = self._own_limit()
-            if limit is not None:
-                least = limit if own is None else min(own, limit)
-                self._db.execute("INSERT OR REPLACE INTO own VALUES ('limit', ?)", (str(least),))
+            self._set_limit(_lesser(limit, self._own_limit()))
             for experiment in experiments:
                 self._merge(experiment)
 
     def _merge(self, other: Exported) -> None:
-        lineage = self._united(other.terms, other.epsilon)
+        lineage = self._united(other.terms, other.epsilon, other.participations)
+        self._know_keys(lineage, other.keys)
         if other.withdrawn:
             self._db.execute("UPDATE lineages SET withdrawn = 1 WHERE id = ?", (lineage,))
         for identity, cost, charged, refused in other.rounds:
@@ -673,6 +766,17 @@ class Ledger:
                 "charged = max(charged, excluded.charged) WHERE outcome IS NOT 'refused'",
                 (identity, lineage, str(cost), charged, "refused" if refused else "elsewhere"),
             )
+
+
+def _check_limit(limit: object) -> None:
+    if limit is not None and (not isinstance(limit, Fraction) or limit < 0):
+        raise TacitError(f"the limit is {limit!r}; it must be a Fraction, at least 0, or None")
+
+
+def _lesser(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """The smaller of two limits, of which None is no limit."""
+    given = [limit for limit in (one, other) if limit is not None]
+    return min(given, default=None)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -706,9 +810,13 @@ def _in_vain(row: sqlite3.Row) -> bool:
 
 
 def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:
-    """Whether these terms, or some of their line with the same question and options, were agreed
+    """Whether these terms, or some of their line that say the same to participants, were agreed
     to; None if none of the line were.
     """
     agreed = [decoded(row["text"]) for row in line if row["agreed"]]
-    same = ((old.question, old.options) == (terms.question, terms.options) for old in agreed)
-    return any(same) if agreed else None
+    return any(_said(old) == _said(terms) for old in agreed) if agreed else None
+
+
+def _said(terms: Terms) -> tuple[object, ...]:
+    """What is shown again where it changes."""
+    return terms.question, terms.options, terms.organisation, terms.purpose

@@ -96,7 +96,8 @@ def _terms(terms: Terms) -> Safe:
         ),
         (
             "Others learn",
-            f"sums of at least {terms.middle.crowd} answers, with noise. All that you ever report "
+            f"sums of at least {terms.aggregation.minimum_batch_size} answers, with noise. All "
+            "that you ever report "
             f"here makes whatever they find out at most {factor(promise.epsilon)} times as likely "
             "as other answers would.",
         ),
@@ -272,7 +273,7 @@ def _templates(terms: Terms) -> list[Safe]:
                 tag(
                     "p",
                     f"The round was opened: your answer is part of a sum of at least "
-                    f"{terms.middle.crowd}, with noise. Thank you.",
+                    f"{terms.aggregation.minimum_batch_size}, with noise. Thank you.",
                 ),
                 *([tag("p", again, class_="actions")] if terms.promise.participations > 1 else []),
             ],

@@ -1,0 +1,264 @@
+"""Terms of version 3: every field is read back, and no single field can be changed unnoticed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.terms.examples import KEYS, masked, parties, terms
+from tests.terms.mutations import ACCEPTED_BY_PYTHON, MUTATIONS, mutated
+
+from tacit.assumptions import (
+    Assumption,
+    BoundedAdversary,
+    DishonestAtMost,
+    HonestDevice,
+    HonestServers,
+    NonColludingShuffler,
+    PinnedKeys,
+    ReleasedOnlyAbove,
+    Scope,
+    SemiHonestServer,
+)
+from tacit.checks import Refusal, TacitError
+from tacit.signatures import public_key
+from tacit.terms import (
+    HPKE_SUITES,
+    KINDS,
+    LONGEST_GRACE,
+    MASKING_SUITE,
+    ROLES,
+    VIEWS,
+    Aggregation,
+    Noise,
+    Party,
+    Terms,
+    check_successor,
+)
+from tacit.trust import TrustModel, View
+
+EVERY = [(path, value) for path, values in MUTATIONS.items() for value in values]
+PARTS = st.fractions(0, Fraction(99, 100), max_denominator=1000)
+
+
+def under(trust: TrustModel, by: str, **changes: Any) -> Terms:
+    """Terms of any trust model."""
+    roles = ROLES[trust]
+    base: dict[str, Any] = {
+        "trust": trust,
+        "noise": Noise(Fraction(48), by),
+        "suite": "",
+        "parties": tuple(
+            Party(role, f"https://{role}.example", public_key(key))
+            for role, key in zip(roles, KEYS, strict=False)
+        ),
+    }
+    return terms(**base | changes)
+
+
+# Reading and writing
+
+
+@given(
+    st.sampled_from(sorted(VIEWS)),
+    st.data(),
+    st.integers(1, 2**32 - 1),
+    st.integers(0, LONGEST_GRACE),
+    st.booleans(),
+)
+def test_terms_of_every_trust_model_are_read_back_as_they_were_written(
+    model: tuple[TrustModel, str], data: Any, batch: int, grace: int, invited: bool
+) -> None:
+    trust, by = model
+    shares = by == "devices" and trust is not TrustModel.LOCAL
+    about = Aggregation(batch)
+    if shares:
+        count = data.draw(st.integers(0, 2**32 - 1))
+        about = Aggregation(batch, data.draw(PARTS), count, data.draw(PARTS))
+    minimum = data.draw(st.fractions(48, 60, max_denominator=10**6))
+    made = under(
+        trust,
+        by,
+        aggregation=about,
+        noise=Noise(Fraction(60), by, minimum=minimum),
+        grace=grace,
+        proofs=data.draw(st.integers(0, 1)) if by == "servers" else 0,
+        suite=data.draw(
+            st.sampled_from(
+                (MASKING_SUITE,) if trust is TrustModel.SECURE_AGGREGATION else HPKE_SUITES
+            )
+        ),
+        organisation=data.draw(st.sampled_from(["", "Größe & Co"])),
+        purpose=data.draw(st.sampled_from(["", "to learn"])),
+        contact=data.draw(st.sampled_from(["", "a@b.example"])),
+        **({"admission": "invitation", "issuer": public_key(KEYS[3])} if invited else {}),
+    )
+    again = Terms.decode(made.encode())
+    assert again == made
+    assert again.encode() == made.encode()
+    assert again.assumptions == made.assumptions
+    assert again.kind == KINDS[trust, made.proofs]
+
+
+@given(st.sampled_from(EVERY))
+def test_a_field_with_another_value_is_rejected(one: tuple[tuple[Any, ...], Any]) -> None:
+    path, value = one
+    text = mutated(terms(), path, value)
+    assert text != terms().encode().decode()
+    if value in ACCEPTED_BY_PYTHON.get(path, ()) and type(value) is type(
+        ACCEPTED_BY_PYTHON[path][0]
+    ):
+        assert Terms.decode(text.encode()).encode() == text.encode()
+        return
+    with pytest.raises(Refusal):
+        Terms.decode(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("version",), 2, r"is 2: must be 3\. Publish the experiment anew"),
+        (("trust",), "silo", "trust is 'silo': must be one of two-servers, secure-aggregation"),
+        (("proofs",), 2, "proofs is 2: must be 0, or 1"),
+        (("suite",), MASKING_SUITE, "suite is 'masking-x25519-chacha20poly1305': with trust two"),
+        (("suite",), "", "suite is 'none'"),
+        (("grace",), LONGEST_GRACE + 1, r"grace is 604801: must be at most 604800 .* Choose"),
+        (("issuer",), "ab" * 32, "issuer has 32 bytes: must be .* empty where admission is open"),
+        (("admission",), "invitation", "issuer has 0 bytes: must be the Ed25519 key"),
+        (("no_show",), "1/10", "no_show is 1/10: must be 0"),
+        (("noise", "share_divisor"), "all", "share_divisor is 'all': must be 'certain'"),
+        (("noise", "minimum"), [1, 100], "does not earn epsilon"),
+        (("noise", "minimum"), [49, 1], "noise.minimum is 49: must be above 0 and at most 48"),
+        (("noise", "minimum"), [0, 1], "noise.minimum is 0: must be above 0"),
+        (("aggregation", "missing_fraction"), "1/5", "missing_fraction, .* must be 0 where no"),
+        (("aggregation", "dishonest_count"), 1, "must be 0 where no device"),
+        (("aggregation", "claim"), "two-fates", "claim is 'two-fates': must be semi-honest"),
+        (("guarantee", "view"), "shuffled", "say more, or other things"),
+        (("organisation",), " a", "organisation is ' a'"),
+    ],
+)
+def test_a_rejected_field_is_named_with_its_rule(path: Any, value: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        Terms.decode(mutated(terms(), path, value).encode())
+
+
+def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
+    made = terms(grace=LONGEST_GRACE, noise=Noise(Fraction(60), minimum=Fraction(48)))
+    assert Terms.decode(made.encode()) == made
+    assert json.loads(made.encode())["noise"]["minimum"] == [48, 1]
+    third = terms(noise=Noise(Fraction(145, 3)))
+    assert json.loads(third.encode())["noise"]["minimum"] == [145, 3]
+    variance = masked(noise=Noise(Fraction(7, 2), "devices", "skellam"))
+    assert json.loads(variance.encode())["noise"]["minimum"] == [49, 4]
+    with pytest.raises(TacitError, match="integers must stay within"):
+        terms(noise=Noise(Fraction(2**53)))
+    assert terms(noise=Noise(Fraction(2**53), minimum=Fraction(48))).noise.least == 48
+
+
+# Assumptions
+
+
+SHARED = (DishonestAtMost(Scope.ROUND, 3, Fraction(1, 10)), ReleasedOnlyAbove(Fraction(4, 5)))
+TOLERANT = Aggregation(50, Fraction(1, 5), 3, Fraction(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("made", "view", "needed"),
+    [
+        (terms(), View.OTHER_SERVER, {HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()}),
+        (
+            terms(proofs=1),
+            View.OTHER_SERVER,
+            {HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()},
+        ),
+        (
+            under(TrustModel.TWO_SERVERS, "devices", aggregation=TOLERANT),
+            View.OPENED_SUM,
+            {HonestServers(2, of=2), SemiHonestServer(), BoundedAdversary(), *SHARED},
+        ),
+        (masked(), View.OPENED_SUM, {SemiHonestServer(), BoundedAdversary(), *SHARED}),
+        (
+            under(TrustModel.SHUFFLER, "devices", aggregation=TOLERANT),
+            View.SHUFFLED,
+            {NonColludingShuffler(), *SHARED},
+        ),
+        (under(TrustModel.LOCAL, "devices"), View.MESSAGE, {HonestDevice()}),
+    ],
+)
+def test_assumptions_are_exactly_those_of_the_trust_model(
+    made: Terms, view: View, needed: set[Assumption]
+) -> None:
+    assert made.view is view
+    assert made.assumptions == needed
+    listed = json.loads(made.encode())["assumptions"]
+    assert {Assumption.from_dict(one) for one in listed} == needed
+    assert [one["id"] for one in listed] == sorted(one.identifier for one in needed)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda listed: listed.pop(0), "miss bounded-adversary and have too many of none"),
+        (
+            lambda listed: listed.append({"id": "trusted-server"}),
+            "miss none and have too many of trusted-server",
+        ),
+        (
+            lambda listed: listed[1].update(count=2),
+            "miss honest-servers and have too many of honest-servers",
+        ),
+        (lambda listed: listed.reverse(), "say more, or other things"),
+    ],
+)
+def test_other_assumptions_are_rejected_by_their_identifiers(change: Any, words: str) -> None:
+    document = json.loads(terms().encode())
+    change(document["assumptions"])
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    with pytest.raises(Refusal, match=words):
+        Terms.decode(text.encode())
+
+
+def test_no_sentence_is_part_of_the_document() -> None:
+    for one in terms().assumptions | masked().assumptions:
+        for made in (terms(), masked()):
+            assert one.text() not in made.encode().decode()
+
+
+# Successors
+
+
+def test_what_may_change_between_terms_and_their_successors() -> None:
+    old = terms()
+    invited = {"admission": "invitation", "issuer": public_key(KEYS[3])}
+    for changes in (
+        {"question": "Which?", "options": ("x", "y")},
+        {"organisation": "a", "purpose": "b", "contact": "c"},
+        {"first_day": old.last_day},
+        {"last_day": old.first_day},
+        {"parties": parties(KEYS[2], KEYS[3])},
+        {"suite": HPKE_SUITES[2]},
+        {"grace": 0},
+        {"noise": Noise(Fraction(50))},
+        {"aggregation": Aggregation(51)},
+        invited,
+    ):
+        check_successor(old, terms(predecessor=old.digest, **changes))
+    before = terms(**invited)
+    check_successor(before, terms(predecessor=before.digest))
+
+
+def test_where_devices_draw_the_noise_who_is_let_in_may_not_change() -> None:
+    invited = {"admission": "invitation", "issuer": public_key(KEYS[3])}
+    old = masked(**invited)
+    check_successor(old, replace(old, predecessor=old.digest))
+    for changes, words in (
+        ({"admission": "open", "issuer": b""}, "change the admission"),
+        ({"issuer": public_key(KEYS[0])}, "change the issuer"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            check_successor(old, replace(old, predecessor=old.digest, **changes))
