@@ -49,6 +49,8 @@ DRAWS = ("tests/noise/test_device_draws.py", *COINS, "tests/noise/test_samplers.
 LOSS = ("tests/privacy/test_loss.py",)
 COMPOSITION = ("tests/privacy/test_composition.py",)
 GUARANTEES = ("tests/privacy/test_guarantees.py",)
+ASSUMED = ("tests/privacy/test_assumptions.py",)
+EVERY = ("tests/protocols/test_every_protocol.py",)
 CROWD = (
     "tests/privacy/test_close_shares.py",
     "tests/privacy/test_dropout.py",
@@ -216,7 +218,101 @@ TARGETS: tuple[Target, ...] = (
         RETURNING,
     ),
     Target(
-        "privacy/promises.py", "_ways", (swap("accounting(law, target, order)", "''"),), RETURNING
+        "privacy/promises.py",
+        "promised",
+        (swap("accounting(law, target, order)", "()"), swap("derived(made, law)", "made")),
+        RETURNING + ASSUMED,
+    ),
+    Target(
+        "privacy/promises.py",
+        "derived",
+        (
+            swap("isinstance(one, (NoiseLaw, Chance))", "True"),
+            swap("not ours", "False"),
+        ),
+        ASSUMED,
+    ),
+    Target("privacy/crowd.py", "Crowd.dishonest", (swap("self.curious", "0"),), ASSUMED),
+    Target(
+        "privacy/crowd.py",
+        "Crowd.dishonest",
+        (swap("_decimal(self.corrupt)", "_decimal(0)"),),
+        ASSUMED,
+    ),
+    Target(
+        "privacy/crowd.py",
+        "Crowd.assumptions",
+        (swap("1 - _decimal(self.dropout)", "_decimal(1)"),),
+        ASSUMED,
+    ),
+    Target("assumptions.py", "uncovered", (swap("one.needed", "True"), swap("has.implies(one)", "True")), ASSUMED),
+    Target(
+        "assumptions.py",
+        "DishonestAtMost.limit",
+        (swap("max(self.count, int(self.fraction * members))", "self.count"), signs),
+        ASSUMED,
+    ),
+    Target(
+        "assumptions.py",
+        "DishonestAtMost.implies",
+        (
+            limits,
+            swap("self.scope is other.scope", "True"),
+            swap("self.count <= other.count", "True"),
+            swap("self.fraction <= other.fraction", "True"),
+        ),
+        ASSUMED,
+    ),
+    Target(
+        "assumptions.py",
+        "ReleasedOnlyAbove.implies",
+        (limits, swap("self.fraction >= other.fraction", "True")),
+        ASSUMED,
+    ),
+    Target(
+        "assumptions.py",
+        "HonestServers.implies",
+        (limits, swap("self.of == other.of", "True"), swap("self.count >= other.count", "True")),
+        ASSUMED,
+    ),
+    Target(
+        "assumptions.py",
+        "VisitsAtMost.implies",
+        (
+            limits,
+            swap("self.batches <= other.batches", "True"),
+            swap("self.visits <= other.visits", "True"),
+        ),
+        ASSUMED,
+    ),
+    Target("assumptions.py", "MetricsPerParticipation.implies", (limits,), ASSUMED),
+    Target("assumptions.py", "together", (swap("other.implies(one)", "False"),), ASSUMED),
+    Target(
+        "privacy/guarantees.py",
+        "weakest",
+        (
+            checks,
+            swap("max((item.epsilon for item in numbers))", "min(i.epsilon for i in numbers)"),
+            swap("max(deltas)", "min(deltas)"),
+            swap(
+                "min((item.participations for item in items))",
+                "max(i.participations for i in items)",
+            ),
+            swap("together(*(item.assumptions for item in items))", "items[0].assumptions"),
+        ),
+        ASSUMED,
+    ),
+    Target(
+        "privacy/guarantees.py",
+        "Arithmetic.covers",
+        (limits, swap("order.index(self) >= order.index(other)", "True")),
+        ASSUMED,
+    ),
+    Target(
+        "privacy/guarantees.py",
+        "Guarantee.given",
+        (signs, swap("self.arithmetic", "Arithmetic.EXACT")),
+        ASSUMED,
     ),
     Target(
         "privacy/promises.py",
@@ -245,10 +341,16 @@ TARGETS: tuple[Target, ...] = (
         CROWD,
     ),
     Target("privacy/guarantees.py", "compose", (checks,), GUARANTEES),
+    Target(
+        "privacy/guarantees.py",
+        "compose",
+        (swap("together(*(item.assumptions for item in items))", "first.assumptions"),),
+        GUARANTEES,
+    ),
     Target("privacy/guarantees.py", "renyi_epsilon", (signs,), GUARANTEES),
     Target("privacy/guarantees.py", "PureDP.delta_at", (limits,), GUARANTEES),
     Target(
-        "privacy/guarantees.py",
+        "rounding.py",
         "up",
         (swap("ROUND_CEILING", "'ROUND_HALF_EVEN'"), swap("Decimal('1e-12')", "Decimal('1e-6')")),
         GUARANTEES,
@@ -259,7 +361,7 @@ TARGETS: tuple[Target, ...] = (
         (swap("math.log(order - 1)", "math.log(order)"),),
         GUARANTEES,
     ),
-    Target("privacy/guarantees.py", "_no_less", (swap("near >= value", "True"),), GUARANTEES),
+    Target("rounding.py", "no_less", (swap("near >= value", "True"),), GUARANTEES),
     Target(
         "privacy/guarantees.py",
         "Guarantee.implies",
@@ -267,8 +369,12 @@ TARGETS: tuple[Target, ...] = (
             swap("self.participations < other.participations", "False"),
             swap("isinstance(self, PureDP)", "self.epsilon_at(1e-12) < math.inf"),
             swap("all", "any"),
+            swap("uncovered(self.assumptions, other.assumptions)", "()"),
+            swap("self.arithmetic.covers(other.arithmetic)", "True"),
+            swap("self.view is not other.view", "False"),
+            swap("self.neighbours is not other.neighbours", "False"),
         ),
-        GUARANTEES,
+        GUARANTEES + ASSUMED,
     ),
     Target(
         "privacy/calibration.py",
@@ -361,7 +467,7 @@ TARGETS: tuple[Target, ...] = (
         (checks, swap("np.clip(array, -self.bound, self.bound)", "array")),
         VECTORS,
     ),
-    Target("protocols/vectors.py", "weakest", (swap("max", "min"),), VECTORS),
+    Target("protocols/vectors.py", "_of_group", (swap("Scope.GROUP", "one.scope"),), EVERY),
     Target(
         "protocols/integer_vectors.py",
         "ShuffledVector.__init__",
@@ -433,7 +539,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "protocols/checking.py",
         "_honest_reports",
-        (swap("max(1, protocol.honest)", "protocol.minimum"),),
+        (swap("min(limits, default=n - 1)", "0"), swap("math.ceil(max(kept) * n)", "n")),
         CHECKING,
     ),
     Target(
@@ -706,6 +812,48 @@ TARGETS: tuple[Target, ...] = (
     Target("protocols/prefix_sums.py", "PrefixSums.movement", (signs,), PREFIX),
     Target("protocols/mechanism.py", "Releases.open", (checks, limits), MECHANISM),
     Target("protocols/mechanism.py", "PerRound.open", (checks,), MECHANISM),
+    Target(
+        "protocols/mechanism.py",
+        "PerRound._weaker",
+        (swap("falls_short(earned, guarantee)", "''"), swap("earned is None", "False")),
+        MECHANISM,
+    ),
+    Target("protocols/mechanism.py", "PerRound._check_small_round", (checks,), MECHANISM),
+    Target(
+        "protocols/mechanism.py",
+        "_about",
+        (
+            swap("not uncovered(sums.assumptions, guarantee.assumptions)", "True"),
+            swap("arithmetic.covers(guarantee.arithmetic)", "True"),
+            swap("guarantee.view is sums.view", "True"),
+        ),
+        MECHANISM,
+    ),
+    Target(
+        "protocols/mechanism.py",
+        "Mechanism.printed",
+        (swap("not self.outside", "True"), swap("check_declared(protocol)", "True")),
+        MECHANISM,
+    ),
+    Target(
+        "protocols/pure_shuffle.py",
+        "PureShuffle.__init__",
+        (
+            swap("Scope.GROUP", "Scope.ROUND"),
+            swap("{DishonestAtMost(Scope.GROUP, curious), CompleteGroups()}", "{CompleteGroups()}"),
+        ),
+        EVERY,
+    ),
+    Target(
+        "protocols/prefix_sums.py",
+        "PrefixSums.assumptions",
+        (
+            swap("self.presence.participations > 1", "False"),
+            swap("self.integral and not self.alone", "False"),
+            swap("self.corrupt", "0"),
+        ),
+        EVERY + PREFIX,
+    ),
     # rounds
     Target("rounds/codecs.py", "Residues.opened", (checks,), ROUNDS),
     Target("rounds/codecs.py", "Residues.payload", (checks,), ROUNDS),
