@@ -194,7 +194,7 @@ FAULTS = {
     WrongLaw: "do not have the stated distribution",
     CachedNoise: "do not have the stated distribution",
     ReusedNoise: "depend on each other at lag 1",
-    PooledNoise: "stated distribution|depend on each other at lag 1000",
+    PooledNoise: "stated distribution|depend on each other at lag",
     GlobalNumpy: "pseudo-random generator",
     OwnGenerator: "pseudo-random generator",
     ModuleGenerator: "pseudo-random generator",
