@@ -39,11 +39,14 @@ from tacit.noise.table import entries
 from tacit.privacy import ApproximateDP, ComposedLoss, Guarantee, PrivacyLoss, PureDP, View
 from tacit.privacy.loss import Direction
 from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.sums import ModularSum
 
 FALSE_POSITIVE_RATE = 1e-9
 DRAWS = 100_000
 FEWEST_ROUNDS = 150  # with fewer, half of the noise goes unnoticed
 MOST_SHIFTS = 32  # movements of a sum by one participant that are tried
+MOST_POINTS = 20_000_000  # of all distributions that are compared; fewer movements beyond it
+LARGEST = 4_000_000  # points of one distribution
 ROUNDING = 1e-15  # of a probability that went through a Fourier transform
 COMPOSED = 0.02  # what discretization may add to a composed δ, relatively
 READ_AT = (1e-3, 1e-6)  # δ at which guarantees of other kinds are compared
@@ -82,8 +85,12 @@ def recompute(protocol: SumProtocol) -> None:
     >>> from tacit.protocols.randomized_bits import RandomizedBits
     >>> recompute(RandomizedBits(40, PureDP(1.0)))
     """
-    guarantee, reports = _declared(protocol), _honest_reports(protocol)
-    for one, other in _neighbours(protocol, reports):
+    guarantee = _declared(protocol)
+    _check_size(protocol, guarantee)
+    reports = _honest_reports(protocol)
+    points = len(entries(_law(protocol, 0, reports))[1])
+    shifts = min(MOST_SHIFTS, max(2, MOST_POINTS // (6 * points)))
+    for one, other in _neighbours(protocol, reports, shifts):
         pair = _aligned(_law(protocol, one, reports), _law(protocol, other, reports))
         for epsilon, declared, times in _statements(guarantee):
             found = _delta(*pair, epsilon, times)
@@ -167,7 +174,7 @@ def check_declared(protocol: Protocol) -> bool:
     bool
         True if `recompute` and `sample` passed; False if the protocol cannot be checked
         automatically: it is no `SumProtocol`, declares nothing, has no exact distribution
-        (continuous noise), or its rounds are too large to repeat.
+        (continuous noise), or its rounds are too large to sum or to repeat.
 
     Raises
     ------
@@ -313,23 +320,36 @@ def _honest_reports(protocol: SumProtocol) -> int:
     return honest
 
 
-def _neighbours(protocol: SumProtocol, reports: int) -> Iterator[tuple[int, int]]:
+def _check_size(protocol: SumProtocol, guarantee: Guarantee) -> None:
+    """Rejects distributions over too many numbers."""
+    top = protocol.participants * protocol.precision
+    points = 1 if guarantee.view is View.MESSAGE else top
+    if isinstance(protocol, ModularSum):
+        points = protocol.modulus
+    if points > LARGEST:
+        raise NotCheckableError(
+            f"sums of {type(protocol).__name__} range over {points:,} numbers: at most {LARGEST:,} "
+            "are summed. Check the same protocol at a smaller size."
+        )
+
+
+def _neighbours(protocol: SumProtocol, reports: int, shifts: int) -> Iterator[tuple[int, int]]:
     """Pairs of sums that one participant can turn into each other."""
     top = protocol.precision
     if reports == 1:
-        yield from combinations(_some(0, top), 2)
+        yield from combinations(reversed(_some(0, top, math.isqrt(2 * shifts) + 2)), 2)
         return
     rest = (reports - 1) * top
     for others in sorted({0, rest // 2, rest}):
-        for move in reversed(_some(1, top)):  # the largest is the worst of most noise
+        for move in reversed(_some(1, top, shifts)):  # the largest is the worst of most noise
             yield others, others + move
 
 
-def _some(first: int, last: int) -> list[int]:
-    """All numbers, or at most about `MOST_SHIFTS` with both ends."""
-    if last - first < MOST_SHIFTS:
+def _some(first: int, last: int, most: int) -> list[int]:
+    """All numbers, or about so many with both ends."""
+    if last - first < most:
         return list(range(first, last + 1))
-    return sorted({round(x) for x in np.geomspace(first + 1, last + 1, MOST_SHIFTS) - 1} | {last})
+    return sorted({round(x) for x in np.geomspace(first + 1, last + 1, most) - 1} | {last})
 
 
 def _aligned(one: NoiseLaw, other: NoiseLaw) -> tuple[Floats, Floats]:
