@@ -245,7 +245,12 @@ TARGETS: tuple[Target, ...] = (
         (swap("1 - _decimal(self.dropout)", "_decimal(1)"),),
         ASSUMED,
     ),
-    Target("assumptions.py", "uncovered", (swap("one.needed", "True"), swap("has.implies(one)", "True")), ASSUMED),
+    Target(
+        "assumptions.py",
+        "uncovered",
+        (swap("one.needed", "True"), swap("has.implies(one)", "True")),
+        ASSUMED,
+    ),
     Target(
         "assumptions.py",
         "DishonestAtMost.limit",
