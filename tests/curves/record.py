@@ -15,8 +15,10 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 RECORD = Path(__file__).with_name("curves.json")
+PRINTED = RECORD.with_name("printed.json")
 ARMS = "--arms 5 --horizon 30000 --epsilon 1"
 FREE_LINEAR = "--dimension 4 --actions 30 --horizon 6000"
 LINEAR = f"{FREE_LINEAR} --epsilon 5 --delta 0.1"
@@ -83,17 +85,19 @@ CASES: dict[str, str] = {
 }
 
 
-def curves(case: str) -> dict[str, list[float]]:
-    """Regret at the checkpoints, by seed."""
+def simulated(case: str) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Regret at the checkpoints, by seed; and what is printed besides: the guarantee's numbers and
+    identifiers, and the bits that everybody sends.
+    """
     from tacit.cli import main
 
     algorithm = case.split()[0]
     with tempfile.TemporaryDirectory() as folder:
         words = [*CASES[case].split(), "--runs", "2", "--seed", "3", "--json", "--out", folder]
-        given = sys.argv
+        given, printed = sys.argv, io.StringIO()
         sys.argv = ["tacit", "simulate", "--algorithm", algorithm, *words]
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(printed):
                 main()
         finally:
             sys.argv = given
@@ -101,16 +105,23 @@ def curves(case: str) -> dict[str, list[float]]:
         with (Path(folder) / f"{algorithm}.csv").open(encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 found.setdefault(row["seed"], []).append(float(row["regret"]))
-    return found
+    told = json.loads(printed.getvalue())
+    guarantee = told["guarantee"]
+    if guarantee is not None:
+        guarantee.pop("text")
+    bits = [run.get("bits", run.get("bits_per_silo")) for run in told["runs"]]
+    return found, {"guarantee": guarantee, "bits": bits}
 
 
 if __name__ == "__main__":
     before = json.loads(RECORD.read_text(encoding="utf-8"))
-    recorded, words = {}, sys.argv[1:] or [""]
+    told = json.loads(PRINTED.read_text(encoding="utf-8")) if PRINTED.exists() else {}
+    recorded, printed, words = {}, {}, sys.argv[1:] or [""]
     for case in CASES:
-        if case in before and not any(word in case for word in words):
-            recorded[case] = before[case]
+        if case in before and case in told and not any(word in case for word in words):
+            recorded[case], printed[case] = before[case], told[case]
             continue
-        recorded[case] = curves(case)
+        recorded[case], printed[case] = simulated(case)
         print(f"{case}: {[values[-1] for values in recorded[case].values()]}", file=sys.stderr)
     RECORD.write_text(json.dumps(recorded, indent=0) + "\n", encoding="utf-8")
+    PRINTED.write_text(json.dumps(printed, indent=0) + "\n", encoding="utf-8")
