@@ -89,6 +89,9 @@ MIXING = ("tests/intermediaries/test_mixing.py",)
 COORDINATOR = ("tests/attacks/test_lying_coordinator_masking.py",)
 AGREEMENT = ("tests/intermediaries/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
+DOCUMENT = ("tests/terms/test_document.py", *TERMS)
+LEDGER = ("tests/live/test_ledger.py",)
+PARTIES = ("tests/live/test_parties.py",)
 KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 
@@ -1046,10 +1049,36 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_modulus", (checks, limits), TERMS),
     Target("terms/pinned.py", "Pinned._check_noise", (checks, limits), TERMS),
-    Target("terms/pinned.py", "check_successor", (checks, limits), TERMS),
+    Target("terms/pinned.py", "Pinned._check_least", (checks, limits), TERMS),
+    Target("terms/pinned.py", "Pinned._check_shares", (checks, limits, signs), TERMS),
+    Target("terms/pinned.py", "check_successor", (checks, limits), DOCUMENT),
+    Target("terms/document.py", "_check_version", (checks,), DOCUMENT),
+    Target("terms/document.py", "_check_assumptions", (checks,), DOCUMENT),
+    Target("terms/document.py", "_check_numbers", (checks, limits), DOCUMENT, ("grace", "no_show")),
+    Target("terms/document.py", "_check_model", (checks,), DOCUMENT),
+    Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
+    Target("terms/document.py", "Aggregation.dishonest", (sides, signs), TERMS),
+    Target("terms/document.py", "Aggregation.missing", (signs,), TERMS),
+    Target("live/helper.py", "Helper.keys", (checks,), PARTIES),
+    Target("live/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
+    Target(
+        "live/driving.py",
+        "_describe",
+        (swap("min(timing.grace, terms.grace)", "timing.grace"),),
+        PARTIES,
+    ),
+    Target("live/helper.py", "Helper._invited", (swap("known.issuer", "known.keys[0]"),), PARTIES),
+    Target(
+        "live/desk.py", "Desk._check_invited", (swap("terms.issuer", "terms.keys[0]"),), PARTIES
+    ),
+    Target("live/client/ledger.py", "Ledger._check_room", (checks, limits, signs), LEDGER),
+    Target("live/client/ledger.py", "Ledger._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
+    Target("live/client/ledger.py", "Ledger._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
+    Target("terms/account.py", "Account.refunded", (checks, limits, signs), TERMS),
+    Target("terms/account.py", "Account.shown", (sides,), TERMS),
     Target(
         "records.py",
         "MemoryRecords.replace",

@@ -158,6 +158,9 @@ def test_the_longest_grace_and_the_least_noise_are_accepted() -> None:
     with pytest.raises(TacitError, match="integers must stay within"):
         terms(noise=Noise(Fraction(2**53)))
     assert terms(noise=Noise(Fraction(2**53), minimum=Fraction(48))).noise.least == 48
+    assert terms(noise=Noise(Fraction(2**53 - 1))).noise.least == 2**53 - 1
+    with pytest.raises(TacitError, match="small letters and hyphens"):
+        masked(noise=Noise(Fraction(48), "devices", "Gauss!"))
 
 
 # Assumptions

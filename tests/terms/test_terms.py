@@ -294,6 +294,7 @@ def test_a_signature_of_one_kind_is_none_of_another() -> None:
 def test_a_round_that_keeps_to_the_terms_costs_levels_times_metrics_over_scale() -> None:
     assert pinned().check(offer()) == Fraction(8, 48)
     assert pinned().check(offer(scale=Fraction(100))) == Fraction(8, 100)
+    assert pinned().check(offer(grace=86_400)) == Fraction(8, 48)
 
 
 def test_a_round_of_noise_that_devices_draw_costs_its_part_of_epsilon() -> None:

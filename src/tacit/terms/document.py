@@ -201,7 +201,7 @@ class Aggregation:
         """How many of so many participants may be dishonest; at least one is not."""
         part = self.dishonest_fraction
         tolerated = max(self.dishonest_count, slots * part.numerator // part.denominator)
-        return min(tolerated, max(0, slots - 1))
+        return min(tolerated, slots - 1)
 
 
 @dataclass(frozen=True)
