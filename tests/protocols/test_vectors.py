@@ -593,3 +593,10 @@ def test_the_weakest_guarantee_holds_for_every_participant() -> None:
     assert weakest([ApproximateDP(2.0, 1e-7), weak]) == ApproximateDP(2.0, 1e-5)
     assert weakest([strong, None, weak]) is None
     assert weakest([None]) is None
+
+
+def test_separate_sums_reject_parts_that_tolerate_dropout() -> None:
+    """A fraction of all reports says nothing about those of one option."""
+    parts = [SecureVector(20, 1, 1.0, ApproximateDP(1.0, 1e-5), dropout=0.1) for _ in range(2)]
+    with pytest.raises(TacitError, match="tolerates dropout"):
+        SeparateSums(parts)

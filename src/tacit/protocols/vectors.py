@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.assumptions import DishonestAtMost, Scope
+from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
 from tacit.checks import TacitError, integer, positive
 from tacit.estimates import (
     Estimate,
@@ -390,6 +390,11 @@ def _of_group(guarantee: Guarantee | None) -> Guarantee | None:
     """A part's guarantee, with participants counted in the group of those who play its option."""
     if guarantee is None:
         return None
+    if any(isinstance(one, ReleasedOnlyAbove) and one.fraction < 1 for one in guarantee.assumptions):
+        raise TacitError(
+            "a part of separate sums tolerates dropout: reports are counted for all options "
+            "together. Make every part for all of its participants."
+        )
     kept = {
         replace(one, scope=Scope.GROUP) if isinstance(one, DishonestAtMost) else one
         for one in guarantee.assumptions
