@@ -390,7 +390,8 @@ def _of_group(guarantee: Guarantee | None) -> Guarantee | None:
     """A part's guarantee, with participants counted in the group of those who play its option."""
     if guarantee is None:
         return None
-    if any(isinstance(one, ReleasedOnlyAbove) and one.fraction < 1 for one in guarantee.assumptions):
+    released = [one for one in guarantee.assumptions if isinstance(one, ReleasedOnlyAbove)]
+    if any(one.fraction < 1 for one in released):
         raise TacitError(
             "a part of separate sums tolerates dropout: reports are counted for all options "
             "together. Make every part for all of its participants."
