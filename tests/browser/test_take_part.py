@@ -163,7 +163,7 @@ def test_a_round_with_less_noise_is_refused_whoever_signed_it(
         page.click("text=I agree")
         page.wait_for_selector("text=Your browser refuses")
         page.wait_for_timeout(2500)  # what is due is done meanwhile, and hides nothing
-        why = "Noise of scale 1/2 does not earn epsilon 1." if signed else UNSIGNED
+        why = "The round's noise, 1/2, is not what the terms promise." if signed else UNSIGNED
         assert page.inner_text("#now .trouble") == why
         assert "ε = 0 of 1" in page.inner_text("#spent")
         assert not [one for one in requests if one.method == "PUT"]
