@@ -446,7 +446,7 @@ def test_a_lying_coordinator_is_refused_before_anything_is_drawn(tab: Tab, hosts
         "without room": "modulus",
     }
     for name, (change, _) in ROUNDS.items():
-        parties = hosts.start(terms())
+        parties = hosts.start(terms(aggregation=Aggregation(3)))
         opened = parties.open()
         parties.given = partial(change, parties, opened)
         assert_refuses(tab, name, fields.get(name, ""))

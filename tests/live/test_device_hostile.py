@@ -253,7 +253,7 @@ ROUNDS: dict[str, tuple[Any, str]] = {
     "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
     "from fewer reports on": (
         altered(lambda r: replace(r, minimum=2)),
-        "a crowd of at least 3",
+        "a minimum batch size of 3",
     ),
     "that is over for joining": (
         altered(lambda r: replace(r, assigned_until=r.assigned_until - 101)),

@@ -96,8 +96,9 @@ def test_few_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_may_change_an_experiment_is_known_before_it_is_answered(
-    method: str, path: str, forgets: bool
+    method: str, path: str, forgets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lately, "FRESH", 60.0)  # also on a busy machine
     said, found = Lately(Looked()), []
 
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
