@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from machine import Row, emit
-from tacit.intermediaries import (
+from tacit.aggregation import (
     MaskingClient,
     MaskingPlan,
     MaskingSession,
@@ -38,7 +38,7 @@ from tacit.intermediaries import (
     run_verified,
     security,
 )
-from tacit.intermediaries.sealing import DEFAULT, Recipient
+from tacit.aggregation.encryption import DEFAULT, Recipient
 from tacit.noise import DiscreteLaplace
 from tacit.records import MemoryRecords
 from tacit.vdaf import prio3_count, prio3_sum

@@ -19,8 +19,8 @@ from typing import Any
 
 from machine import Row, emit
 from tacit.algorithms.registry import lookup
-from tacit.estimates import Floats
 from tacit.simulation import Result, simulate
+from tacit.types import Floats
 
 SEED = 10_000  # seeds from here on: none that anything was chosen by
 Z = 1.96

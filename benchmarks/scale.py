@@ -27,7 +27,7 @@ import tacit
 from intermediaries import masking, shuffling
 from machine import Row, emit
 from service import ROLES, Deployment, Line, deployed, people, postgresql, shipped
-from tacit.intermediaries import neighbourhood
+from tacit.aggregation import neighbourhood
 
 PEOPLE = 100_000_000  # a day
 DAY = 86_400  # seconds

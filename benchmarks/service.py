@@ -40,21 +40,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import tacit
 from machine import Row, emit
-from tacit.checks import Refusal
-from tacit.intermediaries.interface import SYSTEM
-from tacit.intermediaries.sealing import DEFAULT, Recipient, ServerKeys
-from tacit.intermediaries.two_servers import Place, TwoServerRound, split
+from tacit.aggregation.encryption import DEFAULT, Recipient, ServerKeys
+from tacit.aggregation.interface import SYSTEM
+from tacit.aggregation.two_servers import Place, TwoServerRound, split
+from tacit.client.device import Pins
+from tacit.client.http import Device
+from tacit.client.ledger import Ledger
+from tacit.errors import Refusal
 from tacit.keyfiles import KeyFile, save_signing_key
-from tacit.live.client.device import Pins
-from tacit.live.client.http import Device
-from tacit.live.client.ledger import Ledger
-from tacit.live.config import load
-from tacit.live.coordinator import Coordinator
-from tacit.live.desk import Assigned, Ticket
-from tacit.live.helper import Helper
-from tacit.live.store import Store
-from tacit.live.timing import Timing
 from tacit.records import RecordDirectory
+from tacit.service.assignment import Assigned, Ticket
+from tacit.service.config import load
+from tacit.service.coordinator import Coordinator
+from tacit.service.helper import Helper
+from tacit.service.store import Store
+from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, public_key
 from tacit.terms import Aggregation, Answer, Noise, Party, Pinned, Promise, Terms, cosign
 

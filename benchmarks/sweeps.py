@@ -15,12 +15,12 @@ from pathlib import Path
 
 from machine import Row, emit
 from tacit.simulation.grid import Study, read_study
-from tacit.simulation.sweeping import Way, carry_out
+from tacit.simulation.sweeping import ExecutionConfig, carry_out
 
 STUDY = Path(__file__).with_suffix(".toml")
 
 
-def swept(study: Study, way: Way, out: Path) -> tuple[float, str]:
+def swept(study: Study, way: ExecutionConfig, out: Path) -> tuple[float, str]:
     """Seconds, and the digest of the last file."""
     start = time.perf_counter()
     done = carry_out(study, way, out)
@@ -42,9 +42,9 @@ def main() -> None:
     words.add_argument("--without-ray", action="store_true", help="processes of this machine only")
     said = words.parse_args()
     study = read_study(STUDY)
-    ways = {"1 worker": Way(workers=1), "2 workers": Way(workers=2)}
+    ways = {"1 worker": ExecutionConfig(workers=1), "2 workers": ExecutionConfig(workers=2)}
     if find_spec("ray") and not said.without_ray:
-        ways["ray"] = Way(engine="ray", address="local")
+        ways["ray"] = ExecutionConfig(engine="ray", address="local")
     rows: list[Row] = []
     seconds: dict[str, float] = {}
     computed: dict[str, list[float]] = {}

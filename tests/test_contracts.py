@@ -14,13 +14,13 @@ from tests.protocols.examples import CASES
 
 from tacit.algorithms.registry import algorithms
 from tacit.bandits.arms.elimination import CumulativeElimination
-from tacit.bandits.arms.references import UCB1
+from tacit.bandits.arms.nonprivate_baselines import UCB1
 from tacit.bandits.linear.phased import DistributedElimination
-from tacit.estimates import ErrorLaw, Estimate, Round
 from tacit.noise import Table
 from tacit.protocols.contract import SumProtocol
 from tacit.testing import check_algorithm, check_law, check_learner, check_protocol
 from tacit.testing.statistics import follows
+from tacit.types import ErrorLaw, Estimate, Round
 
 OURS = [name for name, e in algorithms().items() if e.build.__module__.startswith("tacit.")]
 TINY: dict[str, dict[str, Any]] = {

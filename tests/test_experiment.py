@@ -15,17 +15,17 @@ import pytest
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import ForgettingElimination
-from tacit.checks import TacitError
 from tacit.environments import Bernoulli
 from tacit.environments.contract import World
 from tacit.environments.population import Population
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Estimate, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment, load, save
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.mechanism import PerRound
 from tacit.protocols.prefix_sums import PrefixRound
 from tacit.simulation import run
+from tacit.types import Estimate, Round
 
 TABLE = np.array([[0.9, 0.1], [-0.8, 0.3], [0.1, -0.9], [-0.5, -0.5], [0.2, 0.9]])
 FAMILIES: dict[str, tuple[str, dict[str, Any], World]] = {
@@ -265,7 +265,7 @@ def test_people_who_are_served_an_option_by_name_count_as_played() -> None:
 
 
 def test_options_are_named_once_each_and_all_of_them() -> None:
-    learner, mechanism = ForgettingElimination(3, 100), PerRound(recipes.exact, {"binary": True})
+    learner, mechanism = ForgettingElimination(3, 100), PerRound(factories.exact, {"binary": True})
     assert Experiment.of(learner, mechanism).options == ("option 1", "option 2", "option 3")
     with pytest.raises(TacitError, match="2 options are named, the learner chooses among 3"):
         Experiment.of(learner, mechanism, ("a", "b"))

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from tacit.bandits import ForgettingElimination, Learner
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Assignment, Design, Round
+from tacit.errors import TacitError
 from tacit.names import Lazy, name_of, named
+from tacit.types import Arm, Assignment, Design, Round
 
 
 class Own(Assignment):
@@ -51,13 +51,13 @@ def test_things_inside_functions_have_no_name() -> None:
         "tacit_estimates:Arm",
         "builtins:int",
         "Arm",
-        "tacit.estimates",
-        "tacit.estimates:",
+        "tacit.types",
+        "tacit.types:",
         ":Arm",
         "",
-        "tacit.estimates:Nothing",
-        "tacit.estimates:Round",
-        "tacit.estimates:arm.Arm",
+        "tacit.types:Nothing",
+        "tacit.types:Round",
+        "tacit.types:arm.Arm",
         None,
         7,
     ],
@@ -88,7 +88,7 @@ def test_our_own_modules_are_imported_and_foreign_ones_never() -> None:
     """In a fresh interpreter: the learner's module is loaded for its name, this one is not."""
     code = """
 import sys
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.names import named
 name = "tacit.bandits.arms.elimination:ForgettingElimination"
 assert "tacit.bandits.arms.elimination" not in sys.modules
@@ -107,9 +107,9 @@ for module in ("antigravity", "wave", "xmlrpc.client", "tests.test_names"):
 
 
 def test_lazy_modules_load_on_first_use() -> None:
-    assert Lazy("tacit.estimates").Arm is Arm
+    assert Lazy("tacit.types").Arm is Arm
     with pytest.raises(AttributeError):
-        _ = Lazy("tacit.estimates").Nothing
+        _ = Lazy("tacit.types").Nothing
 
 
 # rounds are stored with the name of what they assign

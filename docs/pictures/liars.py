@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.studies.plan import Question, answer, draw_liars
+from tacit.studies.plan import PlanRequest, answer, draw_liars
 
 if __name__ == "__main__":
-    question = Question.of(baseline=0.2, lift=0.25, liars=0.01, trusts=("two-servers",))
+    question = PlanRequest.of(baseline=0.2, lift=0.25, liars=0.01, trusts=("two-servers",))
     draw_liars(question, answer(question), Path(__file__).with_suffix(".png"))

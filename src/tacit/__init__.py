@@ -85,9 +85,8 @@ if TYPE_CHECKING:
     from tacit.algorithms.problems import ArmsProblem, LinearProblem, SilosProblem
     from tacit.algorithms.registry import algorithm, begin, option
     from tacit.bandits.contract import Learner
-    from tacit.checks import TacitError
     from tacit.environments import Environment, FromFunction, OwnSilos, from_frame, read_table
-    from tacit.estimates import Arm, Estimate, Round
+    from tacit.errors import TacitError
     from tacit.experiment import Experiment, load, save
     from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
     from tacit.privacy import (
@@ -106,6 +105,7 @@ if TYPE_CHECKING:
     from tacit.simulation.sweeping import sweep
     from tacit.studies.plan import plan
     from tacit.trust import TrustModel
+    from tacit.types import Arm, Estimate, Round
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, get_type_hints
 
-from tacit.checks import TacitError, integer, probability
+from tacit.errors import TacitError, integer, probability
 from tacit.rounding import up
 from tacit.trust import View
 

@@ -35,12 +35,12 @@ import numpy as np
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.contract import Learner
 from tacit.bandits.guardrail import Guard, Guardrail
-from tacit.bandits.ratios import SampleRatio
-from tacit.checks import TacitError, probability
-from tacit.estimates import Estimate, Round, Standing
+from tacit.bandits.sample_ratio import SampleRatio
+from tacit.errors import TacitError, probability
 from tacit.privacy import Guarantee, Guaranteed, KnownPerRound
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import Mechanism
+from tacit.types import ArmSummary, Estimate, Round
 
 FORMAT = 4
 BY_HAND = "by hand"
@@ -259,8 +259,8 @@ class Experiment:
         """Whether reports come back from all options alike, as far as can be told."""
         return self.learner.sample_ratio()
 
-    def estimates(self, level: float = 0.95) -> list[Standing]:
-        """Where each option stands, and what is decided; see `Standing` for what the numbers mean.
+    def estimates(self, level: float = 0.95) -> list[ArmSummary]:
+        """The summary of each option, and what is decided; `ArmSummary` explains the numbers.
 
         All of it is made of private estimates, so that looking costs no privacy.
         """

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.records import put
 from tacit.signatures import fingerprint, public_key
 

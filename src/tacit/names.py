@@ -10,14 +10,14 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 
 
 def name_of(thing: Any) -> str:
     """`module:qualname` of a class or function that stands at the top of its module.
 
     >>> name_of(TacitError)
-    'tacit.checks:TacitError'
+    'tacit.errors:TacitError'
     """
     name: str = thing.__qualname__
     if "<" in name:
@@ -31,8 +31,8 @@ def name_of(thing: Any) -> str:
 def named(name: object, kind: type) -> Any:
     """What `name_of` named, if it is a `kind` (a class that derives from it, or an instance).
 
-    >>> named("tacit.checks:TacitError", Exception)
-    <class 'tacit.checks.TacitError'>
+    >>> named("tacit.errors:TacitError", Exception)
+    <class 'tacit.errors.TacitError'>
     """
     module, _, path = str(name).partition(":")
     if module not in sys.modules and module.split(".")[0] == "tacit" and "__" not in module:

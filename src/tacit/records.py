@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from tacit.checks import TacitError, Unavailable
+from tacit.errors import TacitError, Unavailable
 
 
 class Records(Protocol):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tacit.checks import Refusal
+from tacit.errors import Refusal
 
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64

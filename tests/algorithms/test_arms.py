@@ -18,9 +18,8 @@ from tests.samples import same_law
 from tacit.algorithms import ArmsProblem, algorithms
 from tacit.algorithms.problems import TRUSTS, Setting
 from tacit.bandits import Restarts, Thompson
-from tacit.checks import TacitError
 from tacit.environments import Bernoulli
-from tacit.estimates import Arm, Levels, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import NoiseLaw
 from tacit.privacy import (
@@ -32,13 +31,14 @@ from tacit.privacy import (
     privacy_loss,
     renyi_divergence,
 )
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum
 from tacit.simulation import Trial, simulate
 from tacit.trust import TrustModel
+from tacit.types import Arm, Levels, Round
 
 NAMES = sorted(name for name, entry in algorithms().items() if entry.family == "arms")
 SETTINGS: tuple[Setting, ...] = ("paper", "tight")
@@ -220,7 +220,7 @@ def check_exactly(protocol: object, promise: object) -> None:
 @pytest.mark.parametrize("users", [4, 16, 64])
 def test_sums_of_gaussian_shares_keep_their_promise_at_scale_one(users: int) -> None:
     """The exact law of the sum, not the one draw that it resembles (CORRECTIONS 11)."""
-    protocol = recipes.gaussian_paper(users, ApproximateDP(0.5, 1e-6), 1, 0.1)
+    protocol = factories.gaussian_paper(users, ApproximateDP(0.5, 1e-6), 1, 0.1)
     assert isinstance(protocol, SecureSum)
     promise = protocol.guarantee
     assert isinstance(promise, ApproximateDP)
@@ -233,7 +233,7 @@ def test_sums_of_gaussian_shares_keep_their_promise_at_scale_one(users: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("make", "tau"), [(recipes.skellam_paper, 697), (recipes.gaussian_paper, 490)]
+    ("make", "tau"), [(factories.skellam_paper, 697), (factories.gaussian_paper, 490)]
 )
 def test_the_printed_protocols_have_the_papers_numbers(make: Any, tau: int) -> None:
     """CZ23 Theorems 2 and 4 at n = 400, ε = ½, s = 10, p = 0.1: g = 100, variance 200²."""
@@ -246,11 +246,11 @@ def test_the_printed_protocols_have_the_papers_numbers(make: Any, tau: int) -> N
 def test_a_promise_at_scale_one_fades_with_the_round() -> None:
     """CORRECTIONS 11: how far a sum of shares is from one draw grows with the round."""
     target = ApproximateDP(1.0, 1e-6)
-    small, large = (recipes.gaussian_paper(n, target, 1, 0.1).guarantee for n in (10**3, 10**7))
+    small, large = (factories.gaussian_paper(n, target, 1, 0.1).guarantee for n in (10**3, 10**7))
     assert isinstance(small, ApproximateDP)
     assert isinstance(large, ApproximateDP)
     assert large.epsilon > 1.1 * small.epsilon
-    sound = recipes.gaussian_paper(10**7, target, 10, 0.1).guarantee
+    sound = factories.gaussian_paper(10**7, target, 10, 0.1).guarantee
     assert isinstance(sound, ApproximateDP)
     assert sound.epsilon < small.epsilon
 

@@ -18,8 +18,8 @@ from tacit.algorithms import SilosProblem, lookup
 from tacit.algorithms.registry import check_together
 from tacit.algorithms.zc24_noise import jdp_linucb, ldp_fedlinucb, secagg_fedlinucb, weights
 from tacit.bandits.contextual.moments import joint_sensitivity
-from tacit.checks import TacitError
 from tacit.cli.options import budgets
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.silos import SilosDP, weakest

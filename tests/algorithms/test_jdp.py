@@ -12,7 +12,7 @@ import pytest
 from tacit.algorithms import SilosProblem, lookup
 from tacit.algorithms.zc24_noise import jdp_linucb, secagg_fedlinucb
 from tacit.assumptions import DishonestAtMost, JointPrivacy
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, View
 from tacit.protocols.prefix_sums import CentralPrefixRound, Presence
 from tacit.rounds.codecs import codec

@@ -14,10 +14,10 @@ from tests.algorithms.asking import options_of
 
 from tacit.algorithms import LinearProblem, algorithms, lookup
 from tacit.bandits.linear.phased import DistributedElimination
-from tacit.checks import TacitError
 from tacit.environments.population import Population, covering
+from tacit.errors import TacitError
 from tacit.simulation import Result, Trial, simulate
-from tacit.simulation.study import How, matched
+from tacit.simulation.study import RunConfig, matched
 
 SMALL: dict[str, Any] = {"dimension": 5, "actions": 60, "horizon": 20_000, "workers": 1}
 PROMISE: dict[str, Any] = {"epsilon": 10.0, "delta": 0.25}  # of the paper's simulations
@@ -224,7 +224,7 @@ def test_the_papers_population_is_large_enough_for_its_horizon() -> None:
 
 def test_matching_sends_no_more_than_growing_numbers_do() -> None:
     problem = LinearProblem(5, 60, horizon=20_000, setting="paper")
-    found = matched(lookup("dpe-fixed"), problem, How(runs=2, workers=1))
+    found = matched(lookup("dpe-fixed"), problem, RunConfig(runs=2, workers=1))
     assert found.fixed_clients is not None
     fixed, growing = (
         np.mean([Trial(name, asked, checkpoints=(1,))(seed)["reals"] for seed in (0, 1)])

@@ -14,7 +14,7 @@ from tests.algorithms.asking import options_of
 from tacit.algorithms import ArmsProblem, algorithm, algorithms, lookup
 from tacit.algorithms.problems import Problem, Start
 from tacit.algorithms.registry import _KNOWN
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.simulation import compare, run, simulate
 

@@ -16,7 +16,7 @@ from tacit.algorithms.problems import Setting
 from tacit.bandits import PrivateKLUCB
 from tacit.environments import Bernoulli, instance_means
 from tacit.experiment import Experiment
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.mechanism import PerRound
 from tacit.simulation import run, simulate
 
@@ -76,7 +76,7 @@ def test_privacy_costs_at_most_half_at_epsilon_one(instance: str, horizon: int) 
     plain = []
     for seed in range(20):
         world = Bernoulli(tuple(instance_means(instance, 10, seed).tolist()))
-        open_sums = PerRound(recipes.exact, {"binary": True})
+        open_sums = PerRound(factories.exact, {"binary": True})
         experiment = Experiment.of(PrivateKLUCB(10, horizon), open_sums)
         outcome = run(experiment, world, np.random.default_rng(seed))
         assert outcome.regret is not None

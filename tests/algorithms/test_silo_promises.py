@@ -20,7 +20,7 @@ from tacit.algorithms.zc24_noise import (
     sensitivity,
 )
 from tacit.assumptions import Derivation, DishonestAtMost, Scope, Spread, VisitsAtMost
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
 from tacit.simulation import simulate
 

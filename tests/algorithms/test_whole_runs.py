@@ -14,10 +14,10 @@ import pytest
 from tests.algorithms.asking import built, problem_for
 
 from tacit.environments import Environment
-from tacit.estimates import Arm, Levels, Opened, Round
 from tacit.experiment import Experiment
 from tacit.privacy import audit
 from tacit.protocols.contract import SumProtocol, round_levels
+from tacit.types import Arm, Levels, Opened, Round
 
 Floats = npt.NDArray[np.float64]
 

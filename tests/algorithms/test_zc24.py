@@ -27,7 +27,7 @@ from tacit.algorithms.zc24_noise import (
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB
 from tacit.bandits.contextual.moments import joint_sensitivity
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import GaussianLoss
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss

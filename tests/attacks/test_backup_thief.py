@@ -11,18 +11,18 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tacit.intermediaries import (
+from tacit.aggregation import (
     HalfServer,
-    Outcome,
     OwnNoise,
     Refusal,
+    RoundOutcome,
     Sealing,
     Seat,
     SumView,
     TwoServerSession,
 )
-from tacit.intermediaries.agreement import NONCE_SIZE
-from tacit.intermediaries.two_servers import DIGEST_SIZE
+from tacit.aggregation.agreement import NONCE_SIZE
+from tacit.aggregation.two_servers import DIGEST_SIZE
 from tacit.records import MemoryRecords, RecordDirectory
 
 
@@ -67,7 +67,7 @@ def test_after_the_close_no_key_is_left_for_what_was_stolen_before() -> None:
         server = HalfServer(session.seat(role), session.announcement, stolen[role])
         answer = server.close(session.now)
         assert server.close(0) == answer
-        assert server.outcome()[21] == Outcome.OPENED
+        assert server.outcome()[21] == RoundOutcome.OPENED
 
 
 def test_neither_tables_nor_records_ever_hold_a_bare_sum_or_the_noise() -> None:
@@ -111,7 +111,7 @@ def test_a_helper_restored_without_its_records_says_unknown_and_signs_nothing() 
     server = session.server(1)
     with pytest.raises(Refusal, match="says nothing about it"):
         server.close(session.round.binding.closes)
-    assert server.outcome()[20:] == bytes((1, Outcome.UNKNOWN))
+    assert server.outcome()[20:] == bytes((1, RoundOutcome.UNKNOWN))
 
 
 def test_a_restarted_party_finishes_its_round_from_its_files(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ import itertools
 import pickle
 
 import pytest
-from tests.intermediaries.mixers import keys_of
+from tests.aggregation.mixers import keys_of
 
-from tacit.checks import TacitError
-from tacit.intermediaries import (
+from tacit.aggregation import (
     Analyzer,
     MaskingPlan,
     MaskingServer,
@@ -22,6 +21,7 @@ from tacit.intermediaries import (
     Refusal,
     Shuffler,
 )
+from tacit.errors import TacitError
 from tacit.records import MemoryRecords
 
 STAGES = ("join", "share", "mask", "reveal")

@@ -22,8 +22,7 @@ from tests.attacks.two_server_world import (
     worst_loss,
 )
 
-from tacit.checks import TacitError
-from tacit.intermediaries import (
+from tacit.aggregation import (
     HalfServer,
     Place,
     Refusal,
@@ -33,9 +32,10 @@ from tacit.intermediaries import (
     announce,
     split,
 )
-from tacit.intermediaries.announcements import endorse
-from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.two_servers import report_tag, word_digest
+from tacit.aggregation.announcements import endorse
+from tacit.aggregation.interface import new_identity
+from tacit.aggregation.two_servers import report_tag, word_digest
+from tacit.errors import TacitError
 from tacit.records import MemoryRecords
 from tacit.signatures import public_key
 from tacit.terms import Party, Pinned, cosign

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.intermediaries.rings import ring_session
+from tests.aggregation.rings import ring_session
 
-from tacit.checks import TacitError
-from tacit.intermediaries import (
+from tacit.aggregation import (
     Binding,
     MaskingClient,
     MaskingPlan,
@@ -23,10 +22,10 @@ from tacit.intermediaries import (
     MaskingSession,
     MixingSession,
     Neighbourhood,
-    Outcome,
     Refusal,
-    Role,
+    RoundOutcome,
     ServerKeys,
+    ShuffleRole,
     SumView,
     announce,
     masking_outcome,
@@ -34,14 +33,15 @@ from tacit.intermediaries import (
     neighbourhood,
     wrap,
 )
-from tacit.intermediaries.agreement import new_key, public_bytes
-from tacit.intermediaries.announcements import endorse, endorse_offer
-from tacit.intermediaries.interface import new_identity
-from tacit.intermediaries.masking import FORMAT
-from tacit.intermediaries.masking_server import Stage
-from tacit.intermediaries.rehearsal import Rehearsal, rehearse
-from tacit.intermediaries.two_servers import read_outcome
-from tacit.intermediaries.wire import HEADER_SIZE
+from tacit.aggregation.agreement import new_key, public_bytes
+from tacit.aggregation.announcements import endorse, endorse_offer
+from tacit.aggregation.interface import new_identity
+from tacit.aggregation.masking import FORMAT
+from tacit.aggregation.masking_server import MaskingStage
+from tacit.aggregation.rehearsal import Rehearsal, rehearse
+from tacit.aggregation.two_servers import read_outcome
+from tacit.aggregation.wire import HEADER_SIZE
+from tacit.errors import TacitError
 from tacit.records import MemoryRecords
 from tacit.terms import Aggregation, Noise
 from tacit.trust import TrustModel
@@ -209,16 +209,16 @@ def test_a_party_signs_no_second_description_when_the_round_is_over_either() -> 
     with pytest.raises(Refusal, match="one description per round"):
         MaskingServer(weaker, session.store)
     said = masking_outcome(weaker, session.store, session.rehearsal.keys[0])
-    assert read_outcome(session.pinned, weaker, said) == (0, Outcome.UNKNOWN)
-    for number, role in enumerate(Role):
+    assert read_outcome(session.pinned, weaker, said) == (0, RoundOutcome.UNKNOWN)
+    for number, role in enumerate(ShuffleRole):
         with pytest.raises(Refusal, match="one description per round"):
             type((mixing.shuffler, mixing.analyzer)[number])(other, mixing.store)
         said = mixing_outcome(other, mixing.store, role, mixing.rehearsal.keys[number])
-        assert read_outcome(mixing.pinned, other, said) == (number, Outcome.UNKNOWN)
+        assert read_outcome(mixing.pinned, other, said) == (number, RoundOutcome.UNKNOWN)
 
 
-def carried_to(stage: Stage, session: MaskingSession, without: tuple[int, ...] = ()) -> None:
-    for name, reached in (("join", Stage.SHARING), ("share", Stage.MASKING)):
+def carried_to(stage: MaskingStage, session: MaskingSession, without: tuple[int, ...] = ()) -> None:
+    for name, reached in (("join", MaskingStage.SHARING), ("share", MaskingStage.MASKING)):
         getattr(session, name)()
         if reached is stage:
             return
@@ -230,7 +230,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
     the first request gives the same one or none, whatever it is fed.
     """
     session = ring_session(list(range(6)), 4, 100, Neighbourhood(5, 3))
-    carried_to(Stage.MASKING, session)
+    carried_to(MaskingStage.MASKING, session)
     session.check()
     before, pairs = session.server.save(), session.outgoing
     masked = [
@@ -238,17 +238,17 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
     ]
     for message in masked[:5]:
         session.server.take(message)
-    requests = session.server.close(Stage.MASKING)
+    requests = session.server.close(MaskingStage.MASKING)
     for held in (masked[1:5], masked[:4]):
         copy = MaskingServer.restore(before, session.store)
         for message in held:
             copy.take(message)
         with pytest.raises(Refusal, match="does not hold"):
-            copy.close(Stage.MASKING)
+            copy.close(MaskingStage.MASKING)
     with pytest.raises(Refusal, match="too late"):
         copy.take(masked[5])
     copy.take(masked[4])
-    assert copy.close(Stage.MASKING) == requests
+    assert copy.close(MaskingStage.MASKING) == requests
     session.outgoing = requests
     session.reveal()
     assert session.server.view() == SumView((10,), 5)
@@ -256,7 +256,7 @@ def test_a_restored_server_never_asks_for_the_shares_of_other_survivors() -> Non
 
 def test_a_server_without_its_record_says_nothing() -> None:
     session = MaskingSession([1, 2, 3], MaskingPlan(3, 100))
-    carried_to(Stage.MASKING, session)
+    carried_to(MaskingStage.MASKING, session)
     with pytest.raises(Refusal, match="unknown here"):
         MaskingServer.restore(session.server.save(), MemoryRecords())
 

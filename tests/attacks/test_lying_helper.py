@@ -17,8 +17,8 @@ from tests.attacks.two_server_world import (
     worst_loss,
 )
 
-from tacit.intermediaries import Outcome, Refusal, SumView, TwoServerSession, refused_by_both
-from tacit.intermediaries.two_servers import DIGEST_SIZE, report_tag, word_digest
+from tacit.aggregation import Refusal, RoundOutcome, SumView, TwoServerSession, refused_by_both
+from tacit.aggregation.two_servers import DIGEST_SIZE, report_tag, word_digest
 
 Draw = Callable[[Fraction], int]
 
@@ -112,7 +112,7 @@ def test_its_refusal_alone_refunds_nothing() -> None:
     servers[0].take(listing, late)
     servers[0].close(late)
     refusal = servers[1].close(late + session.round.grace)[session.round.collector]
-    assert refusal[21] == Outcome.REFUSED
+    assert refusal[21] == RoundOutcome.REFUSED
     outcomes = [servers[0].outcome(), servers[1].outcome()]
     assert not refused_by_both(session.pinned, session.announcement, outcomes)
     session.collector().take(servers[0].close(late)[session.round.collector])

@@ -10,7 +10,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.intermediaries.liars import (
+from tests.aggregation.liars import (
     Garbage,
     Liar,
     Slanderer,
@@ -19,9 +19,9 @@ from tests.intermediaries.liars import (
     play,
     reworded,
 )
-from tests.intermediaries.rings import ring_session
+from tests.aggregation.rings import ring_session
 
-from tacit.intermediaries import (
+from tacit.aggregation import (
     MaskingClient,
     MaskingPlan,
     MaskingServer,
@@ -31,11 +31,11 @@ from tacit.intermediaries import (
     Refusal,
     SumView,
 )
-from tacit.intermediaries.blame import Lie
-from tacit.intermediaries.masking_server import Stage
-from tacit.intermediaries.masks import total as masks_total
-from tacit.intermediaries.members import _most_disputed
-from tacit.intermediaries.wire import Kind, header
+from tacit.aggregation.blame import Lie
+from tacit.aggregation.client_registry import _most_disputed
+from tacit.aggregation.masking_server import MaskingStage
+from tacit.aggregation.masks import total as masks_total
+from tacit.aggregation.wire import Kind, header
 
 INFO = b"tacit mixing wrap v2"
 
@@ -76,7 +76,7 @@ def test_a_copy_that_took_others_than_were_decided_on_catches_up() -> None:
         second.close()
     second.take(session.clients[2].join())
     second.close()
-    assert second.close(Stage.JOINING) == sent
+    assert second.close(MaskingStage.JOINING) == sent
 
 
 def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> None:
@@ -96,7 +96,7 @@ def test_who_tells_two_copies_of_the_server_different_things_stops_neither() -> 
         second.take(other)
     second.take(session.clients[0].mask(session.outgoing[session.clients[0].address], [0]))
     second.close()
-    assert second.close(Stage.MASKING) == sent
+    assert second.close(MaskingStage.MASKING) == sent
 
 
 def test_liars_beyond_what_the_threshold_spares_end_a_round_and_are_named() -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
-from tests.intermediaries.liars import (
+from tests.aggregation.liars import (
     Garbage,
     Liar,
     NoSeed,
@@ -20,11 +20,11 @@ from tests.intermediaries.liars import (
     make_lie,
     play,
 )
-from tests.intermediaries.test_masking_trust import K, N, T, forge, inbox_entries, request
+from tests.aggregation.test_masking_trust import K, N, T, forge, inbox_entries, request
 
-from tacit.intermediaries import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
-from tacit.intermediaries.agreement import new_key, public_bytes
-from tacit.intermediaries.masking import (
+from tacit.aggregation import MaskingClient, MaskingPlan, MaskingSession, Neighbourhood, Refusal
+from tacit.aggregation.agreement import new_key, public_bytes
+from tacit.aggregation.masking import (
     ACCUSED_ENTRY,
     INBOX_ENTRY,
     LEFT_HEAD,
@@ -34,15 +34,15 @@ from tacit.intermediaries.masking import (
     SETUP_ENTRY,
     pack_listed,
 )
-from tacit.intermediaries.pledges import (
+from tacit.aggregation.share_commitments import (
     SHARE_ENTRY,
     Pledges,
     Proof,
-    Secret,
+    SharedSecret,
     encode_pledges,
     share_commitment,
 )
-from tacit.intermediaries.wire import Kind
+from tacit.aggregation.wire import Kind
 
 VICTIM = 0
 NEIGHBOURS = list(range(1, N))
@@ -66,24 +66,24 @@ def left(session: MaskingSession, gone: Sequence[int], survivors: int = N) -> by
     return forge(session, VICTIM, Kind.LEFT, content)
 
 
-def proof(session: MaskingSession, proofs: Sequence[Proof], secret: Secret) -> bytes:
+def proof(session: MaskingSession, proofs: Sequence[Proof], secret: SharedSecret) -> bytes:
     content = PROOF_HEAD.pack(secret, len(proofs)) + b"".join(one.encode() for one in proofs)
     return forge(session, VICTIM, Kind.PROOF, content)
 
 
-def true_shares(session: MaskingSession, owner: int, secret: Secret) -> dict[int, bytes]:
+def true_shares(session: MaskingSession, owner: int, secret: SharedSecret) -> dict[int, bytes]:
     """What as many holders as the threshold have, which the server could have asked them for."""
     holders = [number for number in NEIGHBOURS if number != owner][:T]
     return {holder: session.clients[holder]._held[owner][secret] for holder in holders}
 
 
 def with_true_shares(session: MaskingSession, owner: int) -> Proof:
-    shares = true_shares(session, owner, Secret.MASKING)
+    shares = true_shares(session, owner, SharedSecret.MASKING)
     return Proof(owner, session.server._clients[owner].pledges, shares)
 
 
 def with_shares_of_the_other_secret(session: MaskingSession, owner: int) -> Proof:
-    shares = true_shares(session, owner, Secret.OWN)
+    shares = true_shares(session, owner, SharedSecret.OWN)
     return Proof(owner, session.server._clients[owner].pledges, shares)
 
 
@@ -104,8 +104,8 @@ def with_a_list_of_its_own(session: MaskingSession, owner: int) -> Proof:
     shares = {holder: b"\x00" + os.urandom(32) for holder in range(N) if holder != owner}
     by_holder = {
         holder: (
-            share_commitment(context, owner, holder, Secret.OWN, share),
-            share_commitment(context, owner, holder, Secret.MASKING, share),
+            share_commitment(context, owner, holder, SharedSecret.OWN, share),
+            share_commitment(context, owner, holder, SharedSecret.MASKING, share),
             bytes(32),
         )
         for holder, share in shares.items()
@@ -144,7 +144,7 @@ def collected(session: MaskingSession, forgeries: Sequence[Forge]) -> dict[int, 
     for forged in forgeries:
         for count in range(len(gone), 0, -1):
             proofs = [forged(session, owner) for owner in gone[:count]]
-            answer = told(session, proof(session, proofs, Secret.MASKING))
+            answer = told(session, proof(session, proofs, SharedSecret.MASKING))
             if answer is not None:
                 return dict(SEEDS_ENTRY.iter_unpack(answer))
     return {}
@@ -187,7 +187,7 @@ def test_real_convicts_cost_a_victim_at_most_the_masks_that_may_leave() -> None:
     session = masked_session(convicts=NEIGHBOURS)
     assert list(collected(session, [with_true_shares])) == NEIGHBOURS[T:]
     again = [with_true_shares(session, owner) for owner in NEIGHBOURS[:2]]
-    for secret in Secret:
+    for secret in SharedSecret:
         assert told(session, proof(session, again, secret)) is None
 
 
@@ -207,7 +207,7 @@ def test_after_its_shares_a_victim_reveals_no_seed_of_one_who_did_not_lie() -> N
         session = masked_session()
         assert told(session, request(session, VICTIM, NEIGHBOURS, []))
         for owner in NEIGHBOURS:
-            for secret in Secret:
+            for secret in SharedSecret:
                 ask = proof(session, [forged(session, owner)], secret)
                 assert told(session, ask) is None
 
@@ -215,12 +215,12 @@ def test_after_its_shares_a_victim_reveals_no_seed_of_one_who_did_not_lie() -> N
 def test_seeds_are_revealed_for_nobody_whose_shares_were_not_asked_for() -> None:
     session = masked_session(convicts=[6, 7])
     proofs = [with_true_shares(session, 7)]
-    assert told(session, proof(session, proofs, Secret.MASKING)) is None
+    assert told(session, proof(session, proofs, SharedSecret.MASKING)) is None
     assert told(session, left(session, [6])) is not None
-    assert told(session, proof(session, proofs, Secret.MASKING)) is None
+    assert told(session, proof(session, proofs, SharedSecret.MASKING)) is None
     assert told(session, left(session, [6, 7])) is None
     proofs = [with_true_shares(session, 6)]
-    assert told(session, proof(session, proofs, Secret.MASKING)) is not None
+    assert told(session, proof(session, proofs, SharedSecret.MASKING)) is not None
 
 
 def test_a_list_of_those_who_left_names_neighbours_with_common_masks_once_each() -> None:
@@ -237,8 +237,8 @@ def test_a_proof_that_names_somebody_twice_is_refused() -> None:
     session = masked_session(convicts=[6])
     assert told(session, left(session, [6])) is not None
     once = [with_true_shares(session, 6)]
-    assert told(session, proof(session, once * 2, Secret.MASKING)) is None
-    assert told(session, proof(session, once, Secret.MASKING)) is not None
+    assert told(session, proof(session, once * 2, SharedSecret.MASKING)) is None
+    assert told(session, proof(session, once, SharedSecret.MASKING)) is not None
 
 
 def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks() -> None:
@@ -255,13 +255,13 @@ def test_after_its_shares_a_device_holds_no_secret_but_the_seeds_of_common_masks
     kept = {name: value for name, value in vars(client).items() if name != "_answers"}
     assert all(repr(secret) not in repr(kept) for secret in secrets)
     assert "PrivateKey" not in repr(kept)
-    assert told(session, proof(session, [], Secret.OWN)) is not None
+    assert told(session, proof(session, [], SharedSecret.OWN)) is not None
     assert not client._pairs, "nobody is convicted any more"
 
 
 def test_after_its_shares_a_device_reveals_no_seed_of_one_who_left() -> None:
     session = masked_session(convicts=[7])
-    convicts = proof(session, [with_true_shares(session, 7)], Secret.MASKING)
+    convicts = proof(session, [with_true_shares(session, 7)], SharedSecret.MASKING)
     assert told(session, left(session, [7])) is not None
     assert told(session, request(session, VICTIM, NEIGHBOURS[:-1], [])) is not None
     assert told(session, convicts) is None
@@ -365,7 +365,7 @@ def test_a_false_key_for_signatures_gives_other_keys_for_parcels() -> None:
 def _direction_keys(session: MaskingSession, place: int) -> list[bytes]:
     """The keys with which a client seals its parcels."""
     client = session.clients[place]
-    seal = "tacit.intermediaries.masking_client.sealed_parcel"
+    seal = "tacit.aggregation.masking_client.sealed_parcel"
     with patch(seal, return_value=b"") as sealed:
         client.share(session.outgoing[client.address])
     return [call.args[0] for call in sealed.call_args_list]
@@ -421,7 +421,7 @@ class Interrogation:
         for step in (self.session.join, self.session.share, self.session.check):
             step()
         self.pairs: set[int] = set()
-        self.shares: dict[int, set[Secret]] = {number: set() for number in NEIGHBOURS}
+        self.shares: dict[int, set[SharedSecret]] = {number: set() for number in NEIGHBOURS}
         self.seeds: dict[int, bytes] = {}
         self.accused = False
 
@@ -464,7 +464,7 @@ class Interrogation:
         content = LEFT_HEAD.pack(N, len(gone)) + pack_listed(gone)
         answer = self.victim.reveal(forge(self.session, VICTIM, Kind.LEFT, content))
         for number, _ in SHARE_ENTRY.iter_unpack(self.read(answer)):
-            self.shares[number].add(Secret.MASKING)
+            self.shares[number].add(SharedSecret.MASKING)
 
     def ask_for_shares(self) -> None:
         rest = [n for n in sorted(self.pairs) if not self.shares[n] or self.rng.random() < 0.1]
@@ -472,14 +472,14 @@ class Interrogation:
         stayed = [n for n in rest if n not in gone or self.rng.random() < 0.05]
         answer = self.victim.reveal(request(self.session, VICTIM, stayed, gone))
         for number, _ in SHARE_ENTRY.iter_unpack(self.read(answer)):
-            self.shares[number].add(Secret.MASKING if number in gone else Secret.OWN)
+            self.shares[number].add(SharedSecret.MASKING if number in gone else SharedSecret.OWN)
 
     def ask_for_seeds(self) -> None:
-        secret = self.rng.choice(list(Secret))
+        secret = self.rng.choice(list(SharedSecret))
         owners = self.some(1, 2) if self.rng.random() < 0.5 else self.convicts()
         proofs = []
         for owner in owners:
-            kind = secret if self.rng.random() < 0.9 else Secret(1 - secret)
+            kind = secret if self.rng.random() < 0.9 else SharedSecret(1 - secret)
             held = {n: c._held.get(owner) for n, c in enumerate(self.session.clients) if n}
             shares = {n: both[kind] for n, both in held.items() if both}
             first = dict(list(shares.items())[:T])
@@ -492,7 +492,7 @@ class Interrogation:
         assert not (self.accused and self.pairs), "a key was shown beside masked numbers"
         assert all(len(kinds) <= 1 for kinds in self.shares.values()), "both secrets of a neighbour"
         assert self.seeds.keys() <= set(CONVICTS), "the mask with one that did not lie"
-        gone = {number for number, kinds in self.shares.items() if Secret.MASKING in kinds}
+        gone = {number for number, kinds in self.shares.items() if SharedSecret.MASKING in kinds}
         known = gone | self.seeds.keys()
         assert not self.pairs or len(self.pairs - known) >= T, "too few masks are left"
 
@@ -506,4 +506,4 @@ def test_whatever_a_server_asks_in_whatever_order_it_gets_one_secret_of_each() -
         one.check()
     assert sum(one.accused for one in asked) >= 5
     assert sum(len(one.seeds) for one in asked) >= 5
-    assert sum(Secret.OWN in kinds for one in asked for kinds in one.shares.values()) > 20
+    assert sum(SharedSecret.OWN in kinds for one in asked for kinds in one.shares.values()) > 20

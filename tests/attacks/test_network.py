@@ -10,7 +10,7 @@ from itertools import permutations
 
 import pytest
 
-from tacit.intermediaries import OwnNoise, Refusal, SumView, TwoServerSession
+from tacit.aggregation import OwnNoise, Refusal, SumView, TwoServerSession
 
 
 def started(places: int = 3) -> tuple[TwoServerSession, list[tuple[bytes, bytes]]]:

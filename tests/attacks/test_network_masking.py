@@ -8,24 +8,24 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from tests.intermediaries.liars import UnknownKey, make_lie
-from tests.intermediaries.test_masking_trust import request, session_until
+from tests.aggregation.liars import UnknownKey, make_lie
+from tests.aggregation.test_masking_trust import request, session_until
 
-from tacit.intermediaries import (
+from tacit.aggregation import (
     MaskingClient,
     MaskingPlan,
     MaskingSession,
     MixingSession,
     Neighbourhood,
-    Outcome,
     Refusal,
-    Role,
+    RoundOutcome,
+    ShuffleRole,
     SumView,
     masking_outcome,
     mixing_outcome,
 )
-from tacit.intermediaries.masking_server import Stage
-from tacit.intermediaries.two_servers import read_outcome
+from tacit.aggregation.masking_server import MaskingStage
+from tacit.aggregation.two_servers import read_outcome
 from tacit.records import MemoryRecords
 
 
@@ -33,25 +33,31 @@ def test_every_message_of_masking_may_come_again_and_in_any_order() -> None:
     rng, session = random.Random(1), MaskingSession([1, 2, 3, 4, 5], MaskingPlan(4, 100))
     server, clients = session.server, session.clients
     history: list[bytes] = []
-    stages = (Stage.JOINING, Stage.SHARING, Stage.CHECKING, Stage.MASKING, Stage.REVEALING)
+    stages = (
+        MaskingStage.JOINING,
+        MaskingStage.SHARING,
+        MaskingStage.CHECKING,
+        MaskingStage.MASKING,
+        MaskingStage.REVEALING,
+    )
     for stage in stages:
         outgoing = session.outgoing
         for place, client in enumerate(clients):
             match stage:
-                case Stage.JOINING:
+                case MaskingStage.JOINING:
                     history.append(client.join())
-                case Stage.SHARING:
+                case MaskingStage.SHARING:
                     history.append(client.share(outgoing[client.address]))
-                case Stage.CHECKING:
+                case MaskingStage.CHECKING:
                     history.append(client.check(outgoing[client.address]))
-                case Stage.MASKING:
+                case MaskingStage.MASKING:
                     history.append(client.mask(outgoing[client.address], [place + 1]))
                 case _:
                     history.append(client.reveal(outgoing[client.address]))
         for message in rng.sample(history * 3, 3 * len(history)):
             server.take(message)
-        for early in (Stage.MASKING, Stage.REVEALING):
-            if stage in (Stage.JOINING, Stage.SHARING):
+        for early in (MaskingStage.MASKING, MaskingStage.REVEALING):
+            if stage in (MaskingStage.JOINING, MaskingStage.SHARING):
                 with pytest.raises(Refusal, match=r"not that far yet|more, or a new round"):
                     server.close(early)
         session.outgoing = server.close(stage)
@@ -155,7 +161,7 @@ def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
         masking_outcome(opened.server.round, opened.store, opened.rehearsal.keys[0])
     for stage in (opened.join, opened.share, opened.mask, opened.reveal, refused.server.refuse):
         stage()
-    for session, said in ((opened, Outcome.OPENED), (refused, Outcome.REFUSED)):
+    for session, said in ((opened, RoundOutcome.OPENED), (refused, RoundOutcome.REFUSED)):
         asked = (session.server.round, session.store, session.rehearsal.keys[0])
         answer = masking_outcome(*asked)
         assert masking_outcome(*asked) == answer
@@ -164,11 +170,11 @@ def test_after_a_round_every_question_gets_one_fixed_signed_answer() -> None:
         with pytest.raises(Refusal):
             read_outcome(session.pinned, asked[0], other)
         nothing = masking_outcome(asked[0], MemoryRecords(), asked[2])
-        assert read_outcome(session.pinned, asked[0], nothing) == (0, Outcome.UNKNOWN)
+        assert read_outcome(session.pinned, asked[0], nothing) == (0, RoundOutcome.UNKNOWN)
         assert len(nothing) == 22
     mixed = MixingSession(4, 3)
     mixed.shuffler.refuse()
     mixed.analyzer.refuse()
-    for number, role in enumerate(Role):
+    for number, role in enumerate(ShuffleRole):
         answer = mixing_outcome(mixed.round, mixed.store, role, mixed.rehearsal.keys[number])
-        assert read_outcome(mixed.pinned, mixed.round, answer) == (number, Outcome.REFUSED)
+        assert read_outcome(mixed.pinned, mixed.round, answer) == (number, RoundOutcome.REFUSED)

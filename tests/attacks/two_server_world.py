@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from tacit.intermediaries import OwnNoise, TwoServerSession
-from tacit.intermediaries.agreement import Channel
-from tacit.intermediaries.seats import RoundSecrets
-from tacit.intermediaries.wire import Kind, header
+from tacit.aggregation import OwnNoise, TwoServerSession
+from tacit.aggregation.aggregator_context import RoundSecrets
+from tacit.aggregation.agreement import Channel
+from tacit.aggregation.wire import Kind, header
 from tacit.noise import DiscreteLaplace
 
 LEVELS, EPSILON = 3, Fraction(3, 2)

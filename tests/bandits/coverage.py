@@ -18,11 +18,11 @@ import numpy as np
 from scipy.stats import binom
 
 from tacit.algorithms.registry import lookup
-from tacit.bandits.always import STEP, Tally, weight_step
-from tacit.bandits.standings import Setting, beats, best_option, interval, leading, level_of
+from tacit.bandits.arm_summaries import Setting, beats, best_option, interval, leading, level_of
+from tacit.bandits.confidence_sequences import STEP, Tally, weight_step
 from tacit.environments import Bernoulli
-from tacit.estimates import ErrorLaw, Estimate, Round
 from tacit.experiment import Experiment
+from tacit.types import ErrorLaw, Estimate, Round
 
 LEVEL = 0.95
 SURE = 0.98 * (1 - LEVEL)

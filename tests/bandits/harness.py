@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from tacit.bandits import Learner
-from tacit.estimates import ErrorLaw, Estimate, Round
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
+from tacit.types import ErrorLaw, Estimate, Round
 
 Law = Callable[[int], ErrorLaw]
 

@@ -14,10 +14,18 @@ from scipy.stats import binom
 from tests.bandits import coverage
 from tests.bandits.coverage import LEVEL, SCENARIOS, Run, many, most_failures, play
 
-from tacit.bandits.always import Tally, evidence_that_larger, is_larger
-from tacit.bandits.standings import Setting, answers, beats, best_option, interval, level_of, lifts
-from tacit.estimates import ErrorLaw, Estimate
+from tacit.bandits.arm_summaries import (
+    Setting,
+    answers,
+    beats,
+    best_option,
+    interval,
+    level_of,
+    lifts,
+)
+from tacit.bandits.confidence_sequences import Tally, evidence_that_larger, is_larger
 from tacit.noise import Binomial, DiscreteLaplace, NoiseLaw
+from tacit.types import ErrorLaw, Estimate
 
 NOISE: dict[str, NoiseLaw | None] = {
     "none": None,
@@ -291,7 +299,9 @@ def test_a_decision_is_paid_for_by_the_better_option_and_by_the_one_that_may_be_
     has paused one of them.
     """
     levels: list[float] = []
-    monkeypatch.setattr("tacit.bandits.standings.is_larger", lambda *given: levels.append(given[2]))
+    monkeypatch.setattr(
+        "tacit.bandits.arm_summaries.is_larger", lambda *given: levels.append(given[2])
+    )
     setting = Setting(first=2, halted=None if halted is None else frozenset(halted))
     beats([Tally(100, 50)] * 3, 2, 0, setting, 0.04)
     part = 1 / 2.75  # of an option of the start; the third came later

@@ -15,10 +15,10 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import binom
 from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
 
-from tacit.bandits import Evidence, PrivateKLUCB
+from tacit.bandits import ArmEvidence, PrivateKLUCB
 from tacit.bandits.arms.divergence import kl, kl_upper
-from tacit.estimates import Arm, ErrorLaw, Estimate, Round
 from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
+from tacit.types import Arm, ErrorLaw, Estimate, Round
 
 SKELLAM: NoiseLaw = Skellam(800)
 LAWS: dict[str, Law] = {
@@ -30,8 +30,8 @@ LAWS: dict[str, Law] = {
 }
 
 
-def collect(estimates: list[Estimate], forget: float = 0.0) -> Evidence:
-    evidence = Evidence(forget)
+def collect(estimates: list[Estimate], forget: float = 0.0) -> ArmEvidence:
+    evidence = ArmEvidence(forget)
     for one in estimates:
         evidence.add(one)
     return evidence
@@ -134,7 +134,7 @@ def test_forgetting_drops_only_old_small_batches() -> None:
 @pytest.mark.parametrize("law", LAWS)
 def test_evidence_survives_storage_exactly(law: str) -> None:
     evidence = collect([Estimate(n / 3, LAWS[law](n)) for n in (50, 50, 700)])
-    copy = Evidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
+    copy = ArmEvidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert copy.to_dict() == evidence.to_dict()
     assert copy.upper(7.0) == evidence.upper(7.0)
     assert copy.spread == evidence.spread

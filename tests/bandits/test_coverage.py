@@ -14,7 +14,7 @@ from tacit.algorithms import SilosProblem, lookup
 from tacit.bandits.contextual.federated import FederatedLinUCB
 from tacit.cli.options import warnings
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Floats
+from tacit.types import Floats
 
 SIZE: dict[str, Any] = {"silos": 20, "dimension": 5, "actions": 20, "sync": 25, "horizon": 1000}
 STRONG, WEAK = {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 5.0, "delta": 0.1}

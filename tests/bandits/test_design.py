@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.bandits.linear.design import Spread, certificate, largest_support, near_g_optimal
-from tacit.checks import TacitError
+from tacit.bandits.linear.design import DesignWeights, certificate, largest_support, near_g_optimal
+from tacit.errors import TacitError
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,7 +21,7 @@ def sphere(actions: int, dimension: int, seed: int = 0) -> Floats:
     return np.asarray(table / np.linalg.norm(table, axis=1)[:, None])
 
 
-def definition(actions: Floats, design: Spread) -> float:
+def definition(actions: Floats, design: DesignWeights) -> float:
     """max xᵀ V⁺ x, by least squares: no code shared with the product."""
     chosen = actions[design.support]
     moments = sum(
@@ -32,7 +32,7 @@ def definition(actions: Floats, design: Spread) -> float:
     return float((actions.T * solved).sum(axis=0).max())
 
 
-def check(actions: Floats, design: Spread, dimension: int) -> None:
+def check(actions: Floats, design: DesignWeights, dimension: int) -> None:
     assert design.dimension == dimension
     assert design.g <= 2 * dimension
     assert definition(actions, design) == pytest.approx(design.g, rel=1e-6)
@@ -84,7 +84,7 @@ def test_the_certificate_sees_actions_outside_the_span_of_the_support() -> None:
 
 
 def test_plays_round_up_but_not_past_whole_numbers() -> None:
-    design = Spread(np.array([0, 1, 2]), np.array([0.5, 0.25, 0.25]), 3, 3.0)
+    design = DesignWeights(np.array([0, 1, 2]), np.array([0.5, 0.25, 0.25]), 3, 3.0)
     assert design.plays(4.0).tolist() == [2, 1, 1]
     assert design.plays(5.0).tolist() == [3, 2, 2]
 

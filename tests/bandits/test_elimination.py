@@ -17,7 +17,7 @@ from tacit.bandits import (
     Learner,
     SuccessiveElimination,
 )
-from tacit.estimates import ErrorLaw, Estimate
+from tacit.types import ErrorLaw, Estimate
 
 Make = Callable[[], Learner]
 TIE = Environment(np.array([0.5, 0.5 - 1e-9, 0.5 - 1e-9]))

@@ -21,10 +21,10 @@ from tests.bandits.worlds import Answers, Arms, Linear, Silos, play_in
 
 from tacit import bandits
 from tacit.bandits import Learner
-from tacit.checks import TacitError
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Arm, ErrorLaw, Estimate, Round
+from tacit.errors import TacitError
 from tacit.names import name_of, named
+from tacit.types import Arm, ErrorLaw, Estimate, Round
 
 MEANS = np.array([0.3, 0.75, 0.5])
 ENVIRONMENTS = {
@@ -467,7 +467,11 @@ def test_an_unknown_learner_is_refused() -> None:
         ("PrivateMED", {"rounds": 0}, "rounds is 0"),
         ("PrivateMED", {"seed": -1}, "seed is -1"),
         ("Restarts", {"learner": "Oracle"}, "not known here as Learner"),
-        ("Restarts", {"learner": "tacit.bandits.arms.references:UCB1", "start": 1}, "start is 1"),
+        (
+            "Restarts",
+            {"learner": "tacit.bandits.arms.nonprivate_baselines:UCB1", "start": 1},
+            "start is 1",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(name: str, options: dict[str, Any], message: str) -> None:

@@ -15,9 +15,8 @@ from tacit.bandits import Learner
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
-from tacit.checks import TacitError
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Arm, Estimate, Round, VectorError
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import ApproximateDP
 from tacit.protocols.factorization import factorize
@@ -26,6 +25,7 @@ from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums, Presence
 from tacit.simulation import run
 from tacit.trust import TrustModel
+from tacit.types import Arm, Estimate, Round, VectorError
 
 Floats = npt.NDArray[np.float64]
 

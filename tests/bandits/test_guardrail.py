@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tests.bandits.coverage import most_failures
 
 from tacit import begin
-from tacit.bandits.always import Tally, evidence_that_larger, is_larger
+from tacit.bandits.arm_summaries import Setting
+from tacit.bandits.confidence_sequences import Tally, evidence_that_larger, is_larger
 from tacit.bandits.guardrail import Guard, Guardrail
-from tacit.bandits.standings import Setting
-from tacit.checks import TacitError
 from tacit.environments import Bernoulli, Guarded
-from tacit.estimates import ErrorLaw, Estimate, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
 from tacit.simulation import simulate
+from tacit.types import ErrorLaw, Estimate, Round
 
 RATES = (0.2, 0.3, 0.4, 0.25, 0.35)
 ERRORS = (0.1, 0.1, 0.4, 0.1, 0.4)

@@ -12,7 +12,7 @@ import pytest
 from tests.bandits.harness import Environment, Law, estimate, exact, laplace, play
 
 from tacit.bandits import ForgettingElimination, Learner, PrivateKLUCB
-from tacit.bandits.arms.bounds import Bound, leader
+from tacit.bandits.arms.bounds import MeanBound, leader
 
 RANGES = {"easy": (0.25, 0.75, 10**6), "hard": (0.45, 0.55, 10**7)}
 
@@ -99,12 +99,12 @@ def test_first_batches_leave_room_to_learn() -> None:
 def test_leader_is_the_largest_bound_though_few_are_renewed() -> None:
     rng, computed = np.random.default_rng(41), 0
     weights = rng.uniform(0.5, 2, 30)
-    bounds = [Bound(w * 1.0, w / 2, 0.0, 1.0) for w in weights]
+    bounds = [MeanBound(w * 1.0, w / 2, 0.0, 1.0) for w in weights]
 
-    def renew(arm: int) -> Bound:
+    def renew(arm: int) -> MeanBound:
         nonlocal computed
         computed += 1
-        return Bound(weights[arm] * math.sqrt(2.0), weights[arm] / math.sqrt(8.0), 0.0, 2.0)
+        return MeanBound(weights[arm] * math.sqrt(2.0), weights[arm] / math.sqrt(8.0), 0.0, 2.0)
 
     assert leader(bounds, 2.0, renew) == int(np.argmax(weights))
     assert computed < 10

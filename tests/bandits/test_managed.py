@@ -17,11 +17,11 @@ from tests.bandits.coverage import most_failures
 
 from tacit.algorithms.registry import lookup
 from tacit.bandits import Managed
-from tacit.bandits.ratios import TILTS, Ratios, SampleRatio
-from tacit.checks import TacitError
+from tacit.bandits.sample_ratio import TILTS, Ratios, SampleRatio
 from tacit.environments import Bernoulli
-from tacit.estimates import Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
+from tacit.types import Round
 
 RATES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 LEARNERS = ("private-med", "private-klucb", "dist-dp-se", "thompson", "dp-se")

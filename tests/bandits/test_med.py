@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bandits.harness import Environment, estimate, exact, laplace, play
 
-from tacit.bandits import Evidence, ForgettingElimination, PrivateMED
+from tacit.bandits import ArmEvidence, ForgettingElimination, PrivateMED
 from tacit.bandits.arms.divergence import kl
 from tacit.bandits.arms.med import coarse, quick
-from tacit.estimates import Arm, ErrorLaw, Estimate, Round
 from tacit.noise import DiscreteLaplace
+from tacit.types import Arm, ErrorLaw, Estimate, Round
 
 
 def told(learner: PrivateMED, means: list[float]) -> list[Round]:
@@ -28,8 +28,8 @@ def told(learner: PrivateMED, means: list[float]) -> list[Round]:
     return learner.propose()
 
 
-def evidence_of(*batches: Estimate) -> Evidence:
-    evidence = Evidence()
+def evidence_of(*batches: Estimate) -> ArmEvidence:
+    evidence = ArmEvidence()
     for batch in batches:
         evidence.add(batch)
     return evidence

@@ -11,7 +11,7 @@ from tests.bandits.harness import Environment, estimate, laplace, play
 
 from tacit.bandits import AdaPKLUCB, LazyDPTS, Learner
 from tacit.bandits.arms.divergence import kl
-from tacit.estimates import ErrorLaw, Estimate, Round
+from tacit.types import ErrorLaw, Estimate, Round
 
 PUBLISHED = Environment(np.array([0.75, 0.625, 0.5, 0.375, 0.25]))  # of both papers' experiments
 

@@ -14,9 +14,9 @@ import pytest
 
 from tacit.bandits import Learner
 from tacit.bandits.linear.phased import DistributedElimination, PhasedElimination, SingleElimination
-from tacit.bandits.linear.widths import Evidence, PhaseEvidence
-from tacit.checks import TacitError
-from tacit.estimates import Design, Estimate, Round, VectorError
+from tacit.bandits.linear.widths import PhaseEvidence, RunEvidence
+from tacit.errors import TacitError
+from tacit.types import Design, Estimate, Round, VectorError
 
 Floats = npt.NDArray[np.float64]
 
@@ -188,7 +188,7 @@ def test_actions_that_do_not_span_the_space() -> None:
     assert learner.best() == 5
 
 
-def _differences(evidence: Evidence, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _differences(evidence: RunEvidence, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gains and widths of these, each the difference between nothing and a point."""
     points = np.vstack([np.zeros(differences.shape[1]), -differences])
     return evidence.compare(evidence.seen(points), 0, np.arange(1, len(points)))
@@ -198,7 +198,7 @@ def test_close_actions_are_compared_without_cancellation() -> None:
     """What is multiplied out is never below the variance of a difference, and hardly above it."""
     rng = np.random.default_rng(3)
     root = rng.standard_normal((5, 5))
-    evidence = Evidence(2, 5, 1.0, 0.05)
+    evidence = RunEvidence(2, 5, 1.0, 0.05)
     evidence.phases = [PhaseEvidence(rng.standard_normal(5), root @ root.T, math.inf)]
     point, direction = rng.standard_normal(5), rng.standard_normal(5)
     for apart, looser in ((1e-1, 1e-6), (1e-3, 1e-3), (1e-6, 1e3), (1e-12, 1e12), (0.0, math.inf)):
@@ -215,7 +215,7 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
     """
     runs, confidence = 1500, 0.2
     rng = np.random.default_rng(5)
-    evidence = Evidence(2, 1, 1.0, confidence)
+    evidence = RunEvidence(2, 1, 1.0, confidence)
     assert evidence.level == pytest.approx(math.log(24 / confidence))
     broken = 0
     for _ in range(runs):
@@ -234,7 +234,7 @@ def test_the_error_of_pooled_differences_stays_within_the_width_at_all_phases() 
 
 
 def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None:
-    evidence = Evidence(2, 2, 1.0, 0.05)
+    evidence = RunEvidence(2, 2, 1.0, 0.05)
     evidence.phases = [PhaseEvidence(np.zeros(2), np.diag([1e-2, 1e-4]), math.inf)]
     _, widths = _differences(evidence, np.eye(2))
     best = np.sqrt(2 * evidence.level * np.array([1e-2, 1e-4]))
@@ -243,7 +243,7 @@ def test_widths_are_directional_and_close_to_the_single_gaussian_bound() -> None
 
 
 def test_noise_without_gaussian_tails_widens() -> None:
-    evidence = Evidence(2, 1, 1.0, 0.05)
+    evidence = RunEvidence(2, 1, 1.0, 0.05)
     evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), 1.0)]
     _, capped = _differences(evidence, np.eye(1))
     evidence.phases = [PhaseEvidence(np.zeros(1), np.array([[1e-2]]), math.inf)]

@@ -18,10 +18,10 @@ from tacit.bandits import Learner
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.private import PrivateLinUCB
 from tacit.bandits.contextual.schedules import even, geometric
-from tacit.checks import TacitError
 from tacit.environments.silos import Silos, Synthetic
-from tacit.estimates import Floats
+from tacit.errors import TacitError
 from tacit.simulation import run, simulate
+from tacit.types import Floats
 
 RUNS = 3
 

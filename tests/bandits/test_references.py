@@ -15,8 +15,8 @@ from tacit.bandits import (
     SuccessiveElimination,
     Thompson,
 )
-from tacit.estimates import ErrorLaw, Estimate, Round
 from tacit.names import name_of
+from tacit.types import ErrorLaw, Estimate, Round
 
 FORGETTING = name_of(ForgettingElimination)
 EASY = Environment(np.array([0.3, 0.5, 0.7]))

@@ -12,17 +12,17 @@ from tacit.algorithms import lookup
 from tacit.bandits import Learner
 from tacit.bandits.linear import shrinking
 from tacit.bandits.linear.phased import DistributedElimination
-from tacit.checks import TacitError
 from tacit.environments.population import random_population
-from tacit.estimates import Fit
+from tacit.errors import TacitError
 from tacit.simulation import run
+from tacit.types import Fit
 
 SPREADS = (1.0, 0.1)
 
 
 def fitted(played: Any, plays: Any, noise: float, clients: int = 4000) -> shrinking.OwnFit:
     about = (SPREADS, 1.0, noise, 5.0, 1e-6)
-    phase = shrinking.Phase(played, plays * 1.0, played, clients, *about)
+    phase = shrinking.PublicPhase(played, plays * 1.0, played, clients, *about)
     found = shrinking.best_fit(phase)
     assert found is not None
     assert shrinking.best_fit(phase, found.width) is None  # it must be better than that

@@ -14,10 +14,10 @@ from scipy.stats import binom
 from tests.bandits.harness import Environment, Law, estimate, exact, fair_bits, laplace
 
 from tacit.bandits import ForgettingElimination
-from tacit.bandits.always import Tally
-from tacit.bandits.standings import Known, best_of, standings
-from tacit.estimates import Arm, ErrorLaw, Estimate, Round
+from tacit.bandits.arm_summaries import Known, best_of, standings
+from tacit.bandits.confidence_sequences import Tally
 from tacit.noise import DiscreteLaplace
+from tacit.types import Arm, ErrorLaw, Estimate, Round
 
 PHI = NormalDist().cdf
 LAWS: dict[str, Law] = {"exact": exact, "laplace": laplace(0.5), "bits": fair_bits(203)}

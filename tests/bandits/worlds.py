@@ -16,7 +16,7 @@ from tests.bandits.harness import Environment, Law, estimate
 from tacit.bandits import Learner
 from tacit.bandits.contextual.linucb import LinUCBPolicy
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Design, Estimate, Floats, Round, VectorError
+from tacit.types import Design, Estimate, Floats, Round, VectorError
 
 
 class Answers(Protocol):

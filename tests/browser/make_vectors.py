@@ -14,20 +14,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tests.intermediaries.make_vectors import source
-from tests.live.parties import GRACE, JOINING, KEYS, MARGIN, START, pinned, terms
+from tests.aggregation.make_vectors import source
+from tests.service.parties import GRACE, JOINING, KEYS, MARGIN, START, pinned, terms
 from tests.terms.mutations import MUTATIONS
 from tests.terms.mutations import mutated as mutated_terms
 
-from tacit.checks import TacitError
-from tacit.intermediaries import Binding, TwoServerRound, accept, announce
-from tacit.intermediaries.agreement import new_key, public_bytes
-from tacit.intermediaries.announcements import endorse
-from tacit.intermediaries.interface import Source
-from tacit.intermediaries.sealing import DEFAULT, Sealing
-from tacit.intermediaries.two_servers import read_outcome
-from tacit.live.client.levels import level
-from tacit.live.client.pace import check_times
+from tacit.aggregation import Binding, TwoServerRound, accept, announce
+from tacit.aggregation.agreement import new_key, public_bytes
+from tacit.aggregation.announcements import endorse
+from tacit.aggregation.encryption import DEFAULT, Sealing
+from tacit.aggregation.interface import Source
+from tacit.aggregation.two_servers import read_outcome
+from tacit.client.levels import level
+from tacit.client.report_schedule import check_times
+from tacit.errors import TacitError
 from tacit.signatures import Signed, sign
 from tacit.terms import (
     LONGEST_GRACE,

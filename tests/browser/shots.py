@@ -20,8 +20,8 @@ from PIL import Image
 from tests.browser.conftest import chromium
 from tests.browser.staging import Stage, scenes, staged, steps
 
-from tacit.live.pages.document import style_sheet
-from tacit.live.service import pages
+from tacit.service.http import pages
+from tacit.service.pages.document import style_sheet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-from tests.live.parties import ADDRESSES, KEYS, Parties, terms
+from tests.service.parties import ADDRESSES, KEYS, Parties, terms
 
 from tacit.signatures import public_key
 from tacit.terms import Party, Terms

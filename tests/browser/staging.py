@@ -15,12 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.live.pairs import experiment_of
-from tests.live.served import Threads, served, wait_for
+from tests.service.pairs import experiment_of
+from tests.service.served import Threads, served, wait_for
 
-from tacit.intermediaries.two_servers import TwoServerRound, split
-from tacit.live.desk import Assigned, Ticket
-from tacit.live.timing import Timing
+from tacit.aggregation.two_servers import TwoServerRound, split
+from tacit.service.assignment import Assigned, Ticket
+from tacit.service.timing import Timing
 from tacit.terms import Aggregation, Answer
 
 if TYPE_CHECKING:

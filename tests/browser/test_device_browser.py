@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from tests.browser.site import OPEN, Tab, ThrownError, World, both, serving, world
-from tests.live.parties import KEYS, PINS, Open, Parties, pinned, terms
-from tests.live.test_device_hostile import ROUNDS, altered
+from tests.service.parties import KEYS, PINS, Open, Parties, pinned, terms
+from tests.service.test_device_hostile import ROUNDS, altered
 
-from tacit.intermediaries import Collector, Sealing
-from tacit.live.client import Ledger
-from tacit.live.client.exchange import LONGEST_REPLY, Request
-from tacit.live.client.http import TIMEOUT, Device
-from tacit.live.client.pace import Asked, Pace
+from tacit.aggregation import Collector, Sealing
+from tacit.client import Ledger
+from tacit.client.exchange import LONGEST_REPLY, Request
+from tacit.client.http import TIMEOUT, Device
+from tacit.client.report_schedule import Attempt, Pace
 from tacit.signatures import public_key
 from tacit.terms import Aggregation, Answer, Noise, Party, Promise
 
@@ -569,7 +569,7 @@ def test_pauses_between_attempts_have_the_law_that_they_have_in_python(
     assert tab.call("state")["sendsAt"] == math.ceil(pace.sends * 1000)
     servers.fail = partial(_said, 500, b"")
     due = pace.sends
-    for what in (Asked.REPORT, Asked.OUTCOME):
+    for what in (Attempt.REPORT, Attempt.OUTCOME):
         for attempts in range(1, 6):
             servers.clock.now = due
             tab.call("tick")

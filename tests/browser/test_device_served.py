@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.browser.site import ROOT, serving, static
-from tests.live.pairs import experiment_of
-from tests.live.served import Threads, served, wait_for
+from tests.service.pairs import experiment_of
+from tests.service.served import Threads, served, wait_for
 
-from tacit.live import invitations
-from tacit.live.timing import Timing
+from tacit.service import invitations
+from tacit.service.timing import Timing
 from tacit.terms import Aggregation, Answer
 
 if TYPE_CHECKING:

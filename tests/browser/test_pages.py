@@ -12,9 +12,9 @@ import pytest
 from tests.browser.axe import violations
 from tests.browser.shots import SCHEMES, SIZES, Scheme, opened
 from tests.browser.staging import Stage, scenes, staged
-from tests.live.test_pages import HOSTILE
+from tests.service.test_pages import HOSTILE
 
-from tacit.live.service import pages
+from tacit.service.http import pages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

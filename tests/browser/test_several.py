@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.live.conftest import postgresql  # noqa: F401
-from tests.live.pairs import experiment_of
-from tests.live.served import ADMIN, TOKEN, Processes
-from tests.live.test_streams import PACKED, several  # noqa: F401
+from tests.service.conftest import postgresql  # noqa: F401
+from tests.service.pairs import experiment_of
+from tests.service.served import ADMIN, TOKEN, Processes
+from tests.service.test_streams import PACKED, several  # noqa: F401
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.slow  # tests/live/test_streams.py has the same without a browser
+pytestmark = pytest.mark.slow  # tests/service/test_streams.py has the same without a browser
 LIVE = ".live[data-state=live]"
 
 

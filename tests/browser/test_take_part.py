@@ -17,12 +17,12 @@ from tests.browser.axe import violations
 from tests.browser.shots import opened
 from tests.browser.staging import OPTIONS, QUESTION, SOON, Stage, lowered, staged, steps
 from tests.browser.test_pages import FOCUSABLE, LARGEST, SHIFTS, reached
-from tests.live.served import wait_for
-from tests.live.test_pages import HOSTILE
+from tests.service.served import wait_for
+from tests.service.test_pages import HOSTILE
 
-from tacit.intermediaries.two_servers import TwoServerRound
-from tacit.live.service import pages
-from tacit.live.timing import Timing
+from tacit.aggregation.two_servers import TwoServerRound
+from tacit.service.http import pages
+from tacit.service.timing import Timing
 from tacit.signatures import SIGNATURE_SIZE, Signed, sign
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from scipy import stats
 from tests.browser import make_vectors
 from tests.browser.site import world
 from tests.browser.vectors import CLIENT, RUNNER, known
-from tests.live.parties import PINS
+from tests.service.parties import PINS
 
-from tacit.intermediaries import OwnNoise, SumView, TwoServerSession
+from tacit.aggregation import OwnNoise, SumView, TwoServerSession
 
 NODE = shutil.which("node")
 FALSE_ALARM = 1e-6

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commands import Command, refused
-from tests.live.served import member
+from tests.service.served import member
 
-from tacit.checks import TacitError
-from tacit.live.service.serve import listening
+from tacit.errors import TacitError
+from tacit.service.http.serve import listening
 
 
 def test_a_party_that_is_not_there_is_asked_for(tmp_path: Path, command: Command) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.checks import TacitError
 from tacit.environments import FromFunction, contract
-from tacit.estimates import Arm, Round
+from tacit.errors import TacitError
+from tacit.types import Arm, Round
 
 Rng = np.random.Generator
 

@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 from tests.samples import same_law, z_score
 
-from tacit.checks import TacitError
 from tacit.environments import (
     Bernoulli,
     Beta,
@@ -25,12 +24,13 @@ from tacit.environments import (
 )
 from tacit.environments.contract import ContinuousEnvironment, level_table
 from tacit.environments.replay import read_mslr_rows
-from tacit.estimates import Arm, Design, Round
+from tacit.errors import TacitError
 from tacit.privacy import PureDP
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import round_levels
 from tacit.protocols.joint import JointSums
 from tacit.protocols.sums import TwoServers
+from tacit.types import Arm, Design, Round
 
 ALARM = 1e-6
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from tacit.checks import TacitError
 from tacit.environments.population import (
     Population,
     SharedParameter,
@@ -21,7 +20,8 @@ from tacit.environments.population import (
     random_population,
     random_shared,
 )
-from tacit.estimates import Arm, Design, Round
+from tacit.errors import TacitError
+from tacit.types import Arm, Design, Round
 
 ACTIONS = np.array([[0.8, 0.0], [0.4, 0.6], [-0.3, 0.5]])
 THETA = np.array([0.4, 0.3])

@@ -11,7 +11,6 @@ from tests.samples import z_score
 
 from tacit.algorithms.problems import ArmsProblem
 from tacit.assumptions import ParticipantsFrom, Source
-from tacit.checks import TacitError
 from tacit.environments import (
     Bernoulli,
     OutOfData,
@@ -21,6 +20,7 @@ from tacit.environments import (
     from_frame,
 )
 from tacit.environments.silos import Synthetic
+from tacit.errors import TacitError
 
 ALARM = 1e-6
 TABLE = Recorded((np.linspace(0, 1, 50), np.linspace(0, 0.5, 30)), ("A", "B"))

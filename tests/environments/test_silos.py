@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.checks import TacitError
 from tacit.environments.lasso import lasso
 from tacit.environments.silos import Synthetic, columns_of, read_ranking
+from tacit.errors import TacitError
 
 
 def write_fold(path: Path, queries: int = 24, seed: int = 0) -> Path:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.checks import TacitError
 from tacit.environments import Recorded, Replay, from_frame, read_table
 from tacit.environments.tables import ROLES, is_number
+from tacit.errors import TacitError
 
 REWARD = st.floats(0, 1)
 WORDS = {word for words in ROLES.values() for word in words}

@@ -11,7 +11,7 @@ import pytest
 from tests.environments.test_silos import write_fold
 
 from tacit.algorithms import ArmsProblem
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.figures import Axis, Options, arms, figures, lookup
 
 pytest.importorskip("matplotlib")

@@ -68,30 +68,30 @@ BUDGETS = ("tests/algorithms/test_budgets.py",)
 SILOS = ("tests/algorithms/test_silo_promises.py",)
 MECHANISM = ("tests/protocols/test_mechanism.py",)
 ROUNDS = ("tests/rounds",)
-SHAMIR = ("tests/intermediaries/test_shamir.py",)
+SHAMIR = ("tests/aggregation/test_shamir.py",)
 LYING = ("tests/attacks/test_lying_server_masking.py",)
-PLEDGES = ("tests/intermediaries/test_pledges.py",)
+PLEDGES = ("tests/aggregation/test_pledges.py",)
 MASKING = (
-    "tests/intermediaries/test_masking.py",
-    "tests/intermediaries/test_masking_trust.py",
-    "tests/intermediaries/test_vectors.py",
+    "tests/aggregation/test_masking.py",
+    "tests/aggregation/test_masking_trust.py",
+    "tests/aggregation/test_vectors.py",
 )
 VDAF = ("tests/vdaf",)
-VERIFIED = ("tests/intermediaries/test_verified.py",)
-SERVER_NOISE = ("tests/live/test_server_noise.py",)
-DEVICE = ("tests/live/test_device_hostile.py",)
+VERIFIED = ("tests/aggregation/test_verified.py",)
+SERVER_NOISE = ("tests/service/test_server_noise.py",)
+DEVICE = ("tests/service/test_device_hostile.py",)
 DESK = (
-    "tests/live/test_parties.py::test_invitations_are_checked_whether_or_not_a_slot_is_left",
-    "tests/live/test_parties.py::test_successor_terms_add_and_remove_options_and_open_rounds_finish",
+    "tests/service/test_parties.py::test_invitations_are_checked_whether_or_not_a_slot_is_left",
+    "tests/service/test_parties.py::test_successor_terms_add_and_remove_options_and_open_rounds_finish",
 )
-TWO_SERVERS = ("tests/intermediaries/test_two_servers.py", "tests/intermediaries/test_vectors.py")
-MIXING = ("tests/intermediaries/test_mixing.py",)
+TWO_SERVERS = ("tests/aggregation/test_two_servers.py", "tests/aggregation/test_vectors.py")
+MIXING = ("tests/aggregation/test_mixing.py",)
 COORDINATOR = ("tests/attacks/test_lying_coordinator_masking.py",)
-AGREEMENT = ("tests/intermediaries/test_agreement.py",)
+AGREEMENT = ("tests/aggregation/test_agreement.py",)
 TERMS = ("tests/terms/test_terms.py",)
 DOCUMENT = ("tests/terms/test_document.py", *TERMS)
-LEDGER = ("tests/live/test_ledger.py",)
-PARTIES = ("tests/live/test_parties.py",)
+LEDGER = ("tests/service/test_ledger.py",)
+PARTIES = ("tests/service/test_parties.py",)
 KEPT = ("tests/terms/test_records.py", "tests/terms/test_keyfiles.py")
 LEARNERS = ("tests/bandits/test_every_learner.py",)
 
@@ -173,9 +173,9 @@ TARGETS: tuple[Target, ...] = (
     Target("privacy/composition.py", "Odometer.spend", (checks, limits), COMPOSITION),
     Target("privacy/composition.py", "Odometer._refuse_beyond", (checks,), COMPOSITION),
     Target("privacy/composition.py", "Odometer._same_promise", (checks,), COMPOSITION),
-    Target("privacy/crowd.py", "Crowd.honest", (sides, signs), CROWD),
+    Target("privacy/threat_model.py", "ThreatModel.honest", (sides, signs), CROWD),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "promised",
         (
             checks,
@@ -187,9 +187,9 @@ TARGETS: tuple[Target, ...] = (
         ),
         CROWD,
     ),
-    Target("privacy/promises.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
+    Target("privacy/accounting.py", "epsilon_of", (signs,), CROWD, ("apart", "widened", "order")),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "gaussian_mu",
         (
             swap("direction.infinite * math.exp(apart) > dropped", "False"),
@@ -204,7 +204,7 @@ TARGETS: tuple[Target, ...] = (
         RETURNING,
     ),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "_as_gaussian",
         (
             swap("loss.directions", "loss.directions[:1]"),
@@ -215,19 +215,19 @@ TARGETS: tuple[Target, ...] = (
         RETURNING,
     ),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "bell_shaped",
         (swap("math.isinf(law.mgf_radius)", "True"), swap("SMOOTH", "0.5")),
         RETURNING,
     ),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "promised",
         (swap("accounting(law, target, order)", "()"), swap("derived(made, law)", "made")),
         RETURNING + ASSUMED,
     ),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "derived",
         (
             swap("isinstance(one, (NoiseLaw, Chance))", "True"),
@@ -235,16 +235,18 @@ TARGETS: tuple[Target, ...] = (
         ),
         ASSUMED,
     ),
-    Target("privacy/crowd.py", "Crowd.dishonest", (swap("self.curious", "0"),), ASSUMED),
     Target(
-        "privacy/crowd.py",
-        "Crowd.dishonest",
+        "privacy/threat_model.py", "ThreatModel.dishonest", (swap("self.curious", "0"),), ASSUMED
+    ),
+    Target(
+        "privacy/threat_model.py",
+        "ThreatModel.dishonest",
         (swap("_decimal(self.corrupt)", "_decimal(0)"),),
         ASSUMED,
     ),
     Target(
-        "privacy/crowd.py",
-        "Crowd.assumptions",
+        "privacy/threat_model.py",
+        "ThreatModel.assumptions",
         (swap("1 - _decimal(self.dropout)", "_decimal(1)"),),
         ASSUMED,
     ),
@@ -323,13 +325,13 @@ TARGETS: tuple[Target, ...] = (
         ASSUMED,
     ),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "split_delta",
         (swap("DROPPED * target.delta / target.participations", "DROPPED * target.delta"),),
         CROWD,
     ),
     Target(
-        "privacy/promises.py",
+        "privacy/accounting.py",
         "trimmed_renyi",
         (
             swap("direction.infinite > dropped", "False"),
@@ -439,7 +441,7 @@ TARGETS: tuple[Target, ...] = (
         CROWD,
     ),
     Target(
-        "protocols/recipes.py",
+        "protocols/factories.py",
         "pure_shuffle",
         (swap("target.participations", "1"),),
         CROWD,
@@ -495,7 +497,7 @@ TARGETS: tuple[Target, ...] = (
         PURE,
     ),
     Target(
-        "privacy/given.py",
+        "privacy/analysis.py",
         "privacy_of",
         (swap("returning_user(loss, times, delta)", "returning_user(loss, times - 1, delta)"),),
         CROWD,
@@ -509,7 +511,7 @@ TARGETS: tuple[Target, ...] = (
     # stated error distributions, and the checks of what is declared
     Target(
         "protocols/randomized_bits.py",
-        "Lies.log_mgf",
+        "RandomizedResponseError.log_mgf",
         (swap("(scaled, -scaled)", "(scaled, scaled)"),),
         ERRORS,
     ),
@@ -521,7 +523,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "protocols/vectors.py",
-        "Local.spread",
+        "LocalVectors.spread",
         (swap("max(proxy, float(self.device.variance) * self.unit ** 2)", "proxy"),),
         ERRORS,
     ),
@@ -658,13 +660,13 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("protocols/integer_vectors.py", "SecureVector.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/integer_vectors.py", "ShuffledVector.randomize", (noise,), LAW_OF_SUMS),
-    Target("protocols/vectors.py", "Local.randomize", (noise,), LAW_OF_SUMS),
+    Target("protocols/vectors.py", "LocalVectors.randomize", (noise,), LAW_OF_SUMS),
     Target("protocols/vectors.py", "SeparateSums.by_option", (checks,), VECTORS),
     Target("protocols/prefix_sums.py", "PrefixSums.draw", (noise,), DEVICES),
-    Target("protocols/balls.py", "CentralBall.combine", (noise,), DEVICES),
-    Target("protocols/balls.py", "BallSum.randomize", (noise,), DEVICES),
+    Target("protocols/l2_sums.py", "CentralBall.combine", (noise,), DEVICES),
+    Target("protocols/l2_sums.py", "BallSum.randomize", (noise,), DEVICES),
     Target(
-        "protocols/balls.py", "ShuffledBall.randomize", (swap("below(self.modulus)", "0"),), BALLS
+        "protocols/l2_sums.py", "ShuffledBall.randomize", (swap("below(self.modulus)", "0"),), BALLS
     ),
     Target(
         "protocols/randomized_bits.py",
@@ -674,13 +676,13 @@ TARGETS: tuple[Target, ...] = (
     ),
     # counts and checks of protocols
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "movement",
         (swap("2 * math.sqrt(coordinates)", "math.sqrt(coordinates)"), swap("steps", "steps / 2")),
         BALLS,
     ),
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "ball_noise",
         (
             swap(
@@ -695,19 +697,19 @@ TARGETS: tuple[Target, ...] = (
         BALLS,
     ),
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "BallSum.check",
         (checks, swap("np.linalg.norm(array)", "np.abs(array).max()")),
         BALLS,
     ),
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "BallSum.encode",
         (swap("random_level(Fraction(value) / unit)", "round(Fraction(value) / unit)"),),
         BALLS,
     ),
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "SecureBall._noise",
         (
             swap("total.nearby_share(self.honest)", "total.nearby_share(self.participants)"),
@@ -716,13 +718,13 @@ TARGETS: tuple[Target, ...] = (
         BALLS,
     ),
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "ShuffledBall._noise",
         (swap("each.delta - slack", "each.delta"),),
         BALLS,
     ),
     Target(
-        "protocols/balls.py",
+        "protocols/l2_sums.py",
         "ShuffledBall.security",
         (swap("SECURITY + math.ceil(math.log2(self.coordinates))", "SECURITY"),),
         BALLS,
@@ -869,62 +871,62 @@ TARGETS: tuple[Target, ...] = (
     Target("rounds/codecs.py", "_filled", (counts,), ROUNDS),
     Target("rounds/codecs.py", "_words", (checks, counts), ROUNDS),
     Target("rounds/codecs.py", "codec", (checks,), ROUNDS),
-    Target("rounds/carrying.py", "minimum", (sides,), ROUNDS),
-    Target("rounds/carrying.py", "seen", (limits,), ROUNDS),
+    Target("rounds/round_runner.py", "minimum", (sides,), ROUNDS),
+    Target("rounds/round_runner.py", "seen", (limits,), ROUNDS),
     # live servers and devices
     Target(
-        "live/party.py",
+        "service/party.py",
         "_draw",
         (noise, swap("DiscreteLaplace(scale)", "DiscreteLaplace(scale * 2)")),
         SERVER_NOISE,
     ),
-    Target("live/desk.py", "Desk._draw", (checks,), DESK),
-    Target("live/desk.py", "Desk._check_unused", (checks,), DESK),
+    Target("service/assignment.py", "SlotAssigner._draw", (checks,), DESK),
+    Target("service/assignment.py", "SlotAssigner._check_unused", (checks,), DESK),
     Target(
-        "live/client/device.py",
+        "client/device.py",
         "DeviceCore._taken",
         (checks, swap("pinned.check(announced.offer())", "Fraction(1)")),
         DEVICE,
     ),
     # intermediaries
-    Target("intermediaries/shamir.py", "split_all", (counts,), SHAMIR),
-    Target("intermediaries/shamir.py", "is_share", (limits,), SHAMIR),
-    Target("intermediaries/half_server.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
-    Target("intermediaries/half_server.py", "HalfServer._take_list", (checks,), TWO_SERVERS),
+    Target("aggregation/shamir.py", "split_all", (counts,), SHAMIR),
+    Target("aggregation/shamir.py", "is_share", (limits,), SHAMIR),
+    Target("aggregation/aggregator.py", "HalfServer._take_half", (checks, limits), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "HalfServer._take_list", (checks,), TWO_SERVERS),
     Target(
-        "intermediaries/half_server.py",
+        "aggregation/aggregator.py",
         "_Working.wrap",
         (swap("os.urandom(NONCE_SIZE)", "bytes(NONCE_SIZE)"),),
         TWO_SERVERS,
     ),
     Target(
-        "intermediaries/seats.py",
+        "aggregation/aggregator_context.py",
         "Seat.abandon",
         (
             swap(
-                "RoundRecord(Stage.CLOSED, record.sealing, context=record.context)",
-                "replace(record, stage=Stage.CLOSED)",
+                "RoundRecord(AggregatorStage.CLOSED, record.sealing, context=record.context)",
+                "replace(record, stage=AggregatorStage.CLOSED)",
             ),
         ),
         TWO_SERVERS,
     ),
     Target(
-        "intermediaries/half_server.py",
+        "aggregation/aggregator.py",
         "HalfServer._noisy",
         (swap("draw(scale)", "0"), swap("draw(scale)", "draw(scale / 2)")),
         (*TWO_SERVERS, *ROUNDS),
     ),
     Target(
-        "intermediaries/masking_client.py",
+        "aggregation/masking_client.py",
         "MaskingClient._make_reveal",
         (checks,),
         (*MASKING, *LYING),
     ),
-    Target("intermediaries/masking_client.py", "MaskingClient._make_keys", (checks,), LYING),
-    Target("intermediaries/masking_client.py", "MaskingClient._make_seeds", (checks,), LYING),
-    Target("intermediaries/masking_client.py", "MaskingClient._make_last_seeds", (checks,), LYING),
+    Target("aggregation/masking_client.py", "MaskingClient._make_keys", (checks,), LYING),
+    Target("aggregation/masking_client.py", "MaskingClient._make_seeds", (checks,), LYING),
+    Target("aggregation/masking_client.py", "MaskingClient._make_last_seeds", (checks,), LYING),
     Target(
-        "intermediaries/masking.py",
+        "aggregation/masking.py",
         "check_withstands",
         (
             swap("found.bits < bits", "False"),
@@ -933,17 +935,17 @@ TARGETS: tuple[Target, ...] = (
         ),
         COORDINATOR,
     ),
-    Target("intermediaries/masking.py", "MaskingRound.decode", (checks,), COORDINATOR),
-    Target("intermediaries/announcements.py", "endorse_offer", (checks,), COORDINATOR),
-    Target("intermediaries/announcements.py", "_accepted", (checks,), COORDINATOR, ("pinned",)),
-    Target("intermediaries/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
-    Target("intermediaries/pledges.py", "Pledges.decode", (checks,), PLEDGES),
-    Target("intermediaries/pledges.py", "Proof.decode", (checks,), PLEDGES),
-    Target("intermediaries/pledges.py", "read_shares", (checks,), PLEDGES),
-    Target("intermediaries/masking_client.py", "MaskingClient._convict", (checks,), LYING),
-    Target("intermediaries/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
+    Target("aggregation/masking.py", "MaskingRound.decode", (checks,), COORDINATOR),
+    Target("aggregation/announcements.py", "endorse_offer", (checks,), COORDINATOR),
+    Target("aggregation/announcements.py", "_accepted", (checks,), COORDINATOR, ("pinned",)),
+    Target("aggregation/masking_client.py", "MaskingClient._make_accused", (checks,), LYING),
+    Target("aggregation/share_commitments.py", "Pledges.decode", (checks,), PLEDGES),
+    Target("aggregation/share_commitments.py", "Proof.decode", (checks,), PLEDGES),
+    Target("aggregation/share_commitments.py", "read_shares", (checks,), PLEDGES),
+    Target("aggregation/masking_client.py", "MaskingClient._convict", (checks,), LYING),
+    Target("aggregation/masking_client.py", "MaskingClient._check_proof", (checks,), LYING),
     Target(
-        "intermediaries/masking_client.py",
+        "aggregation/masking_client.py",
         "MaskingClient._stands",
         (
             swap("root != self._roots[number]", "False"),
@@ -952,46 +954,44 @@ TARGETS: tuple[Target, ...] = (
         ),
         LYING,
     ),
+    Target("aggregation/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING),
+    Target("aggregation/masking_messages.py", "_read_reveal", (checks,), MASKING),
+    Target("aggregation/masks.py", "_words", (limits,), ("tests/aggregation/test_masks.py",)),
     Target(
-        "intermediaries/masking_client.py", "MaskingClient._check_neighbours", (checks,), MASKING
-    ),
-    Target("intermediaries/masking_letters.py", "_read_reveal", (checks,), MASKING),
-    Target("intermediaries/masks.py", "_words", (limits,), ("tests/intermediaries/test_masks.py",)),
-    Target(
-        "intermediaries/masks.py",
+        "aggregation/masks.py",
         "total",
         (swap("number % modulus", "number % (modulus - 1)"), swap("sub", "add")),
-        ("tests/intermediaries/test_masks.py",),
+        ("tests/aggregation/test_masks.py",),
     ),
-    Target("intermediaries/mixing.py", "Shuffler.take", (checks,), MIXING),
-    Target("intermediaries/agreement.py", "Channel.open", (checks,), AGREEMENT),
+    Target("aggregation/shuffler.py", "Shuffler.take", (checks,), MIXING),
+    Target("aggregation/agreement.py", "Channel.open", (checks,), AGREEMENT),
     Target(
-        "intermediaries/two_servers.py",
+        "aggregation/two_servers.py",
         "report_tag",
         (swap("context", "b''"), swap("digests", "(b'', b'')")),
         TWO_SERVERS,
     ),
-    Target("intermediaries/half_server.py", "HalfServer.check", (checks, limits), TWO_SERVERS),
-    Target("intermediaries/half_server.py", "HalfServer._listed", (limits,), TWO_SERVERS),
-    Target("intermediaries/half_server.py", "HalfServer._answered", (limits,), TWO_SERVERS),
-    Target("intermediaries/half_server.py", "HalfServer.close", (limits,), TWO_SERVERS),
-    Target("intermediaries/collecting.py", "Collector.take", (checks,), TWO_SERVERS),
-    Target("intermediaries/collecting.py", "Collector.close", (limits,), TWO_SERVERS),
-    Target("intermediaries/collecting.py", "Collector._result", (limits,), TWO_SERVERS),
-    Target("intermediaries/collecting.py", "Collector._content", (checks,), TWO_SERVERS),
-    Target("intermediaries/seats.py", "Seat.endorse", (checks,), TWO_SERVERS),
-    Target("intermediaries/seats.py", "Seat.prepare", (checks,), TWO_SERVERS),
-    Target("intermediaries/mixing.py", "Analyzer.take", (checks,), MIXING),
-    Target("intermediaries/mixing.py", "Analyzer._opened", (checks,), MIXING),
-    Target("intermediaries/mixing.py", "Shuffler._batch", (checks,), MIXING),
+    Target("aggregation/aggregator.py", "HalfServer.check", (checks, limits), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "HalfServer._listed", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "HalfServer._answered", (limits,), TWO_SERVERS),
+    Target("aggregation/aggregator.py", "HalfServer.close", (limits,), TWO_SERVERS),
+    Target("aggregation/collecting.py", "Collector.take", (checks,), TWO_SERVERS),
+    Target("aggregation/collecting.py", "Collector.close", (limits,), TWO_SERVERS),
+    Target("aggregation/collecting.py", "Collector._result", (limits,), TWO_SERVERS),
+    Target("aggregation/collecting.py", "Collector._content", (checks,), TWO_SERVERS),
+    Target("aggregation/aggregator_context.py", "Seat.endorse", (checks,), TWO_SERVERS),
+    Target("aggregation/aggregator_context.py", "Seat.prepare", (checks,), TWO_SERVERS),
+    Target("aggregation/shuffler.py", "Analyzer.take", (checks,), MIXING),
+    Target("aggregation/shuffler.py", "Analyzer._opened", (checks,), MIXING),
+    Target("aggregation/shuffler.py", "Shuffler._batch", (checks,), MIXING),
     Target(
-        "intermediaries/mixing.py",
+        "aggregation/shuffler.py",
         "Shuffler.save",
         (swap("sorted(self._taken)", "list(self._taken)"),),
         MIXING,
     ),
     Target(
-        "intermediaries/mixing.py",
+        "aggregation/shuffler.py",
         "MixingRound.__post_init__",
         (
             swap("self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]", "False"),
@@ -999,19 +999,19 @@ TARGETS: tuple[Target, ...] = (
         ),
         MIXING,
     ),
-    Target("intermediaries/standing.py", "Standing.prepare", (checks,), MIXING),
+    Target("aggregation/round_state.py", "PartyRoundState.prepare", (checks,), MIXING),
     Target(
-        "intermediaries/standing.py",
-        "Standing.outcome",
+        "aggregation/round_state.py",
+        "PartyRoundState.outcome",
         (
             checks,
             swap("bytes((role, said))", "bytes((0, said))"),
             swap("entry.context != announced.context", "False"),
-            swap("entry.phase is Phase.REFUSED", "entry.phase is not Phase.ANSWERED"),
+            swap("entry.phase is RoundPhase.REFUSED", "entry.phase is not RoundPhase.ANSWERED"),
         ),
         MIXING,
     ),
-    Target("intermediaries/mixing.py", "Analyzer._read", (checks, limits), MIXING),
+    Target("aggregation/shuffler.py", "Analyzer._read", (checks, limits), MIXING),
     # proofs of range
     Target("vdaf/field.py", "unpack", (checks, limits), VDAF),
     Target("vdaf/xof.py", "expand", (limits,), VDAF),
@@ -1029,21 +1029,23 @@ TARGETS: tuple[Target, ...] = (
     Target("vdaf/prio3.py", "Prio3.verifier_shares_to_message", (checks,), VDAF),
     Target("vdaf/prio3.py", "Prio3.verify_next", (checks,), VDAF),
     Target(
-        "intermediaries/verified.py",
+        "aggregation/verified.py",
         "Proofs.prepared",
         (swap("tag", "bytes(16)"), swap("self.context", "b''")),
         VERIFIED,
     ),
     Target(
-        "intermediaries/verified.py",
+        "aggregation/verified.py",
         "Proofs.hold",
         (swap("False", "True"), swap("self.evidence_size", "size")),
         VERIFIED,
     ),
-    Target("intermediaries/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
-    Target("intermediaries/seats.py", "Seat._opened", (checks,), (*TWO_SERVERS, *VERIFIED)),
-    Target("intermediaries/seats.py", "Seat.commitment", (checks,), VERIFIED),
-    Target("intermediaries/two_servers.py", "TwoServerRound._check_verified", (checks,), VERIFIED),
+    Target("aggregation/verified.py", "commitment", (swap("key", "b''"),), VERIFIED),
+    Target(
+        "aggregation/aggregator_context.py", "Seat._opened", (checks,), (*TWO_SERVERS, *VERIFIED)
+    ),
+    Target("aggregation/aggregator_context.py", "Seat.commitment", (checks,), VERIFIED),
+    Target("aggregation/two_servers.py", "TwoServerRound._check_verified", (checks,), VERIFIED),
     # terms, keys and records
     Target("terms/pinned.py", "Pinned._check_signed", (checks,), TERMS),
     Target("terms/pinned.py", "Pinned.check", (checks, limits), TERMS),
@@ -1059,21 +1061,26 @@ TARGETS: tuple[Target, ...] = (
     Target("terms/document.py", "_check_noise", (checks, limits), DOCUMENT),
     Target("terms/document.py", "Aggregation.dishonest", (sides, signs), TERMS),
     Target("terms/document.py", "Aggregation.missing", (signs,), TERMS),
-    Target("live/helper.py", "Helper.keys", (checks,), PARTIES),
-    Target("live/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
+    Target("service/helper.py", "Helper.keys", (checks,), PARTIES),
+    Target("service/coordinator.py", "Coordinator.create", (checks, limits), PARTIES, ("grace",)),
     Target(
-        "live/driving.py",
+        "service/round_scheduler.py",
         "_describe",
         (swap("min(timing.grace, terms.grace)", "timing.grace"),),
         PARTIES,
     ),
-    Target("live/helper.py", "Helper._invited", (swap("known.issuer", "known.keys[0]"),), PARTIES),
     Target(
-        "live/desk.py", "Desk._check_invited", (swap("terms.issuer", "terms.keys[0]"),), PARTIES
+        "service/helper.py", "Helper._invited", (swap("known.issuer", "known.keys[0]"),), PARTIES
     ),
-    Target("live/client/ledger.py", "Ledger._check_room", (checks, limits, signs), LEDGER),
-    Target("live/client/ledger.py", "Ledger._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
-    Target("live/client/ledger.py", "Ledger._united", (swap("min(times)", "max(times)"),), LEDGER),
+    Target(
+        "service/assignment.py",
+        "SlotAssigner._invitation",
+        (swap("terms.issuer", "terms.keys[0]"),),
+        PARTIES,
+    ),
+    Target("client/ledger.py", "Ledger._check_room", (checks, limits, signs), LEDGER),
+    Target("client/ledger.py", "Ledger._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
+    Target("client/ledger.py", "Ledger._united", (swap("min(times)", "max(times)"),), LEDGER),
     Target("terms/pinned.py", "approve_successor", (checks,), TERMS),
     Target("terms/words.py", "factor", (swap("math.ceil", "math.floor"),), TERMS),
     Target("terms/account.py", "Account.charged", (checks, limits, signs), TERMS),
@@ -1092,19 +1099,19 @@ TARGETS: tuple[Target, ...] = (
     Target("bandits/contract.py", "Learner.check", (checks,), LEARNERS),
     Target("bandits/contract.py", "Learner._check", (checks,), LEARNERS),
     Target(
-        "bandits/standings.py",
+        "bandits/arm_summaries.py",
         "answers",
         (swap("sure * setting.share(k)", "sure"), swap("len(present) - 1", "len(worse)")),
         ("tests/bandits/test_always.py",),
     ),
     Target(
-        "bandits/standings.py",
+        "bandits/arm_summaries.py",
         "best_option",
         (swap("others", "others[1:]"),),
         ("tests/bandits/test_always.py",),
     ),
     Target(
-        "bandits/ratios.py",
+        "bandits/sample_ratio.py",
         "Ratios.add",
         (
             swap("before + TILTS * arrived - grown", "TILTS * arrived - grown"),
@@ -1113,13 +1120,13 @@ TARGETS: tuple[Target, ...] = (
         ("tests/bandits/test_managed.py",),
     ),
     Target(
-        "bandits/ratios.py",
+        "bandits/sample_ratio.py",
         "SampleRatio.mismatch",
         (swap("ALARM", "20 * ALARM"),),
         ("tests/bandits/test_managed.py",),
     ),
     Target(
-        "bandits/standings.py",
+        "bandits/arm_summaries.py",
         "beats",
         (
             swap("setting.rival(other)", "1"),
@@ -1128,7 +1135,7 @@ TARGETS: tuple[Target, ...] = (
         ("tests/bandits/test_always.py",),
     ),
     Target(
-        "bandits/standings.py",
+        "bandits/arm_summaries.py",
         "interval",
         (swap("failure / 2", "failure"),),
         ("tests/bandits/test_always.py",),
@@ -1142,8 +1149,7 @@ TARGETS: tuple[Target, ...] = (
 )
 
 EQUIVALENT: dict[str, str] = {
-    "intermediaries/masking_client.py: MaskingClient._stands: root != self._roots[number] -> "
-    "False": (
+    "aggregation/masking_client.py: MaskingClient._stands: root != self._roots[number] -> False": (
         "a parcel that an honest sender signed opens under the root that it signed, so that its "
         "key stays unknown whatever root the server told"
     ),
@@ -1167,7 +1173,7 @@ EQUIVALENT: dict[str, str] = {
     "noise/gaussian.py: DiscreteGaussian._draw_one: 1 -> 2": (
         "the scale of the proposal changes how often it is rejected, not what is accepted"
     ),
-    "rounds/carrying.py: seen: len(messages) > protocol.participants -> "
+    "rounds/round_runner.py: seen: len(messages) > protocol.participants -> "
     "len(messages) >= protocol.participants": (
         "a full round is handed to check_reports, which takes it, and goes on"
     ),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.noise.laws import LAWS
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
     Chance,

@@ -19,8 +19,7 @@ from tests.noise.battery import suspicions
 from tests.noise.laws import LAWS
 
 import tacit
-from tacit.checks import Number, TacitError
-from tacit.estimates import Levels
+from tacit.errors import Number, TacitError
 from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table, convolve
 from tacit.noise.cumulants import cumulants
 from tacit.noise.law import STORABLE, Floats
@@ -37,6 +36,7 @@ from tacit.privacy import (
 )
 from tacit.protocols.sums import SecureSum
 from tacit.protocols.vector_noise import joint_epsilon
+from tacit.types import Levels
 
 
 @dataclass(frozen=True)

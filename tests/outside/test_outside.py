@@ -23,7 +23,7 @@ from outside.law import Sign
 from outside.learner import Commit
 from outside.protocol import Response
 from tacit import testing
-from tacit.estimates import ErrorLaw
+from tacit.types import ErrorLaw
 
 class Halved(Response):
     def randomize(self, x):

@@ -35,13 +35,12 @@ from tacit.assumptions import (
     together,
     uncovered,
 )
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
     ConcentratedDP,
-    Crowd,
     Gaussian,
     Guarantee,
     Guaranteed,
@@ -49,6 +48,7 @@ from tacit.privacy import (
     NonPrivate,
     PureDP,
     RenyiDP,
+    ThreatModel,
     View,
     compose,
     derived,
@@ -125,7 +125,7 @@ def test_shares_are_made_for_no_more_than_the_assumptions_leave(
     n: int, dropout: Fraction, corrupt: Fraction, curious: int
 ) -> None:
     """The noise of `honest(n)` shares is there whatever n, though no assumption names n."""
-    threat = Crowd(dropout, corrupt, curious)
+    threat = ThreatModel(dropout, corrupt, curious)
     dishonest, released = threat.assumptions()
     assert isinstance(dishonest, DishonestAtMost)
     assert isinstance(released, ReleasedOnlyAbove)

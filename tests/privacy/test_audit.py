@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, PureDP, RandomizedResponse, audit, calibrate
 from tacit.privacy.audit import samples_to_refute

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
     ApproximateDP,
@@ -31,8 +31,8 @@ from tacit.privacy import (
     privacy_loss,
     privacy_of,
 )
+from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.calibration import Calibration
-from tacit.privacy.promises import epsilon_of
 from tacit.privacy.search import least, least_integer, least_root
 from tacit.protocols.sums import SecureSum
 

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import ApproximateDP, PureDP, View, calibrate, privacy_loss, promised
-from tacit.privacy.crowd import Crowd
+from tacit.privacy.accounting import common_order, epsilon_of, trimmed_renyi
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
 from tacit.privacy.guarantees import renyi_epsilon
-from tacit.privacy.promises import common_order, epsilon_of, trimmed_renyi
+from tacit.privacy.threat_model import ThreatModel
 from tacit.protocols.sums import SecureSum
 
 APART = 0.05
@@ -76,5 +76,5 @@ def test_a_sum_of_shares_is_held_to_how_far_it_is_from_one_draw(
 
 
 def test_a_round_of_one_hides_the_person_by_their_own_share() -> None:
-    assert Crowd().honest(1) == 1
-    assert Crowd().honest(2) == 1
+    assert ThreatModel().honest(1) == 1
+    assert ThreatModel().honest(2) == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,
-    Crowd,
     PureDP,
+    ThreatModel,
     calibrate,
     dropout_loss,
     guaranteed_reports,
@@ -105,7 +105,7 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
     target, sensitivity = PureDP(1.0), 5
     law = calibrate("discrete-laplace", sensitivity, target).law
     assert isinstance(law, DiscreteLaplace)
-    crowd = Crowd(dropout=0.2)
+    crowd = ThreatModel(dropout=0.2)
     honest, share = crowd.honest(users), law.share(crowd.honest(users))
     assert (crowd.reports(users), honest) == (round(0.8 * users), round(0.8 * users) - 1)
     assert share.power(honest).pure_loss(sensitivity) <= 1.0
@@ -117,7 +117,7 @@ def test_shares_hold_at_the_guaranteed_number_and_fail_one_below(users: int) -> 
 def test_skellam_shares_hold_at_the_guaranteed_number_and_above_and_fail_one_below() -> None:
     law = calibrate("skellam", 10, ApproximateDP(1.0, 1e-5)).law
     assert isinstance(law, Skellam)
-    crowd = Crowd(dropout=0.1, corrupt=0.1)
+    crowd = ThreatModel(dropout=0.1, corrupt=0.1)
     share = law.share(crowd.honest(40))
     assert (crowd.reports(40), crowd.honest(40)) == (36, 32)
     for reports in (32, 33, 36, 40):
@@ -139,11 +139,11 @@ def test_laws_that_do_not_divide_say_so() -> None:
     with pytest.raises(TacitError, match="arriving is 0"):
         dropout_loss(DiscreteLaplace(1), 0, 1)
     with pytest.raises(TacitError, match="users is 0"):
-        Crowd().honest(0)
+        ThreatModel().honest(0)
 
 
 def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
-    dishonest, released = Crowd(dropout=0.1, corrupt=0.05).assumptions()
+    dishonest, released = ThreatModel(dropout=0.1, corrupt=0.05).assumptions()
     assert dishonest == DishonestAtMost(Scope.ROUND, 1, Fraction(1, 20))
     assert released == ReleasedOnlyAbove(Fraction(9, 10))
     assert (dishonest.text(), released.text()) == (
@@ -151,7 +151,7 @@ def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
         "invented",
         "a round is released only if at least 90% of its reports arrive",
     )
-    nobody, everyone = Crowd(curious=0).assumptions(Scope.GROUP)
+    nobody, everyone = ThreatModel(curious=0).assumptions(Scope.GROUP)
     assert nobody == DishonestAtMost(Scope.GROUP, 0)
     assert nobody.text() == "no participant of a group is curious, corrupted or invented"
     assert everyone == ReleasedOnlyAbove(Fraction(1))
@@ -161,7 +161,12 @@ def test_dropouts_corrupted_and_curious_participants_are_assumptions() -> None:
 @pytest.mark.parametrize("participants", [1, 2, 3, 10, 64, 100, 1001])
 def test_stated_dishonest_participants_leave_the_honest_shares(participants: int) -> None:
     """What the sentences counted, honest others, follows from the assumptions for every size."""
-    for threat in (Crowd(), Crowd(0.1, 0.05), Crowd(Fraction(1, 3), 0.25, 3), Crowd(curious=0)):
+    for threat in (
+        ThreatModel(),
+        ThreatModel(0.1, 0.05),
+        ThreatModel(Fraction(1, 3), 0.25, 3),
+        ThreatModel(curious=0),
+    ):
         dishonest, released = threat.assumptions()
         assert isinstance(dishonest, DishonestAtMost)
         assert isinstance(released, ReleasedOnlyAbove)
@@ -171,11 +176,11 @@ def test_stated_dishonest_participants_leave_the_honest_shares(participants: int
 
 
 def test_printed_fractions_are_rounded_down_and_stored_ones_are_not() -> None:
-    dishonest, _ = Crowd(corrupt=0.12346, curious=0).assumptions()
+    dishonest, _ = ThreatModel(corrupt=0.12346, curious=0).assumptions()
     assert dishonest == DishonestAtMost(Scope.ROUND, 0, Fraction(12346, 100_000))
     assert dishonest.text() == (
         "at most 12.34% of the participants of a round are curious, corrupted or invented"
     )
-    _, released = Crowd(dropout=Fraction(1, 3)).assumptions()
+    _, released = ThreatModel(dropout=Fraction(1, 3)).assumptions()
     assert released == ReleasedOnlyAbove(Fraction(2, 3))
     assert released.text() == "a round is released only if at least 66.66% of its reports arrive"

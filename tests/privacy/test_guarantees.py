@@ -19,7 +19,7 @@ from tacit.assumptions import (
     ReleasedOnlyAbove,
     Scope,
 )
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from tacit.privacy import (
     ApproximateDP,

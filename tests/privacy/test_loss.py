@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,

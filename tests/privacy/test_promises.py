@@ -23,7 +23,7 @@ from tacit.assumptions import (
     ReleasedOnlyAbove,
     Scope,
 )
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
@@ -37,10 +37,10 @@ from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
     ConcentratedDP,
-    Crowd,
     Neighbours,
     PureDP,
     RenyiDP,
+    ThreatModel,
     View,
     best_order,
     calibrate,
@@ -51,19 +51,19 @@ from tacit.privacy import (
     privacy_of,
     promised,
 )
+from tacit.privacy.accounting import epsilon_of, split_delta, trimmed_renyi
 from tacit.privacy.composition import ComposedLoss, dominating_loss
 from tacit.privacy.loss import Direction, PrivacyLoss
-from tacit.privacy.promises import epsilon_of, split_delta, trimmed_renyi
-from tacit.protocols import recipes, sums
-from tacit.protocols.balls import SecureBall
+from tacit.protocols import factories, sums
 from tacit.protocols.contract import random_level
 from tacit.protocols.integer_vectors import SecureVector
+from tacit.protocols.l2_sums import SecureBall
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
 from tacit.protocols.vector_noise import each_time
-from tacit.protocols.vectors import Central
+from tacit.protocols.vectors import CentralVectors
 
 TARGET = ApproximateDP(1.0, 1e-5)
 
@@ -110,14 +110,14 @@ def test_a_participant_who_looks_sees_no_more_than_is_promised(users: int, level
 @pytest.mark.parametrize("target", [ApproximateDP(0.3, 0.7), ApproximateDP(1.0, 1e-3)])
 def test_few_gaussian_shares_keep_their_promise(users: int, target: ApproximateDP) -> None:
     """Where the noise is narrow its standard deviation is not its parameter."""
-    protocol = recipes.gaussian_tight(users, target, True)
+    protocol = factories.gaussian_tight(users, target, True)
     assert isinstance(protocol, SecureSum)
     unknown = protocol.share.power(protocol.honest)
     assert delta_by_hand(unknown, protocol.precision, target.epsilon, 1) <= target.delta
 
 
 def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
-    protocol = recipes.shuffled_tight(4, TARGET, True, 0.0)
+    protocol = factories.shuffled_tight(4, TARGET, True, 0.0)
     assert isinstance(protocol, ShuffledBits)
     assert delta_by_hand(protocol.share.power(3), 1, 1.0, 1) <= 1e-5
     assert delta_by_hand(protocol.share.power(2), 1, 1.0, 1) > 1e-5
@@ -127,7 +127,7 @@ def test_shuffled_bits_leave_one_participant_out_of_account() -> None:
 
 @pytest.mark.parametrize("users", [4, 16, 1024])
 def test_printed_shares_say_what_they_earn_when_one_looks(users: int) -> None:
-    protocol = recipes.polya_paper(users, PureDP(1.0), 0.1)
+    protocol = factories.polya_paper(users, PureDP(1.0), 0.1)
     assert isinstance(protocol, SecureSum)
     guarantee = protocol.guarantee
     unknown = protocol.share.power(users - 1)
@@ -176,7 +176,7 @@ def test_a_promise_says_how_often_a_person_takes_part_and_whom_it_trusts() -> No
         assert Arithmetic.EXACT.text() in str(derived(guarantee, DiscreteLaplace(1)))
     assert "at most twice" in str(PureDP(1.0, participations=2))
     assert "at most 52 times" in str(PureDP(1.0, participations=52))
-    continuous = recipes.continuous_laplace(9, PureDP(1.0)).guarantee
+    continuous = factories.continuous_laplace(9, PureDP(1.0)).guarantee
     assert continuous is not None
     assert continuous.arithmetic is Arithmetic.IDEAL
     assert Arithmetic.IDEAL.text() in str(continuous)
@@ -201,7 +201,7 @@ def test_assumptions_go_along_with_every_conversion() -> None:
 
 def test_a_promise_as_data_holds_everything() -> None:
     asked = PureDP(0.5, participations=3, view=View.SHUFFLED)
-    guarantee = derived(asked.given(*Crowd().assumptions()), DiscreteLaplace(1))
+    guarantee = derived(asked.given(*ThreatModel().assumptions()), DiscreteLaplace(1))
     found = guarantee.to_dict()
     assert (found["epsilon"], found["delta"], found["participations"]) == (0.5, 0.0, 3)
     assert (found["view"], found["neighbours"]) == (View.SHUFFLED.value, guarantee.neighbours.value)
@@ -277,7 +277,7 @@ def test_two_participations_keep_the_promise_summed_by_hand(law: NoiseLaw, moved
 
 @pytest.mark.parametrize("times", [1, 2, 5, 52, 500])
 def test_pure_participations_add_up(times: int) -> None:
-    protocol = recipes.polya_tight(64, PureDP(1.0, participations=times), True, 0.0)
+    protocol = factories.polya_tight(64, PureDP(1.0, participations=times), True, 0.0)
     assert isinstance(protocol, SecureSum)
     unknown = protocol.share.power(63)
     assert times * pure_by_hand(unknown, 1) <= 1 + 1e-6
@@ -291,22 +291,22 @@ def test_every_recipe_promises_for_as_many_participations_as_are_asked_for() -> 
     pure = PureDP(0.9, participations=3)
     target = ApproximateDP(0.9, 1e-5, participations=3)
     made = [
-        recipes.polya_paper(64, pure, 0.1),
-        recipes.polya_tight(64, pure, True, 0.0),
-        recipes.central_laplace(64, pure, True, None),
-        recipes.two_servers_laplace(64, pure, True),
-        recipes.verified_laplace(64, pure, True),
-        recipes.local_laplace(64, pure, False),
-        recipes.response(64, pure),
-        recipes.skellam_paper(64, target, 10, 0.1),
-        recipes.skellam_tight(64, target, True, 0.0),
-        recipes.gaussian_paper(64, target, 10, 0.1),
-        recipes.gaussian_tight(64, target, True),
-        recipes.split_and_mix(64, pure, True, None),
-        recipes.shuffled_tight(64, target, True, 0.0),
-        recipes.shuffled_paper(64, target),
-        recipes.continuous_laplace(64, pure),
-        recipes.pure_shuffle(30_000, replace(pure, epsilon=3.0)),
+        factories.polya_paper(64, pure, 0.1),
+        factories.polya_tight(64, pure, True, 0.0),
+        factories.central_laplace(64, pure, True, None),
+        factories.two_servers_laplace(64, pure, True),
+        factories.verified_laplace(64, pure, True),
+        factories.local_laplace(64, pure, False),
+        factories.response(64, pure),
+        factories.skellam_paper(64, target, 10, 0.1),
+        factories.skellam_tight(64, target, True, 0.0),
+        factories.gaussian_paper(64, target, 10, 0.1),
+        factories.gaussian_tight(64, target, True),
+        factories.split_and_mix(64, pure, True, None),
+        factories.shuffled_tight(64, target, True, 0.0),
+        factories.shuffled_paper(64, target),
+        factories.continuous_laplace(64, pure),
+        factories.pure_shuffle(30_000, replace(pure, epsilon=3.0)),
     ]
     for protocol in made:
         assert protocol.guarantee is not None
@@ -358,13 +358,13 @@ def test_randomized_response_has_half_the_variance_and_one_bit() -> None:
 def test_printed_shuffle_noise_says_what_it_truly_earns() -> None:
     """TKMS21 asks for 0.5 and sends noise that earns a fraction of it."""
     for users, limit in ((1000, 0.09), (10**5, 0.09)):
-        found = recipes.shuffled_paper(users, ApproximateDP(0.5, 1e-5)).guarantee
+        found = factories.shuffled_paper(users, ApproximateDP(0.5, 1e-5)).guarantee
         assert isinstance(found, ApproximateDP)
         assert found.epsilon < limit
 
 
 def test_printed_skellam_and_gaussian_noise_say_their_exact_epsilon() -> None:
-    for make in (recipes.skellam_paper, recipes.gaussian_paper):
+    for make in (factories.skellam_paper, factories.gaussian_paper):
         found = make(10**4, TARGET, 10, 0.1).guarantee
         assert isinstance(found, ApproximateDP)
         assert 4.3 < found.epsilon < 4.4  # 4.7 by conversion from Rényi divergences
@@ -386,9 +386,9 @@ def printed_noise(target: ApproximateDP, users: int) -> list[tuple[object, tuple
     """
     g, part = 10, Fraction(users - 1, users)
     assert g == 10 * target.epsilon * users**0.5
-    skellam = recipes.skellam_paper(users, target, 10, 0.1, users).guarantee
-    gaussian = recipes.gaussian_paper(users, target, 10, 0.1, users).guarantee
-    bits = recipes.shuffled_paper(users, target, users)
+    skellam = factories.skellam_paper(users, target, 10, 0.1, users).guarantee
+    gaussian = factories.gaussian_paper(users, target, 10, 0.1, users).guarantee
+    bits = factories.shuffled_paper(users, target, users)
     assert isinstance(bits, ShuffledBits)
     return [
         (skellam, (Skellam(g * g / Fraction(target.epsilon) ** 2 * part), g)),
@@ -400,7 +400,7 @@ def printed_noise(target: ApproximateDP, users: int) -> list[tuple[object, tuple
 def test_rounds_of_printed_noise_share_one_order_so_that_they_compose() -> None:
     """The order is that of the smallest round; each larger one is promised no less."""
     target = ApproximateDP(0.5, 1e-6, participations=5)
-    for make in (recipes.skellam_paper, recipes.gaussian_paper):
+    for make in (factories.skellam_paper, factories.gaussian_paper):
         numbers = [make(users, target, 10, 0.1, 4).guarantee for users in (4, 16, 4096)]
         found = [number.epsilon for number in numbers if isinstance(number, ApproximateDP)]
         assert found == sorted(found, reverse=True)
@@ -472,7 +472,7 @@ def test_nobody_is_added_or_removed_unseen() -> None:
         lambda: ShuffledBits(100, 1, 2, Fraction(1, 2), target),
         lambda: SecureVector(100, 3, 1.0, target),
         lambda: SecureBall(100, 3, 1.0, target),
-        lambda: Central(100, 3, 1.0, target, paper=True),
+        lambda: CentralVectors(100, 3, 1.0, target, paper=True),
     ):
         with pytest.raises(TacitError, match="everybody sees how many take part"):
             make()
@@ -527,14 +527,14 @@ def test_no_more_mass_is_dropped_from_a_divergence_than_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [recipes.polya_tight, recipes.skellam_tight, recipes.shuffled_tight]
+    "make", [factories.polya_tight, factories.skellam_tight, factories.shuffled_tight]
 )
 def test_noise_is_made_for_those_who_are_missing_and_for_those_who_lie(make: Any) -> None:
-    target = PureDP(1.0) if make is recipes.polya_tight else ApproximateDP(1.0, 1e-5)
+    target = PureDP(1.0) if make is factories.polya_tight else ApproximateDP(1.0, 1e-5)
     protocol = make(100, target=target, binary=True, dropout=0.1, corrupt=0.2)
     assert (protocol.minimum, protocol.honest) == (90, 70)
     assert protocol.guarantee.assumptions == {
         DishonestAtMost(Scope.ROUND, 1, Fraction(1, 5)),
         ReleasedOnlyAbove(Fraction(9, 10)),
     }
-    assert protocol.guarantee.assumptions == set(Crowd(0.1, 0.2).assumptions())
+    assert protocol.guarantee.assumptions == set(ThreatModel(0.1, 0.2).assumptions())

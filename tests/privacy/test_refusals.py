@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace, Skellam, wrap_probability
 from tacit.privacy import (
     ApproximateDP,

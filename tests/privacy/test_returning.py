@@ -14,11 +14,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tacit.assumptions import Accounting, CompleteGroups, Method
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, GaussianLoss, PureDP, View, calibrate, promised
-from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
-from tacit.privacy.promises import (
+from tacit.privacy.accounting import (
     _as_gaussian,
     _at_order,
     accounting,
@@ -28,6 +27,7 @@ from tacit.privacy.promises import (
     gaussian_mu,
     split_delta,
 )
+from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
 
 Floats = npt.NDArray[np.float64]
 STEP = 2e-4  # losses are rounded down to multiples of it, so that sums are below the truth

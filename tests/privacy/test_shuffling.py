@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import Clones, RandomizedResponse, shuffling
 
 

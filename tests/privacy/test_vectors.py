@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,

@@ -16,16 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.environments.population import Signs
-from tacit.estimates import Codec, Estimate, Floats, Integers, Levels, Opened
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.protocols import vectors
-from tacit.protocols.balls import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums
+from tacit.protocols.l2_sums import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle
@@ -34,6 +33,7 @@ from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
 from tacit.trust import TrustModel
+from tacit.types import Codec, Estimate, Floats, Integers, Levels, Opened
 
 CENTRAL, SHUFFLER = TrustModel.CENTRAL, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
@@ -370,12 +370,12 @@ CASES: dict[str, Case] = {
     **{name: a_sum(name, example) for name, example in EXAMPLES.items()},
     "vector-plain": vector(lambda: vectors.Plain(6, 3, 1.0), 0, None),
     "vector-central": vector(
-        lambda: vectors.Central(6, 3, 1.0, TEN),
+        lambda: vectors.CentralVectors(6, 3, 1.0, TEN),
         0,
         lambda p, opened, _: steps(opened.values[0], p, float(ENDS[:, 0].sum())),
     ),
     "vector-local": vector(
-        lambda: vectors.Local(6, 3, 1.0, TEN),
+        lambda: vectors.LocalVectors(6, 3, 1.0, TEN),
         0,
         lambda p, _, messages: steps(messages[0][0], p, float(ENDS[0, 0])),
     ),

@@ -11,11 +11,10 @@ from scipy import stats
 from tests.protocols.examples import Given
 
 from tacit.assumptions import DishonestAtMost, Scope
-from tacit.checks import TacitError
-from tacit.estimates import Fit
-from tacit.privacy import ApproximateDP, Arithmetic, Crowd, GaussianLoss, PureDP, View
+from tacit.errors import TacitError
+from tacit.privacy import ApproximateDP, Arithmetic, GaussianLoss, PureDP, ThreatModel, View
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
-from tacit.protocols.balls import (
+from tacit.protocols.l2_sums import (
     BallSum,
     CentralBall,
     LocalBall,
@@ -26,6 +25,7 @@ from tacit.protocols.balls import (
 )
 from tacit.protocols.split_and_mix import shares_needed
 from tacit.testing.statistics import UNSEEDED
+from tacit.types import Fit
 
 TARGETS = [ApproximateDP(1.0, 1e-5), ApproximateDP(0.2, 1e-5), ApproximateDP(10.0, 0.25)]
 KINDS: list[type[BallSum]] = [CentralBall, LocalBall, SecureBall, ShuffledBall]
@@ -80,7 +80,7 @@ def test_rounding_may_move_both_vectors_apart_in_every_coordinate(
     """Just above a grid point, each of two opposite vectors may be rounded away from the other."""
     protocol, moved = CentralBall(20, 2, 0.9, TARGETS[0]), []
     for corner, away in ((0.9, lambda x: math.floor(x) + 1), (-0.9, math.floor)):
-        monkeypatch.setattr("tacit.protocols.balls.random_level", away)
+        monkeypatch.setattr("tacit.protocols.l2_sums.random_level", away)
         moved.append(np.array(protocol.encode(np.full(2, corner / math.sqrt(2)))))
     apart = float(np.linalg.norm(moved[0] - moved[1]))
     assert protocol.steps + 1.9 * math.sqrt(2) < apart <= movement(protocol.steps, 2)
@@ -124,7 +124,7 @@ def test_views_and_assumptions_state_the_threat_model() -> None:
     views = [promised(kind(20, 3, 1.0, TARGETS[0])).view for kind in KINDS]
     assert views == [View.SERVER_OUTPUT, View.MESSAGE, View.OPENED_SUM, View.SHUFFLED]
     secure = promised(SecureBall(20, 3, 1.0, TARGETS[0]))
-    assert secure.assumptions == set(Crowd().assumptions())
+    assert secure.assumptions == set(ThreatModel().assumptions())
     assert DishonestAtMost(Scope.ROUND, 1) in secure.assumptions
     assert SecureBall(20, 3, 1.0, TARGETS[0]).honest == 19
     assert "at most 1 participant of a round is curious, corrupted or invented" in str(secure)

@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.protocols.certificates import (
     Certificate,
     Method,

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from tests.protocols.examples import CASES, EXAMPLES
 
-from tacit.checks import TacitError
-from tacit.estimates import ErrorLaw, Opened
+from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.noise.goodness_of_fit import dependent_lag, p_value, scores
-from tacit.privacy import ApproximateDP, ConcentratedDP, Crowd, PureDP, View
+from tacit.privacy import ApproximateDP, ConcentratedDP, PureDP, ThreatModel, View
 from tacit.protocols import checking
 from tacit.protocols.checking import NotCheckableError, check_declared, recompute, sample
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.sums import Central, Local, SecureSum
+from tacit.types import ErrorLaw, Opened
 
 CHECKABLE = [name for name, e in EXAMPLES.items() if e.noisy and name != "central-laplace"]
 GENERATOR = np.random.default_rng(7)
@@ -254,10 +254,10 @@ def test_dishonest_participants_add_no_noise() -> None:
     """Shares that suffice if all twenty are honest, where one of them may be curious."""
     protocol = SecureSum(20, 1, DiscreteLaplace(1), PureDP(2.0), share=DiscreteLaplace(1).share(20))
     assert (protocol.minimum, protocol.honest) == (20, 19)
-    protocol.guarantee = PureDP(1.0).given(*Crowd().assumptions())
+    protocol.guarantee = PureDP(1.0).given(*ThreatModel().assumptions())
     with pytest.raises(TacitError, match="of 19 reports"):
         recompute(protocol)
-    protocol.guarantee = PureDP(1.0).given(*Crowd(curious=0).assumptions())
+    protocol.guarantee = PureDP(1.0).given(*ThreatModel(curious=0).assumptions())
     recompute(protocol)
     protocol.guarantee = PureDP(1.0)  # which limits nobody: all others are dishonest
     with pytest.raises(TacitError, match="of 1 reports"):
@@ -277,7 +277,7 @@ def test_several_participations_are_composed() -> None:
     once = ApproximateDP(1.0, 1e-5)
     protocol = SecureSum(20, 1, Skellam(30.0), once)
     recompute(protocol)
-    protocol.guarantee = target.at(view=View.OPENED_SUM).given(*Crowd().assumptions())
+    protocol.guarantee = target.at(view=View.OPENED_SUM).given(*ThreatModel().assumptions())
     with pytest.raises(TacitError, match="declared is 1e-05"):
         recompute(protocol)
 

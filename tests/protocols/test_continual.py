@@ -26,8 +26,7 @@ from tacit.assumptions import (
     VisitsAtMost,
 )
 from tacit.bandits.contextual.moments import joint_sensitivity, pack, size, unpack
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Floats, Round
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam, Table
 from tacit.privacy import (
     ApproximateDP,
@@ -52,6 +51,7 @@ from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Noise, PrefixRound, PrefixSums, Presence
 from tacit.protocols.split_and_mix import shares_needed
 from tacit.trust import TrustModel
+from tacit.types import Arm, Floats, Round
 
 SILO, CENTRAL, SHUFFLER = TrustModel.SILO, TrustModel.CENTRAL, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION

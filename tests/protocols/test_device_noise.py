@@ -20,16 +20,16 @@ import pytest
 from tests.protocols.test_every_protocol import concrete
 from tests.samples import follows
 
-from tacit.checks import TacitError
-from tacit.estimates import Integers
+from tacit.errors import TacitError
 from tacit.noise import Binomial, NoiseLaw
 from tacit.privacy import ApproximateDP
 from tacit.protocols import vectors
-from tacit.protocols.balls import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.factorization import KINDS, factorize
 from tacit.protocols.integer_vectors import LevelProtocol, SecureVector, ShuffledVector
+from tacit.protocols.l2_sums import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.prefix_sums import FITS, Encoder, PrefixSums
 from tacit.testing.statistics import check_source
+from tacit.types import Integers
 
 UNSEEDED = 1e-9  # false-alarm rate of a check of exact draws, which no seed repeats
 PEOPLE, STEPS, NUMBERS = 8, 3, 9
@@ -86,15 +86,15 @@ def vector_paths() -> Iterator[tuple[str, type[Any], Path]]:
     def rows(one: Callable[[], Any]) -> Callable[[], Integers]:
         return lambda: np.array([one() for _ in range(STEPS)])
 
-    central = vectors.Central(4, NUMBERS, 1.0, TARGET)
+    central = vectors.CentralVectors(4, NUMBERS, 1.0, TARGET)
     opened = rows(
         lambda: np.rint(np.array(central.combine([top] * 4).values) / central.unit) - 2048
     )
-    yield "central", vectors.Central, Path(opened, central.law)  # type: ignore[arg-type]
-    local = vectors.Local(4, NUMBERS, 1.0, TARGET)
+    yield "central", vectors.CentralVectors, Path(opened, central.law)  # type: ignore[arg-type]
+    local = vectors.LocalVectors(4, NUMBERS, 1.0, TARGET)
     assert local.device is not None
     sent = rows(lambda: np.rint(local.randomize(top) / local.unit) - 512)
-    yield "local", vectors.Local, Path(sent, local.device)
+    yield "local", vectors.LocalVectors, Path(sent, local.device)
     bits = ShuffledVector(4, NUMBERS, 1.0, TARGET, precision=4)
     law = Binomial(bits.noise_bits, bits.bias)
     ones = rows(lambda: np.array([sum(row) for row in bits.randomize(top)]) - 4)

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from tests.protocols.examples import EXAMPLES, ONE, TEN
 
-from tacit.estimates import ErrorLaw, Floats, Opened
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, PureDP
 from tacit.protocols import vectors
-from tacit.protocols.balls import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.l2_sums import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.vectors import noise_proxy
 from tacit.testing import check_protocol
 from tacit.testing.errors import check_error
+from tacit.types import ErrorLaw, Floats, Opened
 
 LEVELS = [10.0**-k for k in range(1, 13)]
 TILTS = np.concatenate([np.geomspace(1e-3, 8, 40), -np.geomspace(1e-3, 8, 40)])
@@ -101,13 +101,17 @@ class Added:
 
 
 ADDED = {
-    "central": Added(lambda: vectors.Central(6, 3, 1.0, TEN), lambda p: p.law, 1, 1),
-    "central-pure": Added(lambda: vectors.Central(6, 3, 1.0, PureDP(1.0)), lambda p: p.law, 1, 1),
-    "local": Added(lambda: vectors.Local(6, 3, 1.0, TEN), lambda p: p.device, 6, 6),
-    "local-small": Added(
-        lambda: vectors.Local(6, 1, 1.0, ApproximateDP(0.1, 1e-8)), lambda p: p.device, 6, 6
+    "central": Added(lambda: vectors.CentralVectors(6, 3, 1.0, TEN), lambda p: p.law, 1, 1),
+    "central-pure": Added(
+        lambda: vectors.CentralVectors(6, 3, 1.0, PureDP(1.0)), lambda p: p.law, 1, 1
     ),
-    "local-pure": Added(lambda: vectors.Local(6, 3, 1.0, PureDP(2.0)), lambda p: p.device, 6, 6),
+    "local": Added(lambda: vectors.LocalVectors(6, 3, 1.0, TEN), lambda p: p.device, 6, 6),
+    "local-small": Added(
+        lambda: vectors.LocalVectors(6, 1, 1.0, ApproximateDP(0.1, 1e-8)), lambda p: p.device, 6, 6
+    ),
+    "local-pure": Added(
+        lambda: vectors.LocalVectors(6, 3, 1.0, PureDP(2.0)), lambda p: p.device, 6, 6
+    ),
     "shuffle": Added(
         lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
         lambda p: Binomial(p.noise_bits, p.bias),

@@ -18,11 +18,11 @@ from tests.samples import follows, same_law
 
 import tacit.protocols
 from tacit.assumptions import TRUST_OF_VIEW, DishonestAtMost, HonestServers, PinnedKeys
-from tacit.checks import TacitError
-from tacit.estimates import Estimate, Floats, Integers, Opened
+from tacit.errors import TacitError
 from tacit.noise import NoiseLaw
 from tacit.privacy import View
 from tacit.protocols.contract import Protocol
+from tacit.types import Estimate, Floats, Integers, Opened
 
 FAST, DEVICES = 4000, 400  # rounds of each path; half the noise shows at about 1e-30
 UNSEEDED = 1e-9  # false-alarm rate of a test of exact draws, which no seed repeats

@@ -14,13 +14,12 @@ from tests.protocols.examples import counted, sent
 from tests.samples import follows
 
 from tacit.assumptions import MetricsPerParticipation
-from tacit.checks import TacitError
-from tacit.estimates import Estimate, Floats, Opened
+from tacit.errors import TacitError
 from tacit.names import name_of
 from tacit.noise import DiscreteLaplace, Table
 from tacit.privacy import ApproximateDP, Guaranteed, PureDP
 from tacit.privacy.status import status_to_data
-from tacit.protocols import recipes, vectors
+from tacit.protocols import factories, vectors
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.joint import JointSums, for_each
@@ -28,29 +27,30 @@ from tacit.protocols.mechanism import PerRound
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum, TwoServers
 from tacit.rounds import carry
+from tacit.types import Estimate, Floats, Opened
 
 SEEDED, UNSEEDED = 1e-6, 1e-9  # false-alarm rates, of draws that a seed repeats and of exact ones
 USERS = 30
 RESOLVED = 1e-9
 BITS: dict[str, Any] = {"binary": True}
 TRUST: dict[str, tuple[Callable[..., SumProtocol], dict[str, Any]]] = {
-    "central": (recipes.central_laplace, BITS | {"confidence": None}),
-    "secure-aggregation": (recipes.polya_tight, BITS | {"dropout": 0.0}),
-    "two-servers": (recipes.two_servers_laplace, BITS),
-    "local": (recipes.local_laplace, {"paper": False}),
-    "response": (recipes.response, {}),
-    "central-levels": (recipes.central_laplace, {"binary": False, "confidence": None}),
+    "central": (factories.central_laplace, BITS | {"confidence": None}),
+    "secure-aggregation": (factories.polya_tight, BITS | {"dropout": 0.0}),
+    "two-servers": (factories.two_servers_laplace, BITS),
+    "local": (factories.local_laplace, {"paper": False}),
+    "response": (factories.response, {}),
+    "central-levels": (factories.central_laplace, {"binary": False, "confidence": None}),
 }
 
 
 def a_vector(users: int, target: PureDP) -> vectors.VectorProtocol:
     """A recipe, but of no sum."""
-    return vectors.Central(users, 2, 1.0, target)
+    return vectors.CentralVectors(users, 2, 1.0, target)
 
 
 def joint(trust: str, target: Any, metrics: int = 2) -> JointSums:
     make, how = TRUST[trust]
-    return recipes.joint(USERS, metrics, name_of(make), target, **how)
+    return factories.joint(USERS, metrics, name_of(make), target, **how)
 
 
 def views(part: SumProtocol) -> tuple[Floats, Floats]:
@@ -101,8 +101,8 @@ def test_an_approximate_promise_holds_for_both_metrics_together() -> None:
     """δ of the joint law, both answers replaced together, in both directions."""
     target = ApproximateDP(1.0, 1e-5)
     how = {"binary": True, "dropout": 0.0}
-    for make in (recipes.skellam_tight, recipes.shuffled_tight):
-        protocol = recipes.joint(USERS, 2, name_of(make), target, **how)
+    for make in (factories.skellam_tight, factories.shuffled_tight):
+        protocol = factories.joint(USERS, 2, name_of(make), target, **how)
         low, high = views(protocol.part)
         before, after = np.outer(low, low), np.outer(high, high)
         for p, q in ((before, after), (after, before)):
@@ -222,7 +222,7 @@ def test_two_servers_open_both_metrics_with_noise_of_their_own() -> None:
 
 def test_every_metric_is_reported_from_the_persons_own_place() -> None:
     """Certified groups: who comes last is in the last one, with everything."""
-    protocol = recipes.joint(5 * 1025 + 3, 2, name_of(recipes.pure_shuffle), PureDP(2.0))
+    protocol = factories.joint(5 * 1025 + 3, 2, name_of(factories.pure_shuffle), PureDP(2.0))
     part = protocol.part
     assert isinstance(part, PureShuffle)
     last = protocol.participants - 1
@@ -269,15 +269,15 @@ def test_a_misread_metric_marks_the_estimate() -> None:
         (lambda: bits().combine([]), "nothing was opened"),
         (lambda: bits().analyze(Opened((1,), 6)), "1 numbers were opened; it must be 2"),
         (
-            lambda: recipes.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
+            lambda: factories.joint(6, 2, "tacit.names:name_of", PureDP(1.0)),
             "does not say that it makes protocols",
         ),
         (
-            lambda: recipes.joint(6, 2, name_of(a_vector), PureDP(1.0)),
+            lambda: factories.joint(6, 2, name_of(a_vector), PureDP(1.0)),
             "makes no sum of one number: name the recipe of a sum",
         ),
         (
-            lambda: recipes.joint(64, 2, name_of(recipes.pure_shuffle), PureDP(0.1)),
+            lambda: factories.joint(64, 2, name_of(factories.pure_shuffle), PureDP(0.1)),
             r"smallest certified is .* \(epsilon is shared among 2 metrics\)",
         ),
     ],
@@ -290,9 +290,11 @@ def test_what_would_break_the_joint_promise_is_refused(
 
 
 def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
-    how = {"metrics": 2, "each": name_of(recipes.two_servers_laplace), "target": PureDP(1.0)}
-    promised = recipes.joint(64, binary=True, **how).guarantee
-    mechanism = PerRound(recipes.joint, {**how, "binary": True}, Guaranteed(promised), smallest=64)
+    how = {"metrics": 2, "each": name_of(factories.two_servers_laplace), "target": PureDP(1.0)}
+    promised = factories.joint(64, binary=True, **how).guarantee
+    mechanism = PerRound(
+        factories.joint, {**how, "binary": True}, Guaranteed(promised), smallest=64
+    )
     again = PerRound.restore(mechanism.to_dict())
     assert again == mechanism
     assert MetricsPerParticipation(2) in promised.assumptions
@@ -302,7 +304,7 @@ def test_a_mechanism_of_two_metrics_is_written_down_and_restored() -> None:
         stored = mechanism.to_dict() | {"privacy": status_to_data(Guaranteed(changed))}
         with pytest.raises(TacitError, match="metrics-per-participation"):
             PerRound.restore(stored)
-    assert (again.metrics, PerRound(recipes.exact).metrics) == (2, 1)
+    assert (again.metrics, PerRound(factories.exact).metrics) == (2, 1)
 
 
 def test_secure_sums_of_two_metrics_keep_dropout_and_crowd() -> None:

@@ -26,14 +26,12 @@ from tacit.assumptions import (
     Secret,
     VisitsAtMost,
 )
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Design, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
     ConcentratedDP,
-    Crowd,
     Guarantee,
     Guaranteed,
     KnownPerRound,
@@ -42,23 +40,25 @@ from tacit.privacy import (
     PrivacyStatus,
     PureDP,
     RenyiDP,
+    ThreatModel,
     View,
 )
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import status_to_data
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.mechanism import Mechanism, PerRound, Releases, plain, rich
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import Presence
 from tacit.trust import TrustModel
+from tacit.types import Arm, Design, Round
 
 SILO, SHUFFLER = TrustModel.SILO, TrustModel.SHUFFLER
 SECURE = TrustModel.SECURE_AGGREGATION
 TARGET = ApproximateDP(1.0, 1e-5)
-ROUND = Crowd().assumptions()
+ROUND = ThreatModel().assumptions()
 GROUP = (DishonestAtMost(Scope.GROUP, 1), ReleasedOnlyAbove(Fraction(1)))
 VECTOR = {
     "trust": "secure-aggregation",
@@ -74,15 +74,17 @@ EACH = Round(0, 60, Design((4, 2, 9), (10, 20, 30), 60.0, each=True))
 MECHANISMS: dict[str, tuple[PerRound, Round]] = {
     "arms": (
         PerRound(
-            recipes.polya_tight,
+            factories.polya_tight,
             {"target": PureDP(1.0), "binary": True, "dropout": 0.2},
-            Guaranteed(PureDP(1.0).given(*Crowd(dropout=0.2).assumptions(), CompleteGroups())),
+            Guaranteed(
+                PureDP(1.0).given(*ThreatModel(dropout=0.2).assumptions(), CompleteGroups())
+            ),
         ),
         ARM,
     ),
     "arms-guarantee": (
         PerRound(
-            recipes.shuffled_tight,
+            factories.shuffled_tight,
             {"target": TARGET, "binary": True, "dropout": 0.0},
             Guaranteed(TARGET.at(view=View.SHUFFLED).given(*ROUND)),
         ),
@@ -90,15 +92,15 @@ MECHANISMS: dict[str, tuple[PerRound, Round]] = {
     ),
     "known-per-round": (
         PerRound(
-            recipes.polya_paper,
+            factories.polya_paper,
             {"target": PureDP(1.0), "confidence": 0.1},
             KnownPerRound(PureDP(1.0)),
         ),
         ARM,
     ),
-    "non-private": (PerRound(recipes.exact, {"binary": True}), ARM),
-    "design": (PerRound(recipes.vector_of, VECTOR, Guaranteed(TARGET.given(*ROUND))), WATCHED),
-    "design-each": (PerRound(recipes.sums_of, VECTOR, Guaranteed(TARGET.given(*GROUP))), EACH),
+    "non-private": (PerRound(factories.exact, {"binary": True}), ARM),
+    "design": (PerRound(factories.vector_of, VECTOR, Guaranteed(TARGET.given(*ROUND))), WATCHED),
+    "design-each": (PerRound(factories.sums_of, VECTOR, Guaranteed(TARGET.given(*GROUP))), EACH),
 }
 
 
@@ -152,7 +154,7 @@ def test_guarantees_are_stored_whole(guarantee: Any) -> None:
 
 
 def a_foreign_recipe(participants: int, epsilon: float) -> Protocol:
-    return recipes.continuous_laplace(participants, PureDP(epsilon))
+    return factories.continuous_laplace(participants, PureDP(epsilon))
 
 
 def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:
@@ -165,11 +167,11 @@ def test_a_recipe_of_ones_own_is_stored_by_name_where_it_is_loaded() -> None:
 
 def test_functions_without_a_name_are_refused_before_anything_is_stored() -> None:
     def inner(participants: int) -> Protocol:
-        return recipes.exact(participants, True)
+        return factories.exact(participants, True)
 
     with pytest.raises(TacitError, match="cannot be stored by name: move it to the top"):
         PerRound(inner).to_dict()
-    unnamed = (lambda users: recipes.exact(users, True), partial(recipes.exact, binary=True))
+    unnamed = (lambda users: factories.exact(users, True), partial(factories.exact, binary=True))
     for make in unnamed:
         with pytest.raises(TacitError, match="does not say that it makes protocols"):
             PerRound(make).to_dict()
@@ -184,9 +186,9 @@ def test_functions_without_a_name_are_refused_before_anything_is_stored() -> Non
         "tacit.experiment:save",
         "tacit.protocols.mechanism:PerRound",
         "a_package_that_is_not_loaded:make",
-        "tacit.protocols.recipes:nothing_of_this_name",
+        "tacit.protocols.factories:nothing_of_this_name",
         "tacit.no_such_module:make",
-        "tacit.protocols.recipes:CACHE",
+        "tacit.protocols.factories:CACHE",
     ],
 )
 def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
@@ -196,7 +198,7 @@ def test_a_file_cannot_name_a_function_that_is_no_recipe(make: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["tacit.checks:TacitError", "os:system", "tacit.protocols.mechanism:Nothing", "x:y"]
+    "kind", ["tacit.errors:TacitError", "os:system", "tacit.protocols.mechanism:Nothing", "x:y"]
 )
 def test_a_file_cannot_name_a_mechanism_that_is_none(kind: str) -> None:
     stored = {**MECHANISMS["non-private"][0].to_dict(), "mechanism": kind}
@@ -406,9 +408,9 @@ def with_guarantee(stored: dict[str, Any], guarantee: Guarantee) -> dict[str, An
 
 def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> None:
     how = {"target": PureDP(1.0), "binary": True, "dropout": 0.2, "corrupt": 0.2}
-    earned = recipes.polya_tight(64, PureDP(1.0), True, 0.2, 0.2).guarantee
+    earned = factories.polya_tight(64, PureDP(1.0), True, 0.2, 0.2).guarantee
     assert earned is not None
-    stored = PerRound(recipes.polya_tight, how, Guaranteed(earned), smallest=64).to_dict()
+    stored = PerRound(factories.polya_tight, how, Guaranteed(earned), smallest=64).to_dict()
     assert Mechanism.from_dict(stored).guarantee == earned
     fewer = stored["arguments"] | {"dropout": 0.1}  # noise for fewer dropouts than are stated
     with pytest.raises(TacitError, match="not stated: released-only-above: the stored noise"):
@@ -427,9 +429,9 @@ def test_a_stored_guarantee_states_all_assumptions_of_its_smallest_round() -> No
 def test_printed_noise_of_a_smaller_smallest_round_is_rejected() -> None:
     """It is not made for the size of a round: fewer shares of it earn less."""
     how = {"target": PureDP(1.0), "confidence": 0.1}
-    earned = recipes.polya_paper(64, PureDP(1.0), 0.1).guarantee
+    earned = factories.polya_paper(64, PureDP(1.0), 0.1).guarantee
     assert earned is not None
-    mechanism = PerRound(recipes.polya_paper, how, Guaranteed(earned), smallest=64)
+    mechanism = PerRound(factories.polya_paper, how, Guaranteed(earned), smallest=64)
     stored = mechanism.to_dict()
     assert Mechanism.from_dict(stored) == mechanism
     with pytest.raises(TacitError, match="the stored noise, guarantee or smallest round"):
@@ -471,11 +473,11 @@ def test_an_assumption_that_no_round_needs_may_be_missing() -> None:
 
 
 def test_ideal_arithmetic_is_not_restored_as_exact() -> None:
-    ideal = recipes.continuous_laplace(1, PureDP(1.0)).guarantee
+    ideal = factories.continuous_laplace(1, PureDP(1.0)).guarantee
     assert ideal is not None
     assert ideal.arithmetic is Arithmetic.IDEAL
     how = {"target": PureDP(1.0)}
-    mechanism = PerRound(recipes.continuous_laplace, how, Guaranteed(ideal))
+    mechanism = PerRound(factories.continuous_laplace, how, Guaranteed(ideal))
     stored = mechanism.to_dict()
     assert Mechanism.from_dict(stored) == mechanism
     exact = state_arithmetic(ideal, Arithmetic.EXACT)
@@ -544,8 +546,8 @@ def test_a_round_that_earns_less_than_the_run_states_is_rejected() -> None:
         with pytest.raises(TacitError, match="its noise was changed"):
             replace(mechanism, privacy=Guaranteed(more)).open(ARM)
     with pytest.raises(TacitError, match=r"earns no guarantee, not \(1, 0\)-DP"):
-        PerRound(recipes.exact, {"binary": True}, Guaranteed(PureDP(1.0))).open(ARM)
-    asked = PerRound(recipes.exact, {"binary": True}, KnownPerRound(PureDP(1.0)))
+        PerRound(factories.exact, {"binary": True}, Guaranteed(PureDP(1.0))).open(ARM)
+    asked = PerRound(factories.exact, {"binary": True}, KnownPerRound(PureDP(1.0)))
     with pytest.raises(TacitError, match=r"earns no guarantee, the experiment asks for \(1, 0\)"):
         asked.open(ARM)
     with pytest.raises(TacitError, match="earns no guarantee, the experiment asks for"):

@@ -31,7 +31,7 @@ from tacit.assumptions import (
 )
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, Arithmetic, Guarantee, PureDP, View
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.factorization import factorize
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
@@ -171,7 +171,7 @@ def test_pure_shuffle_counts_curious_participants_of_a_group(curious: int) -> No
 
 @pytest.mark.parametrize("metrics", [2, 3])
 def test_joint_sums_add_their_metrics_to_the_assumptions_of_a_part(metrics: int) -> None:
-    part = recipes.polya_tight(40, for_each(PureDP(1.0), metrics), True, 0.25)
+    part = factories.polya_tight(40, for_each(PureDP(1.0), metrics), True, 0.25)
     found = JointSums(part, metrics).guarantee
     assert found.assumptions == {
         ONE_OF_A_ROUND,

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from tacit.checks import TacitError
-from tacit.estimates import Levels
+from tacit.errors import TacitError
 from tacit.privacy import PureDP, View
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.certificates import PureShuffleParameters, lookup
 from tacit.protocols.pure_shuffle import PureShuffle, share_probabilities
+from tacit.types import Levels
 
 Floats = npt.NDArray[np.float64]
 
@@ -211,7 +211,7 @@ def test_the_error_law_bounds_spoilt_answers_too(bit: int, epsilon: float) -> No
 
 def test_the_moment_generating_function_is_finite_however_steep() -> None:
     """Shares are bounded; where exponentials would overflow it continues the line of its slope."""
-    law = recipes.pure_shuffle(256, PureDP(0.9)).error(256).noise
+    law = factories.pure_shuffle(256, PureDP(0.9)).error(256).noise
     assert law is not None
     points = np.array([5.0, 10.0, 50.0, 100.0])
     values = law.log_mgf(points)

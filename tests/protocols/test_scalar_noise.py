@@ -18,7 +18,6 @@ from tests.protocols import test_device_noise as battery
 from tests.protocols.test_device_noise import NUMBERS, STEPS, Path, problems
 from tests.protocols.test_every_protocol import concrete
 
-from tacit.estimates import Integers
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.privacy import ApproximateDP, PureDP, calibrate
 from tacit.protocols.continuous import CentralLaplace, Exact
@@ -29,6 +28,7 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
+from tacit.types import Integers
 
 APPROXIMATE = ApproximateDP(1.0, 1e-5)
 LEVELS, PEOPLE = 64, 4  # so few that nobody's share is often zero

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.estimates import Floats
 from tacit.noise import NoiseLaw
 from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers
+from tacit.types import Floats
 
 LEVELS = 4
 PEOPLE = 24

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP
 from tacit.protocols.split_and_mix import SplitAndMix, mixed, shares_needed

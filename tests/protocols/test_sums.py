@@ -19,19 +19,19 @@ from tests.protocols.examples import EXAMPLES, by_hand, fast, slow, some_levels
 from tests.samples import same_law, z_score
 
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
-from tacit.checks import TacitError
-from tacit.estimates import ErrorLaw, Levels
+from tacit.errors import TacitError
 from tacit.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import ApproximateDP, Arithmetic, PureDP, View
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.continuous import CentralLaplace, Exact, Laplace
 from tacit.protocols.contract import SumProtocol, round_levels
 from tacit.protocols.pure_shuffle import GroupedShares
-from tacit.protocols.randomized_bits import Lies, RandomizedBits
+from tacit.protocols.randomized_bits import RandomizedBits, RandomizedResponseError
 from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified, paper_modulus
+from tacit.types import ErrorLaw, Levels
 
 Floats = npt.NDArray[np.float64]
 BATCHES = 10_000
@@ -108,7 +108,7 @@ def test_estimates_are_unbiased_with_the_stated_variance_and_law(name: str) -> N
                 stats.kstest(off * protocol.precision, stats.laplace(scale=noise.scale).cdf).pvalue
                 > ALARM
             )
-        elif isinstance(noise, Lies):
+        elif isinstance(noise, RandomizedResponseError):
             ones = (off + truth) / noise.stretch + reports * noise.lie
             law = protocol.opened_law(truth, reports)
             assert chi_square(np.round(ones).astype(np.int64), law) > ALARM
@@ -208,7 +208,7 @@ def test_wrap_arounds_are_as_frequent_as_computed(kind: str, path: str) -> None:
 @pytest.mark.parametrize("paper", [False, True])
 @pytest.mark.parametrize("users", [2, 500, 100_000])
 def test_local_noise_of_many_has_room(users: int, paper: bool) -> None:
-    assert recipes.local_laplace(users, PureDP(1.0), paper).error(users).misread <= 1e-9
+    assert factories.local_laplace(users, PureDP(1.0), paper).error(users).misread <= 1e-9
 
 
 def test_the_default_modulus_is_misread_less_than_once_in_a_billion_batches() -> None:

@@ -19,8 +19,7 @@ from scipy.stats import ks_2samp
 from tests.protocols.examples import Given, by_hand
 
 from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
-from tacit.checks import TacitError
-from tacit.estimates import Estimate
+from tacit.errors import TacitError
 from tacit.noise import (
     Binomial,
     DiscreteGaussian,
@@ -33,10 +32,10 @@ from tacit.noise import (
 from tacit.privacy import (
     ApproximateDP,
     Arithmetic,
-    Crowd,
     Gaussian,
     GaussianLoss,
     PureDP,
+    ThreatModel,
     View,
     linf_loss,
     privacy_loss,
@@ -52,13 +51,14 @@ from tacit.protocols.vector_noise import (
     skellam_noise,
 )
 from tacit.protocols.vectors import (
-    Central,
-    Local,
+    CentralVectors,
+    LocalVectors,
     Plain,
     SeparateSums,
     VectorProtocol,
     noise_proxy,
 )
+from tacit.types import Estimate
 
 TEN = ApproximateDP(10.0, 0.25)
 ONE = ApproximateDP(1.0, 1e-3)
@@ -147,8 +147,8 @@ def test_the_sum_of_coordinates_carries_the_joint_loss_of_discrete_gaussians() -
 
 def test_the_papers_noise_says_what_it_truly_gives() -> None:
     for protocol in (
-        Central(50, 30, 1.0, TEN, paper=True),
-        Local(50, 30, 1.0, TEN, paper=True),
+        CentralVectors(50, 30, 1.0, TEN, paper=True),
+        LocalVectors(50, 30, 1.0, TEN, paper=True),
     ):
         assert isinstance(protocol.law, Gaussian)
         sigma = 2 * math.sqrt(30) * math.sqrt(2 * math.log(5)) / 10
@@ -199,7 +199,7 @@ def test_printed_bits_are_accounted_for_as_far_as_rounding_moves_them(
 @pytest.mark.parametrize("reports", [1, 7, 50])
 def test_the_stated_error_of_local_means_is_that_of_so_many_draws(reports: int) -> None:
     for target in (TEN, PureDP(2.0)):
-        protocol = Local(50, 3, 1.0, target)
+        protocol = LocalVectors(50, 3, 1.0, target)
         proxy, _, std = protocol.spread(reports)
         assert std == pytest.approx(math.sqrt(float(protocol.law.variance) / reports))
         most = 4 if isinstance(target, PureDP) else 1.01  # a proxy of Laplace tails is wider
@@ -207,15 +207,15 @@ def test_the_stated_error_of_local_means_is_that_of_so_many_draws(reports: int) 
 
 
 def test_tight_local_noise_is_the_exact_gaussian() -> None:
-    law = Local(50, 30, 2.0, TEN).law
+    law = LocalVectors(50, 30, 2.0, TEN).law
     assert law.variance == pytest.approx((0.24717 * 4) ** 2 * 30, rel=1e-4)
 
 
 def test_views_and_guarantees() -> None:
     assert Plain(5, 2, 1.0).guarantee is None
     expected = {
-        Central: View.SERVER_OUTPUT,
-        Local: View.MESSAGE,
+        CentralVectors: View.SERVER_OUTPUT,
+        LocalVectors: View.MESSAGE,
         ShuffledVector: View.SHUFFLED,
         SecureVector: View.OPENED_SUM,
     }
@@ -224,7 +224,7 @@ def test_views_and_guarantees() -> None:
         assert isinstance(protocol, VectorProtocol)
         assert protocol.guarantee is not None
         shared = view in (View.SHUFFLED, View.OPENED_SUM)
-        needed: tuple[Assumption, ...] = Crowd().assumptions() if shared else ()
+        needed: tuple[Assumption, ...] = ThreatModel().assumptions() if shared else ()
         stated = ONE.at(view=view).given(*needed)
         assert protocol.guarantee.assumptions == frozenset(needed)
         assert protocol.guarantee.arithmetic is Arithmetic.EXACT
@@ -234,7 +234,7 @@ def test_views_and_guarantees() -> None:
         assert protocol.guarantee.view is view
 
 
-@pytest.mark.parametrize("kind", [Central, Local])
+@pytest.mark.parametrize("kind", [CentralVectors, LocalVectors])
 def test_printed_gaussian_noise_is_ideal(kind: type[Any]) -> None:
     found = kind(5, 2, 1.0, ONE, paper=True).guarantee
     assert found.arithmetic is Arithmetic.IDEAL
@@ -257,17 +257,17 @@ def test_separate_sums_count_dishonest_participants_in_each_group() -> None:
 
 
 def test_pure_targets_get_laplace_noise_for_the_l1_movement() -> None:
-    central = Central(10, 3, 1.0, PureDP(2.0))
+    central = CentralVectors(10, 3, 1.0, PureDP(2.0))
     assert central.law == DiscreteLaplace(1024 * 3 / 2.0)
     assert 3 * DiscreteLaplace(1024 * 3 / 2.0).pure_loss(1024) == pytest.approx(2.0)
-    assert Local(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
+    assert LocalVectors(10, 3, 1.0, PureDP(2.0)).law.scale == pytest.approx(3.0)  # type: ignore[union-attr]
     secure = SecureVector(10, 3, 1.0, PureDP(2.0), precision=4)
     points = np.arange(-30, 31)
     assert secure.noise(9).pmf(points) == pytest.approx(DiscreteLaplace(6).pmf(points), rel=1e-6)
     with pytest.raises(TacitError, match="finite range"):
         ShuffledVector(10, 3, 1.0, PureDP(2.0))
     with pytest.raises(TacitError, match="delta > 0"):
-        Central(10, 3, 1.0, PureDP(2.0), paper=True)
+        CentralVectors(10, 3, 1.0, PureDP(2.0), paper=True)
 
 
 def test_shares_add_up_to_the_noise_that_was_accounted_for() -> None:
@@ -312,9 +312,9 @@ def test_the_law_of_a_coordinate_is_that_of_the_shares_added_up_by_hand(
 
 def test_views_of_trusted_servers_and_of_single_clients_have_the_law_of_their_noise() -> None:
     for target, law in ((TEN, gaussian_noise(1024, 3, TEN)), (PureDP(3.0), DiscreteLaplace(1024))):
-        for kind in (Central, Local):
+        for kind in (CentralVectors, LocalVectors):
             assert kind(6, 3, 1.0, target).view_law(0, 6) == law
-    for paper in (Central, Local):
+    for paper in (CentralVectors, LocalVectors):
         with pytest.raises(TacitError, match="no exact law"):
             paper(6, 3, 1.0, TEN, paper=True).view_law(0, 6)
 
@@ -349,15 +349,15 @@ def test_noise_for_returning_people_keeps_the_target_over_all_their_rounds(
         assert linf_loss(noise, 4, 3 * times).epsilon(delta) <= 1.0
         shuffled = ShuffledVector(40, 3, 1.0, target, precision=4)
         assert linf_loss(shuffled.noise(39), 4, 3 * times).epsilon(delta) <= 1.0
-        trusted = Central(40, 3, 1.0, target).law
+        trusted = CentralVectors(40, 3, 1.0, target).law
         assert linf_loss(trusted, 1024, 3 * times).epsilon(delta) <= 1.0  # type: ignore[arg-type]
     else:
         assert 3 * times * privacy_loss(noise, 4).pure <= 1.0 + 1e-9
     with pytest.raises(TacitError, match="people who come once"):
-        Central(40, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=2), paper=True)
+        CentralVectors(40, 3, 1.0, ApproximateDP(1.0, 1e-5, participations=2), paper=True)
 
 
-@pytest.mark.parametrize("kind", [Central, Local])
+@pytest.mark.parametrize("kind", [CentralVectors, LocalVectors])
 def test_continuous_noise_is_said_to_be_ideal_and_leaves_no_device(kind: type[Any]) -> None:
     paper = kind(6, 3, 1.0, TEN, paper=True)
     assert "in ideal real arithmetic" in str(paper.guarantee)
@@ -383,7 +383,7 @@ def test_nobody_moves_what_a_server_adds_noise_to_by_more_than_the_grid(
     """Sums in floating point, or a reward a little beyond the bound, would: the noise is made for
     1,024 steps exactly.
     """
-    for kind in (Central, Local):
+    for kind in (CentralVectors, LocalVectors):
         protocol = kind(len(others) + 1, 1, 1.0, PureDP(1.0))
         reached = []
         for mine in (one, other):
@@ -391,7 +391,7 @@ def test_nobody_moves_what_a_server_adds_noise_to_by_more_than_the_grid(
                 seen: list[Fraction] = []
                 patch.setattr(vectors, "random_level", partial(noted, seen))
                 messages = [protocol.randomize([x]) for x in [*others, mine]]
-                if kind is Central:
+                if kind is CentralVectors:
                     protocol.combine(messages)
             reached.append(seen[-1])
         assert abs(reached[0] - reached[1]) <= vectors.FINE
@@ -399,10 +399,10 @@ def test_nobody_moves_what_a_server_adds_noise_to_by_more_than_the_grid(
 
 PROTOCOLS: dict[str, Callable[[], VectorProtocol]] = {
     "plain": lambda: Plain(6, 3, 1.0),
-    "central": lambda: Central(6, 3, 1.0, TEN),
-    "central-pure": lambda: Central(6, 3, 1.0, PureDP(5.0)),
-    "local": lambda: Local(6, 3, 1.0, TEN),
-    "local-pure": lambda: Local(6, 3, 1.0, PureDP(5.0)),
+    "central": lambda: CentralVectors(6, 3, 1.0, TEN),
+    "central-pure": lambda: CentralVectors(6, 3, 1.0, PureDP(5.0)),
+    "local": lambda: LocalVectors(6, 3, 1.0, TEN),
+    "local-pure": lambda: LocalVectors(6, 3, 1.0, PureDP(5.0)),
     "shuffler": lambda: ShuffledVector(6, 3, 1.0, TEN, precision=5),
     "shuffle-paper": lambda: ShuffledVector(6, 3, 1.0, ApproximateDP(14.0, 0.45), paper=True),
     "secure-aggregation": lambda: SecureVector(6, 3, 1.0, TEN, precision=5),
@@ -510,7 +510,7 @@ def test_a_client_alone_draws_what_earns_the_promise_and_half_of_it_does_not(
     target: ApproximateDP | PureDP,
 ) -> None:
     """From the device's own law, at the largest movement on its grid in every coordinate."""
-    protocol = Local(5, 3, 1.0, target)
+    protocol = LocalVectors(5, 3, 1.0, target)
     assert protocol.device is not None
     steps = np.asarray(protocol.randomize([1.0, -1.0, 0.25])) / protocol.unit
     assert np.array_equal(steps, np.round(steps))

@@ -17,9 +17,9 @@ import numpy as np
 from tests.terms.examples import masked, terms
 
 from tacit.algorithms.registry import lookup
-from tacit.estimates import Round
 from tacit.experiment import Experiment, load, save
 from tacit.terms import Terms
+from tacit.types import Round
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "arms": ("dist-dp-se", {"arms": 3, "horizon": 2_000}),

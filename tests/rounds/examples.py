@@ -13,11 +13,11 @@ import numpy as np
 
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP, View
-from tacit.protocols.balls import SecureBall, ShuffledBall
 from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums, for_each
+from tacit.protocols.l2_sums import SecureBall, ShuffledBall
 from tacit.protocols.prefix_noise import calibrated
 from tacit.protocols.prefix_sums import PrefixSums
 from tacit.protocols.pure_shuffle import PureShuffle

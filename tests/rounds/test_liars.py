@@ -8,10 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.intermediaries.liars import Garbage, Liar, UnknownKey, WrongShare, make_lie
+from tests.aggregation.liars import Garbage, Liar, UnknownKey, WrongShare, make_lie
 
-from tacit.intermediaries import MaskingClient, Neighbourhood, SumView
-from tacit.intermediaries.blame import Lie
+from tacit.aggregation import MaskingClient, Neighbourhood, SumView
+from tacit.aggregation.blame import Lie
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
 from tacit.protocols.sums import SecureSum
@@ -40,7 +40,7 @@ def test_one_liar_among_two_hundred_is_left_out_and_named_by_the_round(
             make_lie(devices[0], liar)
         return devices[-1]
 
-    with patch("tacit.intermediaries.in_process.MaskingClient", made):
+    with patch("tacit.aggregation.in_process.MaskingClient", made):
         view = seen(protocol, [7] * PEOPLE, "masking", among=AMONG)
     assert isinstance(view, SumView)
     assert view.reports == counted

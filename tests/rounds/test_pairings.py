@@ -15,8 +15,7 @@ from tests.protocols.examples import CASES, sent, separate
 from tests.protocols.test_every_protocol import concrete
 from tests.rounds.examples import EXAMPLES, Example
 
-from tacit.checks import TacitError
-from tacit.intermediaries import (
+from tacit.aggregation import (
     Dropouts,
     MixView,
     Neighbourhood,
@@ -26,12 +25,13 @@ from tacit.intermediaries import (
     run_mixing,
     run_two_servers,
 )
+from tacit.errors import TacitError
 from tacit.protocols.contract import Protocol
 from tacit.protocols.joint import JointSums
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.vectors import SeparateSums
 from tacit.rounds import FITS, UNCARRIED, carry, codec, minimum, open_through, opened, payload
-from tacit.rounds.carrying import RUNS
+from tacit.rounds.round_runner import RUNS
 
 AMONG = Neighbourhood(7, 4)  # everybody's neighbours are all others: any four of them suffice
 

@@ -9,6 +9,7 @@ from tests.samples import follows
 from tests.terms.examples import offer, pinned, terms
 
 from tacit import Arm, begin
+from tacit.aggregation import OwnNoise, Refusal
 from tacit.assumptions import (
     TRUST_OF_VIEW,
     BoundedAdversary,
@@ -16,7 +17,6 @@ from tacit.assumptions import (
     MetricsPerParticipation,
     PinnedKeys,
 )
-from tacit.intermediaries import OwnNoise, Refusal
 from tacit.privacy import PureDP, View
 from tacit.protocols.joint import JointSums, for_each
 from tacit.protocols.sums import TwoServers

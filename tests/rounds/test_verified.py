@@ -10,9 +10,9 @@ from tests.samples import follows
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
 from tacit import Arm, begin, simulate
+from tacit.aggregation import SumView
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
-from tacit.checks import TacitError
-from tacit.intermediaries import SumView
+from tacit.errors import TacitError
 from tacit.privacy import PureDP
 from tacit.protocols.sums import TwoServers, Verified
 from tacit.rounds import carry, codec, open_through, opened

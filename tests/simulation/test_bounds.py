@@ -17,7 +17,7 @@ GAPS = [0.0, 0.1, 0.5]
 T = 10**6
 LOG = 13.815510557964274  # ln 10^6
 LINEAR = bounds.Linear(dimension=4, actions=100, alpha=0.5, client_std=0.2, bound=2.0)
-SILOS = bounds.Silos(silos=16, dimension=4, sync=25, confidence=0.01)
+SILOS = bounds.SilosSetting(silos=16, dimension=4, sync=25, confidence=0.01)
 PRIVATE: dict[str, Callable[[Any, float], Any]] = {
     "CZ23 Thm 1": lambda t, e: bounds.cz23_theorem_1(t, GAPS, e),
     "CZ23 Thm 2": lambda t, e: bounds.cz23_theorem_2(t, GAPS, e, 10),
@@ -107,7 +107,7 @@ def test_more_options_and_more_silos_cost_more() -> None:
             assert bound(T, fewer, 0.5) < bound(T, more, 0.5)
         sizes = (bounds.Linear(4, k), bounds.Linear(4, k + 1))
         assert float(sizes[0].theorem_5_3(T, 1.0, 1e-5)) < float(sizes[1].theorem_5_3(T, 1.0, 1e-5))
-        silos = (bounds.Silos(k, 4, 25), bounds.Silos(k + 1, 4, 25))
+        silos = (bounds.SilosSetting(k, 4, 25), bounds.SilosSetting(k + 1, 4, 25))
         assert float(silos[0].theorem_5_1(T, 1.0, 1e-5)) < float(silos[1].theorem_5_1(T, 1.0, 1e-5))
 
 

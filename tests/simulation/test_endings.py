@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.simulation.naps import Dies, Elsewhere, Nap, strange
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation import over_seeds, progress
 from tacit.simulation import seeds as seeding
 from tacit.simulation.engines import Failure, local

@@ -11,8 +11,8 @@ import pytest
 from tests.simulation.samples import SMALL, SMALL_TOML
 
 from tacit.algorithms.registry import algorithms
-from tacit.checks import TacitError
 from tacit.environments import FromFunction
+from tacit.errors import TacitError
 from tacit.simulation import simulate
 from tacit.simulation.grid import Study, read_study, study_of
 

@@ -12,17 +12,17 @@ from tests.protocols.examples import EXAMPLES
 
 from tacit import simulate
 from tacit.assumptions import Poisoned
-from tacit.checks import TacitError
 from tacit.environments import Bernoulli
-from tacit.estimates import Levels, Opened
+from tacit.errors import TacitError
 from tacit.privacy import PureDP
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
 from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.sums import TwoServers, Verified
-from tacit.simulation.liars import Liars
+from tacit.simulation.poisoning import Liars
 from tacit.simulation.study import compare
+from tacit.types import Levels, Opened
 
 SILENT = PureDP(4000.0)  # noise is nil
 ASKED: Any = {"means": (0.5, 0.55), "horizon": 50_000, "trust": "two-servers"}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tacit.checks import TacitError
-from tacit.simulation.parts import KINDS, Store, read_results, stored
+from tacit.errors import TacitError
+from tacit.simulation.parts import KINDS, StudyStore, read_results, stored
 
 MANIFEST: dict[str, Any] = {
     "name": "some",
@@ -195,4 +195,4 @@ def test_two_sweeps_do_not_share_a_directory(tmp_path: Path) -> None:
     ):
         pass
     with stored(tmp_path, MANIFEST, 4) as store:
-        assert isinstance(store, Store)
+        assert isinstance(store, StudyStore)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from tests.simulation.samples import SMALL
 
-from tacit.checks import TacitError
 from tacit.environments import FromFunction
+from tacit.errors import TacitError
 from tacit.simulation import Frame
 from tacit.simulation.charts import Axis, Point, Series, chart
 from tacit.simulation.grid import study_of
 from tacit.simulation.parts import stored
 from tacit.simulation.report import entries, summaries, write_report
-from tacit.simulation.sweeping import Way, carry_out, manifest, saved, sweep
+from tacit.simulation.sweeping import ExecutionConfig, carry_out, manifest, saved, sweep
 
 
 class Reader(HTMLParser):
@@ -52,7 +52,7 @@ def read(path: Path) -> tuple[str, Reader]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Frame]:
     out = tmp_path_factory.mktemp("study")
-    swept = carry_out(study_of(SMALL), Way(workers=0), out, "tacit sweep small.toml")
+    swept = carry_out(study_of(SMALL), ExecutionConfig(workers=0), out, "tacit sweep small.toml")
     assert [path.name for path in write_report(out)] == ["report.html", "summary.csv", "runs.csv"]
     return out, swept.frame()
 

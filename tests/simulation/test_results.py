@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import PureDP
 from tacit.simulation import Result, Runs, write_csv
 from tacit.simulation.pictures import Panel, draw_panels, picture, style, write_panels

@@ -12,19 +12,19 @@ from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import lookup
 from tacit.bandits import Learner
 from tacit.bandits.contract import Plan
-from tacit.checks import TacitError
 from tacit.environments import Bernoulli, ClippedGaussian, FromFunction, Guarded, Recorded
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Arm, Estimate, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import PureDP
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.continuous import Exact
 from tacit.protocols.contract import SumProtocol
 from tacit.protocols.mechanism import PerRound
 from tacit.protocols.sums import SecureSum
 from tacit.simulation import Trial, checkpoints_for, run
+from tacit.types import Arm, Estimate, Round
 
 WORLD = Bernoulli((0.2, 0.9, 0.5))
 GAPS = (0.7, 0.0, 0.4)
@@ -134,12 +134,12 @@ def test_checkpoints_are_log_spaced_and_end_at_the_horizon() -> None:
 @pytest.mark.parametrize(
     ("make", "arguments"),
     [
-        (recipes.polya_tight, {"binary": False, "dropout": 0.1}),
-        (recipes.central_laplace, {"binary": False, "confidence": None}),
-        (recipes.local_laplace, {"paper": False}),
-        (recipes.response, {}),
-        (recipes.continuous_laplace, {}),
-        (recipes.pure_shuffle, {}),
+        (factories.polya_tight, {"binary": False, "dropout": 0.1}),
+        (factories.central_laplace, {"binary": False, "confidence": None}),
+        (factories.local_laplace, {"paper": False}),
+        (factories.response, {}),
+        (factories.continuous_laplace, {}),
+        (factories.pure_shuffle, {}),
     ],
     ids=["polya", "central", "local", "response", "continuous", "pure"],
 )

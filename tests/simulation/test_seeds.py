@@ -15,7 +15,7 @@ import pytest
 
 from tacit import __version__
 from tacit.algorithms.registry import lookup
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation import Result, Runs, Trial, over_seeds, simulate, write_csv
 from tacit.simulation import seeds as seeding
 

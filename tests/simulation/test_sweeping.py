@@ -21,7 +21,7 @@ from tacit import TacitError
 from tacit.environments import FromFunction
 from tacit.simulation import sweeping
 from tacit.simulation.grid import read_study, study_of
-from tacit.simulation.sweeping import Way, carry_out, estimate, saved, sweep
+from tacit.simulation.sweeping import ExecutionConfig, carry_out, estimate, saved, sweep
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 Sweeping = subprocess.Popen[str]
@@ -72,13 +72,15 @@ def content(out: Path) -> bytes:
 def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The last file of the small study, made in one process."""
     out = tmp_path_factory.mktemp("reference")
-    carry_out(study_of(SMALL), Way(workers=0), out)
+    carry_out(study_of(SMALL), ExecutionConfig(workers=0), out)
     return content(out)
 
 
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path, reference: bytes) -> None:
     for workers in (1, 2):
-        swept = carry_out(study_of(SMALL), Way(workers=workers), tmp_path / str(workers))
+        swept = carry_out(
+            study_of(SMALL), ExecutionConfig(workers=workers), tmp_path / str(workers)
+        )
         assert (len(swept.rows), swept.failures, swept.before) == (20, [], 0)
         assert content(tmp_path / str(workers)) == reference
 
@@ -89,7 +91,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_file(tmp_path: Path, kills
     """However the moments fall: while workers load, and after parts were written."""
     study, out, rng = tmp_path / "study.toml", tmp_path / "study", random.Random()
     study.write_text(KILLED_TOML)
-    carry_out(read_study(study), Way(workers=0, format="jsonl"), tmp_path / "whole")
+    carry_out(read_study(study), ExecutionConfig(workers=0, format="jsonl"), tmp_path / "whole")
     done: list[int] = []
     for kill in range(kills):
         process = command(study, "--workers", 2, "--format", "jsonl", program=OFTEN)
@@ -187,10 +189,10 @@ def test_a_cell_that_fails_is_told_with_its_seed_and_loses_nothing_else(tmp_path
 
 def test_a_finished_sweep_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of({"algorithms": ["ucb1"], "problems": {"arms": 3, "horizon": 100}, "seeds": 3})
-    carry_out(study, Way(workers=0), tmp_path)
+    carry_out(study, ExecutionConfig(workers=0), tmp_path)
     before = content(tmp_path)
     monkeypatch.setattr(sweeping, "here", None)
-    again = carry_out(study, Way(workers=0), tmp_path)
+    again = carry_out(study, ExecutionConfig(workers=0), tmp_path)
     assert (again.before, len(again.rows)) == (3, 3)
     assert content(tmp_path) == before
     assert again.frame().columns == sweep(study, out=tmp_path, workers=0).columns
@@ -240,16 +242,16 @@ def test_a_way_that_is_none_is_refused(how: dict[str, Any], message: str) -> Non
 
 def test_a_dry_run_counts_cells_and_measures_probes(tmp_path: Path) -> None:
     study = study_of(SMALL)
-    found = estimate(study, Way(workers=2), tmp_path / "none")
+    found = estimate(study, ExecutionConfig(workers=2), tmp_path / "none")
     assert (found.cells, found.done, found.configurations, found.merged) == (20, 0, 10, 2)
     assert 1 <= found.probes <= 10
     assert 0 < found.core_seconds < 60
     assert found.seconds == pytest.approx(found.core_seconds / 2 + sweeping.START)
     assert not (tmp_path / "none").exists()
-    one = estimate(study, Way(workers=1), None, budget=0.0)
+    one = estimate(study, ExecutionConfig(workers=1), None, budget=0.0)
     assert one.probes == 1
-    carry_out(study, Way(workers=0), tmp_path)
-    assert estimate(study, Way(), tmp_path, budget=0.0).core_seconds == 0
+    carry_out(study, ExecutionConfig(workers=0), tmp_path)
+    assert estimate(study, ExecutionConfig(), tmp_path, budget=0.0).core_seconds == 0
 
 
 @pytest.mark.slow

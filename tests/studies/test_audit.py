@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.algorithms.registry import algorithms
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import PureDP
 from tacit.privacy.audit import lower_bound, samples_to_refute

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.studies.influence import reached
-from tacit.studies.plan import Question, answer, draw_liars, plan
+from tacit.studies.plan import PlanRequest, answer, draw_liars, plan
 
 
 @settings(max_examples=100, deadline=None)
@@ -63,7 +63,7 @@ def test_a_plan_says_what_liars_can_do_under_each_trust_model() -> None:
 
 
 def test_the_picture_of_liars_is_drawn(tmp_path: Path) -> None:
-    question = Question.of(baseline=0.2, lift=0.5, runs=2, liars=0.02, trusts=("two-servers",))
+    question = PlanRequest.of(baseline=0.2, lift=0.5, runs=2, liars=0.02, trusts=("two-servers",))
     path = draw_liars(question, answer(question), tmp_path / "liars.png")
     assert path.stat().st_size > 1000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation import simulate
 from tacit.studies.plan import draw, plan
 

@@ -17,7 +17,7 @@ from tacit.studies.schedules import (
     PRIVATE,
     PROBLEM,
     REFUTED,
-    Silos,
+    SilosRun,
     compared,
     draw,
     private_sums,
@@ -60,7 +60,7 @@ def test_the_private_schedule_reads_nothing_but_private_sums(name: str) -> None:
     sums = private_sums(SMALL, SMALL.horizon)
     decided = []
     for size in (0.0, 1e6):
-        silos = Silos(SMALL, sums, name, (), seed=4)
+        silos = SilosRun(SMALL, sums, name, (), seed=4)
         other = size * np.eye(3)
         silos.actor.gram = silos.actor.gram + other
         silos.noise = silos.noise - moments.pack(np.zeros(3), other)
@@ -71,7 +71,7 @@ def test_the_private_schedule_reads_nothing_but_private_sums(name: str) -> None:
 
 
 def test_the_refuted_rule_fires_exactly_at_its_threshold() -> None:
-    silos = Silos(SMALL, private_sums(SMALL, SMALL.horizon), REFUTED, (), seed=0)
+    silos = SilosRun(SMALL, private_sums(SMALL, SMALL.horizon), REFUTED, (), seed=0)
     for factor, fires in ((0.999, False), (1.001, True)):
         grown = math.expm1(factor * threshold(SMALL) / 10) * silos.regularizer
         silos.actor.gram = np.zeros((3, 3, 3))
@@ -90,6 +90,6 @@ def test_the_geometric_schedule_speaks_a_logarithm_of_the_horizon_times() -> Non
 
 def test_decisions_at_a_seed_repeat() -> None:
     sums = private_sums(SMALL, SMALL.horizon)
-    one, other = (Silos(SMALL, sums, PRIVATE, (), seed=5).play() for _ in range(2))
+    one, other = (SilosRun(SMALL, sums, PRIVATE, (), seed=5).play() for _ in range(2))
     assert one[0] == other[0]
     assert np.array_equal(one[1], other[1])

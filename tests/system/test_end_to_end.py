@@ -17,23 +17,23 @@ import numpy as np
 import pytest
 from tests.protocols.examples import sent
 
+from tacit.aggregation import Dropouts, Neighbourhood, Refusal, neighbourhood
 from tacit.algorithms.registry import lookup
 from tacit.bandits import ForgettingElimination
 from tacit.bandits.contextual.federated import Silo
-from tacit.checks import TacitError
 from tacit.environments.population import Population, SharedParameter
 from tacit.environments.silos import Synthetic
-from tacit.estimates import Design, Opened, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
-from tacit.intermediaries import Dropouts, Neighbourhood, Refusal, neighbourhood
 from tacit.noise import DiscreteLaplace
 from tacit.privacy import ApproximateDP, PureDP, privacy_loss
-from tacit.protocols import recipes
+from tacit.protocols import factories
 from tacit.protocols.contract import Protocol
 from tacit.protocols.mechanism import PerRound, Releases
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import SecureSum
 from tacit.rounds import carry, open_through
+from tacit.types import Design, Opened, Round
 
 DEVICES = 2000
 PRECISION = 8
@@ -130,9 +130,11 @@ def test_a_learner_decides_through_cryptography_as_with_the_ideal_functionality(
 ) -> None:
     rng = np.random.default_rng(3)
     means = (0.2, 0.9, 0.5)
-    secagg = PerRound(recipes.polya_tight, {"target": PureDP(1.0), "binary": True, "dropout": 0.0})
+    secagg = PerRound(
+        factories.polya_tight, {"target": PureDP(1.0), "binary": True, "dropout": 0.0}
+    )
     target = ApproximateDP(1.0, 1e-3)
-    shuffle = PerRound(recipes.shuffled_tight, {"target": target, "binary": True, "dropout": 0.0})
+    shuffle = PerRound(factories.shuffled_tight, {"target": target, "binary": True, "dropout": 0.0})
 
     def build() -> Experiment:
         learner = ForgettingElimination(arms=3, horizon=700, growth=4)

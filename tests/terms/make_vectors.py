@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.terms.examples import KEYS, approvals, offer, parties, pinned, terms
 
-from tacit.checks import Refusal
+from tacit.errors import Refusal
 from tacit.signatures import Signed, public_key, sign
 from tacit.terms import Terms, cosign
 

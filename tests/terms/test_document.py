@@ -25,7 +25,7 @@ from tacit.assumptions import (
     Scope,
     SemiHonestServer,
 )
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.signatures import public_key
 from tacit.terms import (
     HPKE_SUITES,

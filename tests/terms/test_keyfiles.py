@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit import keyfiles
-from tacit.checks import Refusal, TacitError
-from tacit.intermediaries import PrivateKey, Sealing, ServerKeys
-from tacit.intermediaries.sealing import Recipient
+from tacit.aggregation import PrivateKey, Sealing, ServerKeys
+from tacit.aggregation.encryption import Recipient
+from tacit.errors import Refusal, TacitError
 from tacit.keyfiles import (
     KeyFile,
     Lock,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.checks import TacitError, Unavailable
+from tacit.errors import TacitError, Unavailable
 from tacit.records import MemoryRecords, RecordDirectory, Records
 
 

@@ -32,8 +32,8 @@ from tests.terms.make_vectors import FILE, vectors
 
 from tacit import keyfiles
 from tacit.assumptions import DishonestAtMost, Scope
-from tacit.checks import Refusal, TacitError
 from tacit.cli.parties import _guarantee
+from tacit.errors import Refusal, TacitError
 from tacit.records import MemoryRecords
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.checks import Refusal
+from tacit.errors import Refusal
 from tacit.vdaf import Prio3, Verifying, prio3_count, prio3_sum
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
 
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.vdaf import KEY_SIZE, MODULUS, NONCE_SIZE, RANDOM_SIZE, Prio3, prio3_count, prio3_sum
 from tacit.vdaf.field import dot, nodes, pack, roots, unpack
 from tacit.vdaf.proofs import BIT, Circuit, whole_number
@@ -251,7 +251,7 @@ def test_without_pycryptodome_the_extra_is_named() -> None:
     """Before anything is drawn; and all else of the intermediaries runs without it."""
     program = (
         "import sys; sys.modules['Crypto'] = None\n"
-        "from tacit.intermediaries import run_two_servers\n"
+        "from tacit.aggregation import run_two_servers\n"
         "assert run_two_servers([1, 2], 1009, 2).numbers == (3,)\n"
         "from tacit.vdaf import prio3_count\n"
         "try: prio3_count()\n"

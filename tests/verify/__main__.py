@@ -32,8 +32,8 @@ from tests.verify import neighbours
 
 from tacit.algorithms.registry import Algorithm, algorithms
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Round
+from tacit.errors import TacitError
+from tacit.types import Arm, Round
 
 NEVER_OVER = 1 + 1e-9
 SIZES = (2, 3, 19, 64, 65, 1000, 100_000, 1_000_000)

@@ -29,15 +29,14 @@ from tests.verify.__main__ import (
 from tacit.algorithms import algorithms, lookup
 from tacit.algorithms.registry import begin
 from tacit.assumptions import DishonestAtMost, Scope
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Round
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.privacy import (
     ApproximateDP,
     ComposedLoss,
-    Crowd,
     GaussianLoss,
     PureDP,
+    ThreatModel,
     calibrate,
     privacy_loss,
 )
@@ -47,6 +46,7 @@ from tacit.protocols.prefix_sums import Noise, PrefixSums, Presence
 from tacit.protocols.pure_shuffle import PureShuffle
 from tacit.protocols.sums import Central, SecureSum
 from tacit.trust import TrustModel
+from tacit.types import Arm, Round
 
 PAIRS: dict[str, tuple[slow.Law, NoiseLaw]] = {
     "laplace": (slow.laplace(Fraction(7)), DiscreteLaplace(7)),
@@ -139,16 +139,16 @@ def test_groups_of_the_pure_shuffle_have_the_loss_that_is_certified() -> None:
         )
 
 
-def shares_left(people: int, threat: Crowd) -> int:
+def shares_left(people: int, threat: ThreatModel) -> int:
     stated = PureDP(1.0).given(*threat.assumptions())
     return honest_shares(SimpleNamespace(participants=people), stated)
 
 
 def test_missing_and_dishonest_participants_are_taken_off() -> None:
-    assert shares_left(64, Crowd()) == 63
-    assert shares_left(100, Crowd(dropout=0.2)) == 79
-    assert shares_left(100, Crowd(corrupt=0.1)) == 90
-    assert shares_left(10, Crowd(dropout=0.3, corrupt=0.1)) == 6
+    assert shares_left(64, ThreatModel()) == 63
+    assert shares_left(100, ThreatModel(dropout=0.2)) == 79
+    assert shares_left(100, ThreatModel(corrupt=0.1)) == 90
+    assert shares_left(10, ThreatModel(dropout=0.3, corrupt=0.1)) == 6
     assert honest_shares(SimpleNamespace(participants=100), PureDP(1.0)) == 1
 
 

@@ -13,10 +13,10 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
+from tacit.algorithms.builders import PEOPLE, WORLD, assemble
+from tacit.algorithms.lazy_imports import bandits, factories, split_and_mix
 from tacit.algorithms.problems import ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, recipes, split_and_mix
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def dist_dp_se(problem: ArmsProblem) -> Experiment:
     """Secure aggregation with Pólya shares (Theorem 1)."""
     tail = (math.sqrt(2) / problem.each, 1 / problem.each)
     how = {"target": problem.pure, **problem.people}
-    return _shared(problem, tail, recipes.polya_paper, recipes.polya_tight, **how)
+    return _shared(problem, tail, factories.polya_paper, factories.polya_tight, **how)
 
 
 @cz23(
@@ -106,7 +106,7 @@ def dist_rdp_se(problem: ArmsProblem) -> Experiment:
     e, s = problem.epsilon, problem.scale
     tail = (2 / e + math.sqrt(2) / (s * e), 1 / (s * e))
     how = {"target": problem.target, "scale": s, **problem.people}
-    return _shared(problem, tail, recipes.skellam_paper, recipes.skellam_tight, **how)
+    return _shared(problem, tail, factories.skellam_paper, factories.skellam_tight, **how)
 
 
 @cz23(
@@ -125,7 +125,7 @@ def dist_cdp_se(problem: ArmsProblem) -> Experiment:
     )
     tail = (math.sqrt(2) / problem.epsilon, 0.0)
     how = {"target": problem.target, "scale": problem.scale}
-    return _shared(problem, tail, recipes.gaussian_paper, recipes.gaussian_tight, **how)
+    return _shared(problem, tail, factories.gaussian_paper, factories.gaussian_tight, **how)
 
 
 @cz23("cdp-se", trust=TrustModel.CENTRAL, promise="(ε, 0)-DP of what the server publishes")
@@ -133,7 +133,7 @@ def cdp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server adds discrete Laplace noise (Theorem 5)."""
     learner = _elimination(problem, math.sqrt(2) / problem.each, 1 / problem.each)
     how: dict[str, Any] = {"target": problem.pure, "binary": problem.binary}
-    return assemble(problem, learner, recipes.central_laplace, confidence=problem.printed, **how)
+    return assemble(problem, learner, factories.central_laplace, confidence=problem.printed, **how)
 
 
 @cz23("ldp-se", trust=TrustModel.LOCAL, promise="(ε, 0)-DP of each message")
@@ -148,8 +148,8 @@ def ldp_se(problem: ArmsProblem) -> Experiment:
     e, paper = problem.each, problem.setting == "paper"
     learner = _elimination(problem, math.sqrt(8) / e, 2 * math.sqrt(2) / e, per_user=True)
     if problem.binary and not paper:
-        return assemble(problem, learner, recipes.response, target=problem.pure)
-    return assemble(problem, learner, recipes.local_laplace, target=problem.pure, paper=paper)
+        return assemble(problem, learner, factories.response, target=problem.pure)
+    return assemble(problem, learner, factories.local_laplace, target=problem.pure, paper=paper)
 
 
 @cz23(
@@ -169,7 +169,7 @@ def split_dp_se(problem: ArmsProblem) -> Experiment:
         "binary": problem.binary,
         "confidence": problem.printed,
     }
-    return assemble(problem, learner, recipes.split_and_mix, smallest=smallest, **how)
+    return assemble(problem, learner, factories.split_and_mix, smallest=smallest, **how)
 
 
 @cz23(
@@ -188,7 +188,9 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
     problem.refuse_losses("certificates are for complete groups only")
     tail, smallest = (math.sqrt(2) / problem.each, 1 / problem.each), problem.crowd
     learner = _elimination(problem, *tail, smallest=smallest)
-    return assemble(problem, learner, recipes.pure_shuffle, smallest=smallest, target=problem.pure)
+    return assemble(
+        problem, learner, factories.pure_shuffle, smallest=smallest, target=problem.pure
+    )
 
 
 @algorithm(
@@ -202,4 +204,4 @@ def shuffle_dp_se(problem: ArmsProblem) -> Experiment:
 def dp_se(problem: ArmsProblem) -> Experiment:
     """A trusted server, epochs made for the noise (Sajed & Sheffet 2019)."""
     learner = bandits.DPSE(problem.arms, problem.horizon, problem.each, problem.confidence)
-    return assemble(problem, learner, recipes.continuous_laplace, target=problem.pure)
+    return assemble(problem, learner, factories.continuous_laplace, target=problem.pure)

@@ -13,18 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tacit import assumptions
-from tacit.algorithms.problems import LinearProblem
-from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import (
+from tacit.algorithms.lazy_imports import (
     experiment,
+    factories,
     mechanism,
     phased,
     population,
     privacy,
-    recipes,
     vector_noise,
 )
-from tacit.checks import TacitError
+from tacit.algorithms.problems import LinearProblem
+from tacit.algorithms.registry import algorithm
+from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
         "noise": problem.noise,
         "client_std": problem.client_std,
     }
-    make = recipes.vector_of if problem.distributed else recipes.sums_of
+    make = factories.vector_of if problem.distributed else factories.sums_of
     hidden = mechanism.PerRound(make, how, status(problem, trust)).in_arithmetic_of_rounds()
     return experiment.Experiment.of(learner_for(problem, trust), hidden)
 
@@ -156,5 +156,5 @@ def status(problem: LinearProblem, trust: TrustModel) -> PrivacyStatus:
     promised = target.at(view=views.get(trust, view.OPENED_SUM))
     if trust not in (TrustModel.CENTRAL, TrustModel.LOCAL):
         whom = scope.ROUND if problem.distributed else scope.GROUP
-        promised = promised.given(*privacy.Crowd().assumptions(whom))
+        promised = promised.given(*privacy.ThreatModel().assumptions(whom))
     return privacy.Guaranteed(promised)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.assembly import GUARDRAIL, PEOPLE, WORLD, assemble
+from tacit.algorithms.builders import GUARDRAIL, PEOPLE, WORLD, assemble
+from tacit.algorithms.lazy_imports import bandits, factories
 from tacit.algorithms.problems import TRUSTS, ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, recipes
 from tacit.names import name_of
 from tacit.trust import TrustModel
 
@@ -65,7 +65,7 @@ def protocols(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
     make, smallest, how = sums(problem)
     if problem.metrics == 1:
         return make, smallest, how
-    return recipes.joint, smallest, how | {"metrics": problem.metrics, "each": name_of(make)}
+    return factories.joint, smallest, how | {"metrics": problem.metrics, "each": name_of(make)}
 
 
 def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
@@ -74,23 +74,23 @@ def sums(problem: ArmsProblem) -> tuple[Any, int, dict[str, Any]]:
     match problem.trust:
         case TrustModel.CENTRAL:
             problem.refuse_losses("a trusted server adds all of the noise itself", "corrupt")
-            return recipes.central_laplace, 1, how | {"confidence": None}
+            return factories.central_laplace, 1, how | {"confidence": None}
         case TrustModel.TWO_SERVERS:
             problem.refuse_losses("each server adds all of the noise itself", "corrupt")
             levels = {} if problem.levels is None else {"levels": problem.levels}
             verified = problem.through == "verified"
-            make = recipes.verified_laplace if verified else recipes.two_servers_laplace
+            make = factories.verified_laplace if verified else factories.two_servers_laplace
             return make, problem.smallest, how | levels
         case TrustModel.LOCAL if problem.binary:
             problem.refuse_losses("every message is private by itself", "corrupt")
-            return recipes.response, 1, {"target": problem.pure}
+            return factories.response, 1, {"target": problem.pure}
         case TrustModel.LOCAL:
             problem.refuse_losses("every message is private by itself", "corrupt")
-            return recipes.local_laplace, 1, {"target": problem.pure, "paper": False}
+            return factories.local_laplace, 1, {"target": problem.pure, "paper": False}
         case TrustModel.SHUFFLER if not problem.delta:
             problem.refuse_losses("certificates are for complete groups only")
-            return recipes.pure_shuffle, problem.crowd, {"target": problem.pure}
+            return factories.pure_shuffle, problem.crowd, {"target": problem.pure}
         case TrustModel.SHUFFLER:
             how = how | {"target": problem.target} | problem.people
-            return recipes.shuffled_tight, problem.crowd, how
-    return recipes.polya_tight, problem.crowd, how | problem.people
+            return factories.shuffled_tight, problem.crowd, how
+    return factories.polya_tight, problem.crowd, how | problem.people

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tacit.algorithms.assembly import assemble
+from tacit.algorithms.builders import assemble
+from tacit.algorithms.lazy_imports import bandits
 from tacit.algorithms.private_klucb import OPTIONS, TYPICAL, protocols
 from tacit.algorithms.problems import TRUSTS, ArmsProblem
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from tacit.algorithms.registry import option
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tacit.environments.contract import Environment, World
     from tacit.privacy import ApproximateDP, PureDP
-    from tacit.simulation.driver import Outcome
+    from tacit.simulation.driver import RunOutcome
 
 Setting = Literal["paper", "tight"]
 Budget = tuple[float, float]  # (ε, δ)
@@ -83,7 +83,7 @@ class Problem:
         """This problem in a world: what a learner must know of it, and the seed of its draws."""
         return self
 
-    def record(self, outcome: Outcome) -> dict[str, Any]:  # noqa: ARG002
+    def record(self, outcome: RunOutcome) -> dict[str, Any]:  # noqa: ARG002
         """The columns of a run beyond those that all families have."""
         return {}
 
@@ -293,7 +293,7 @@ class ArmsProblem(Problem):
 
     @property
     def people(self) -> dict[str, float]:
-        """Who may be missing or lie, as recipes of shares take it."""
+        """Who may be missing or lie, as factories of shares take it."""
         return {"dropout": self.dropout, "corrupt": self.corrupt}
 
     @property
@@ -355,7 +355,7 @@ class ArmsProblem(Problem):
             )
         return replace(self, binary=world.binary, learner_seed=seed, labels=world.names)
 
-    def record(self, outcome: Outcome) -> dict[str, Any]:
+    def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """What a multi-armed run is measured by."""
         best, gaps = outcome.experiment.learner.best(), outcome.gaps
         return {
@@ -373,7 +373,7 @@ class ArmsProblem(Problem):
             **({} if self.guardrail is None else {"paused": outcome.experiment.paused}),
         }
 
-    def lower_bound(self, outcome: Outcome) -> float | None:
+    def lower_bound(self, outcome: RunOutcome) -> float | None:
         """The regret on bits that comes close to inevitable with the horizon; of a promise that is
         not pure only what holds without any. It knows no guardrail.
         """
@@ -501,7 +501,7 @@ class LinearProblem(Problem):
             raise TacitError(f"{type(world).__name__} is no environment of linear bandits")
         return replace(self, table=world.actions)
 
-    def record(self, outcome: Outcome) -> dict[str, Any]:
+    def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """What a linear run is measured by."""
         learner, gaps = outcome.experiment.learner, outcome.gaps
         kept = gaps is not None and int(gaps.argmin()) in learner.active
@@ -696,7 +696,7 @@ class SilosProblem(Problem):
         size: dict[str, Any] = {"silos": world.silos, "dimension": world.dimension}
         return replace(self, **size, constant=world.intercept)
 
-    def record(self, outcome: Outcome) -> dict[str, Any]:
+    def record(self, outcome: RunOutcome) -> dict[str, Any]:
         """What a federated run is measured by."""
         people = self.silos * self.horizon
         notes: Mapping[str, float] = outcome.notes

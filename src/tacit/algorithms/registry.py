@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from tacit.experiment import Experiment
 
 GROUP = "tacit.algorithms"
-OWN = ("references", "peers", "cz23", "tkms21", "private_klucb", "private_med", "lzj22", "zc24")
+OWN = (
+    "nonprivate_baselines",
+    "private_baselines",
+    "cz23",
+    "tkms21",
+    "private_klucb",
+    "private_med",
+    "lzj22",
+    "zc24",
+)
 HIDDEN = ("binary", "control", "levels", "smallest", "table")  # of a problem, beside its options
 Build = TypeVar("Build", bound=Callable[[Any], Any])
 

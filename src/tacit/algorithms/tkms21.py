@@ -11,11 +11,11 @@ import math
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.assembly import PEOPLE, WORLD, assemble
+from tacit.algorithms.builders import PEOPLE, WORLD, assemble
+from tacit.algorithms.lazy_imports import bandits, factories, privacy
 from tacit.algorithms.problems import ArmsProblem, Setting
 from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import bandits, privacy, recipes
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.trust import TrustModel
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ def _arm_elimination(problem: ArmsProblem, *, fixed: bool) -> Experiment:
         smallest = batch or smallest
         how: dict[str, Any] = {"target": target, "fewest": smallest}
         sizes = [] if fixed else _doubling_sizes(learner.start, problem.horizon)
-        make = recipes.shuffled_paper
+        make = factories.shuffled_paper
         return assemble(problem, learner, make, smallest=smallest, sizes=sizes, **how)
     how = {"target": target, "binary": problem.binary, **problem.people}
-    return assemble(problem, learner, recipes.shuffled_tight, smallest=smallest, **how)
+    return assemble(problem, learner, factories.shuffled_tight, smallest=smallest, **how)
 
 
 def _doubling_sizes(start: int, horizon: int) -> list[int]:

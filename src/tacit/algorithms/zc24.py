@@ -13,9 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tacit.algorithms.problems import SilosProblem
-from tacit.algorithms.registry import algorithm
-from tacit.algorithms.rooms import (
+from tacit.algorithms.lazy_imports import (
     centred,
     experiment,
     federated,
@@ -24,6 +22,8 @@ from tacit.algorithms.rooms import (
     privacy,
     zc24_noise,
 )
+from tacit.algorithms.problems import SilosProblem
+from tacit.algorithms.registry import algorithm
 from tacit.assumptions import DerivedBy, OwnRecords, Remark
 from tacit.trust import TrustModel
 

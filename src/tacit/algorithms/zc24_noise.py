@@ -18,7 +18,7 @@ from itertools import accumulate
 from tacit.algorithms.problems import SilosProblem
 from tacit.assumptions import Derivation, DishonestAtMost, Scope
 from tacit.bandits.contextual import moments
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import ApproximateDP, GaussianLoss, advanced_composition
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.privacy.search import least

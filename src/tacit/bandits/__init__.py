@@ -1,13 +1,13 @@
 """Learners: which option to try next, given what private estimates have shown."""
 
-from tacit.bandits.arms.chernoff import Evidence
+from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.dpse import DPSE
 from tacit.bandits.arms.elimination import CumulativeElimination, ForgettingElimination
 from tacit.bandits.arms.klucb import PrivateKLUCB
 from tacit.bandits.arms.managed import Managed
 from tacit.bandits.arms.med import PrivateMED
-from tacit.bandits.arms.peers import AdaPKLUCB, LazyDPTS
-from tacit.bandits.arms.references import KLUCB, UCB1, SuccessiveElimination, Thompson
+from tacit.bandits.arms.nonprivate_baselines import KLUCB, UCB1, SuccessiveElimination, Thompson
+from tacit.bandits.arms.private_baselines import AdaPKLUCB, LazyDPTS
 from tacit.bandits.arms.restarts import Restarts
 from tacit.bandits.contract import Learner
 
@@ -16,8 +16,8 @@ __all__ = [
     "KLUCB",
     "UCB1",
     "AdaPKLUCB",
+    "ArmEvidence",
     "CumulativeElimination",
-    "Evidence",
     "ForgettingElimination",
     "LazyDPTS",
     "Learner",

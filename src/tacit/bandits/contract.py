@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.bandits.always import Tally
-from tacit.bandits.ratios import Ratios, SampleRatio
-from tacit.bandits.standings import Setting, answers, best_option, failure_left
-from tacit.checks import TacitError, integer
-from tacit.estimates import Arm, Assignment, Estimate, Round, Standing
+from tacit.bandits.arm_summaries import Setting, answers, best_option, failure_left
+from tacit.bandits.confidence_sequences import Tally
+from tacit.bandits.sample_ratio import Ratios, SampleRatio
+from tacit.errors import TacitError, integer
 from tacit.names import name_of, named
+from tacit.types import Arm, ArmSummary, Assignment, Estimate, Round
 
 Options = Mapping[str, Any] | None  # of a learner that is named
 Plan = Iterable[tuple[Assignment, int] | tuple[Assignment, int, bool]]
@@ -191,7 +191,7 @@ class Learner(ABC):
 
     def standings(
         self, names: Sequence[str], level: float = 0.95, control: int = 0
-    ) -> list[Standing]:
+    ) -> list[ArmSummary]:
         """What is known of each option, by name; nothing where it depends on a context."""
         return answers(self._tallies, names, self._setting(level, control))
 

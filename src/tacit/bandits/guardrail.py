@@ -1,8 +1,8 @@
-"""A guardrail: a second metric that no option may make clearly worse than the control does.
+"""Guardrail metric: options that make a second metric clearly worse than the control are paused.
 
-Its estimates are added up like those of the first metric (`tacit.bandits.always`), so an option is
-found to be worse at a level that holds at all rounds at once: of options that are not worse by more
-than the margin, any is ever paused with probability 1 - level at most, whatever the learner does.
+Its estimates are pooled like those of the first metric (`tacit.bandits.confidence_sequences`), so
+the test is anytime-valid: of options that are not worse by more than the margin, any is ever paused
+with probability at most 1 - level, whatever the learner does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tacit.bandits.always import Tally, is_larger
-from tacit.bandits.standings import Setting, failure_left, interval, level_of
-from tacit.checks import TacitError, probability
-from tacit.estimates import Estimate, Standing
+from tacit.bandits.arm_summaries import Setting, failure_left, interval, level_of
+from tacit.bandits.confidence_sequences import Tally, is_larger
+from tacit.errors import TacitError, probability
+from tacit.types import ArmSummary, Estimate
 
 DIRECTIONS = ("lower", "higher")
 
@@ -87,7 +87,7 @@ class Guard:
             f"{theirs:.4g} ({self.rail.better} is better)"
         )
 
-    def beside(self, row: Standing, option: int, level: float) -> Standing:
+    def beside(self, row: ArmSummary, option: int, level: float) -> ArmSummary:
         """An option's standing with the guardrail's mean and its interval."""
         sure = failure_left(self.tallies, self._setting(level))
         low, high = interval(self.tallies[option], sure * self._setting(level).share(option))

@@ -17,9 +17,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tacit import __version__
-from tacit.checks import TacitError
 from tacit.cli import accounting, demo, doctor, experiments, live, serving, simulating, sweeping
 from tacit.cli.printing import harmless
+from tacit.errors import TacitError
 
 LOOK: dict[str, Any] = {
     "no_args_is_help": True,

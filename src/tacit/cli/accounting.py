@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError
 from tacit.cli.options import Json, SettingChoice, Whole
 from tacit.cli.printing import print_json, show, table
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.noise import NoiseLaw
     from tacit.privacy import ApproximateDP, Gaussian, Guarantee, PureDP
 
 
-class Noise(StrEnum):
+class NoiseKind(StrEnum):
     """Kinds of noise."""
 
     discrete_laplace = "discrete-laplace"
@@ -47,13 +47,13 @@ PROMISED = (
 SHOWN = ("epsilon_at_least",)  # which are rounded down
 FAIR = 0.5
 WIDTHS = {
-    Noise.discrete_laplace: ("scale",),
-    Noise.skellam: ("variance",),
-    Noise.discrete_gaussian: ("sigma", "variance"),
-    Noise.gaussian: ("sigma", "variance"),
-    Noise.binomial: ("trials", "bias"),
+    NoiseKind.discrete_laplace: ("scale",),
+    NoiseKind.skellam: ("variance",),
+    NoiseKind.discrete_gaussian: ("sigma", "variance"),
+    NoiseKind.gaussian: ("sigma", "variance"),
+    NoiseKind.binomial: ("trials", "bias"),
 }
-NoiseOption = Annotated[Noise, typer.Option("--noise", help="Kind of noise.")]
+NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Kind of noise.")]
 TimesOption = Annotated[int, typer.Option(help="How often the same person may take part.", **Whole)]
 VarianceOption = Annotated[
     float | None, typer.Option(help="Variance of Skellam or Gaussian noise.")
@@ -175,10 +175,10 @@ def privacy(
     from tacit.assumptions import Accounting, Assumption, Method
     from tacit.privacy import (
         ComposedLoss,
-        Crowd,
         Gaussian,
         GaussianLoss,
         PrivacyLoss,
+        ThreatModel,
         dropout_loss,
         privacy_loss,
     )
@@ -193,7 +193,7 @@ def privacy(
     width = _width(noise, said)
     loss: PrivacyLoss | ComposedLoss | GaussianLoss
     law: NoiseLaw | Gaussian
-    if noise is Noise.gaussian:
+    if noise is NoiseKind.gaussian:
         std = _std(width)
         if arriving != 1 or batches != 1:
             raise TacitError(
@@ -215,7 +215,7 @@ def privacy(
         answer = {"epsilon": at, "delta": loss.delta(at)}
     assumed: list[Assumption] = []
     if arriving != 1:
-        assumed += Crowd(dropout=1 - Fraction(str(arriving)), curious=0).assumptions()
+        assumed += ThreatModel(dropout=1 - Fraction(str(arriving)), curious=0).assumptions()
     if batches > 1:
         assumed.append(Accounting(Method.LOSS, batches))
     promise = _promise(**answer, law=law, participations=batches, assumptions=frozenset(assumed))
@@ -269,7 +269,7 @@ def amplify(
     Example: tacit amplify --epsilon0 1 --users 10000 --delta 1e-6
     """
     from tacit.assumptions import PrivateMessages
-    from tacit.privacy import Clones, Crowd, RandomizedResponse, View
+    from tacit.privacy import Clones, RandomizedResponse, ThreatModel, View
 
     people = _count("users", users)
     record: dict[str, Any] = {
@@ -292,7 +292,7 @@ def amplify(
         if people <= 100_000
         else None
     )
-    assumed = frozenset({PrivateMessages(epsilon0), *Crowd(curious=0).assumptions()})
+    assumed = frozenset({PrivateMessages(epsilon0), *ThreatModel(curious=0).assumptions()})
     promise = _promise(record["epsilon"], delta, view=View.SHUFFLED, assumptions=assumed)
     record["guarantee"] = _said(promise, as_json)
     show(record, "amplification by shuffling (clones bound)", as_json, PROMISED)
@@ -309,7 +309,7 @@ class Through(StrEnum):
 
 def audit(
     noise: Annotated[
-        Noise | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
+        NoiseKind | None, typer.Option("--noise", help="Kind of noise, to audit calibrated noise.")
     ] = None,
     algorithm: Annotated[
         str | None,
@@ -374,7 +374,7 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 
 def _audit_noise(
-    noise: Noise,
+    noise: NoiseKind,
     sensitivity: float,
     epsilon: float,
     delta: float,
@@ -490,7 +490,7 @@ def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | No
     return promise.to_dict() if as_json else str(promise)
 
 
-def _width(noise: Noise, said: dict[str, float | None]) -> dict[str, float]:
+def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
     """What says how wide this noise is; what says it of other noise is refused."""
     own = WIDTHS[noise]
     vain = {f"--{name}": value for name, value in said.items() if name not in own}
@@ -504,14 +504,14 @@ def _width(noise: Noise, said: dict[str, float | None]) -> dict[str, float]:
     return given
 
 
-def _law(noise: Noise, width: dict[str, float], bias: float) -> NoiseLaw:
+def _law(noise: NoiseKind, width: dict[str, float], bias: float) -> NoiseLaw:
     from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Skellam
 
-    if noise is Noise.discrete_laplace:
+    if noise is NoiseKind.discrete_laplace:
         return DiscreteLaplace(width["scale"])
-    if noise is Noise.skellam:
+    if noise is NoiseKind.skellam:
         return Skellam(width["variance"])
-    if noise is Noise.discrete_gaussian:
+    if noise is NoiseKind.discrete_gaussian:
         return DiscreteGaussian(_std(width))
     return Binomial(_count("trials", width["trials"]), bias)
 
@@ -521,13 +521,13 @@ def _std(width: dict[str, float]) -> float:
 
 
 def _positive(given: dict[str, float], name: str) -> float:
-    from tacit.checks import positive
+    from tacit.errors import positive
 
     return float(positive(name, given[name]))
 
 
 def _count(name: str, value: float) -> int:
-    from tacit.checks import integer
+    from tacit.errors import integer
 
     return integer(name, value, at_least=1)
 

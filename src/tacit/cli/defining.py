@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError
 from tacit.cli.operating import needs_live, print_lines, write_new
 from tacit.cli.options import Json, Whole, interactive
 from tacit.cli.printing import print_json, sentence
+from tacit.errors import TacitError
 
 File = Annotated[Path, typer.Argument(help="The definition, in TOML or YAML.")]
 
@@ -42,7 +42,7 @@ def new(
     Example: tacit experiment new greeting.toml --option Hello --option Hi
     """
     with needs_live():
-        from tacit.live import definition, founding, readers
+        from tacit.service import bootstrap, definition, readers
     today = datetime.now(UTC).date()
     if not 1 <= days <= LONGEST:
         raise TacitError(f"--days is {days:.4g}; it must be from 1 to {LONGEST:,}")
@@ -65,7 +65,7 @@ def new(
             values[name] = read(words)
         except readers.Wrong as wrong:
             raise TacitError(f"--{name} is {words!r}; it must be {wrong}") from None
-    card = None if helper is None else founding.read_card(helper)
+    card = None if helper is None else bootstrap.read_card(helper)
     if card is not None and card.role != "helper":
         raise TacitError(f"{helper} is the card of a {card.role}; give that of the helper")
     values["helper_address"] = "https://helper.example" if card is None else card.address
@@ -101,8 +101,8 @@ def check(
     Example: tacit experiment check greeting.toml
     """
     with needs_live():
-        from tacit.live import definition
-        from tacit.live import forecast as forecasting
+        from tacit.service import definition
+        from tacit.service import forecast as forecasting
     defined = definition.load(file)
     promise = defined.experiment().guarantee
     words = forecasting.explained(defined)

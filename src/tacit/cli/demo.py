@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError, integer
 from tacit.cli.operating import needs_live
 from tacit.cli.options import Json, Whole
 from tacit.cli.printing import print_json, sentence, table
+from tacit.errors import TacitError, integer
 
 if TYPE_CHECKING:
-    from tacit.live.demo.play import Shown
+    from tacit.service.demo.play import DemoProgress
 
 LEAST, MOST = 300, 1_000_000
 
@@ -38,8 +38,8 @@ def demo(
     if context.invoked_subcommand is not None:
         return
     with needs_live():
-        from tacit.live.demo import report
-        from tacit.live.demo.play import playing
+        from tacit.service.demo import report
+        from tacit.service.demo.play import playing
     from tacit.simulation import results
 
     if not LEAST <= people <= MOST:
@@ -61,7 +61,7 @@ def demo(
             _wait(shown)
 
 
-def _wait(shown: Shown) -> None:
+def _wait(shown: DemoProgress) -> None:
     """Until ^C."""
     page = f"{shown.addresses[0]}/e/{shown.status['digest']}"
     print(f"still open at {page}; ^C ends it", file=sys.stderr)
@@ -70,8 +70,8 @@ def _wait(shown: Shown) -> None:
             time.sleep(1.0)
 
 
-def _say(shown: Shown) -> None:
-    from tacit.live.demo import report
+def _say(shown: DemoProgress) -> None:
+    from tacit.service.demo import report
 
     best, sure, promise = report.answer(shown)
     sentence("which is best", best)
@@ -118,7 +118,7 @@ class _Watch:
     def __exit__(self, *problem: object) -> None:
         self._status.__exit__(*problem)
 
-    def show(self, stage: str, shown: Shown | None) -> None:
+    def show(self, stage: str, shown: DemoProgress | None) -> None:
         """How it stands."""
         if stage != self._stage:
             self._stage = stage

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tacit.checks import TacitError
 from tacit.cli.operating import needs_live
 from tacit.cli.options import Json
 from tacit.cli.printing import print_json, sentence, table
+from tacit.errors import TacitError
 
 
 def doctor(
@@ -34,8 +34,8 @@ def doctor(
     Example: tacit doctor https://coordinator.example
     """
     with needs_live():
-        from tacit.live import doctor as practice
-        from tacit.live.config import load
+        from tacit.service import doctor as practice
+        from tacit.service.config import load
     for asked in url:
         if not asked.startswith(("http://", "https://")):
             raise TacitError(f"{asked!r} is no address: write it like https://coordinator.example")

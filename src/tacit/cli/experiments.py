@@ -76,7 +76,7 @@ def plan(
     if out is not None:
         results.probe(out)
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    question = planning.Question.of(
+    question = planning.PlanRequest.of(
         options=options,
         horizon=horizon,
         gap=gap,
@@ -226,12 +226,12 @@ def exhibit(
     Example: tacit exhibit --out exhibit-output
     """
     from tacit.simulation import results
-    from tacit.simulation.study import How
+    from tacit.simulation.study import RunConfig
     from tacit.studies import exhibit as attacks
     from tacit.studies import schedules
 
     results.probe(out)
-    How(runs, seed)
+    RunConfig(runs, seed)
     outcome = attacks.attack(games, seed)
     found = schedules.compared(schedules.PROBLEM, runs, seed)
     pictures = [

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError
 from tacit.cli.printing import sentence, width
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.live.admin import Operated, Published
-    from tacit.live.config import PartyConfig
+    from tacit.service.admin import Operated, Published
+    from tacit.service.config import PartyConfig
 
 Config = Annotated[
     Path | None, typer.Option(help="The party's party.toml: where it listens, and its admin token.")
@@ -78,7 +78,7 @@ class Chosen:
 def operated(config: Path | None, url: str | None, token_file: Path | None) -> Operated:
     """The coordinator, with the admin token from where it is."""
     with needs_live():
-        from tacit.live.admin import Operated
+        from tacit.service.admin import Operated
     if config is not None:
         told = configured(config, "coordinator")
         return Operated(guarded(url) if url else listening(told), told.admin_token)
@@ -95,7 +95,7 @@ def operated(config: Path | None, url: str | None, token_file: Path | None) -> O
 
 def guarded(url: str) -> str:
     """An address to which the admin token goes; a warning where others can read it on the way."""
-    from tacit.live.nearby import on_this_machine
+    from tacit.service.loopback import on_this_machine
 
     if url.lower().startswith("http://") and not on_this_machine(url):
         said = "sends the admin token where it can be read on the way: use https://"
@@ -112,7 +112,7 @@ def _secret(file: Path) -> str:
 def configured(config: Path, role: str) -> PartyConfig:
     """The configuration of a party of this role."""
     with needs_live():
-        from tacit.live.config import load
+        from tacit.service.config import load
     told = load(config)
     if told.role != role:
         raise TacitError(f"{config} is that of a {told.role}; give that of the {role}")

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Self
 import typer
 
 from tacit.algorithms.registry import algorithms
-from tacit.checks import TacitError
 from tacit.cli.printing import no_less
+from tacit.errors import TacitError
 
 
 class SettingChoice(StrEnum):

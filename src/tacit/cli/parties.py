@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError
 from tacit.cli.operating import (
     Url,
     agreed,
@@ -22,11 +21,12 @@ from tacit.cli.operating import (
 )
 from tacit.cli.options import Json, Whole
 from tacit.cli.printing import print_json, sentence
-from tacit.cli.serving import Role
+from tacit.cli.serving import ServerRole
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.live.admin import Published
     from tacit.privacy import Guarantee
+    from tacit.service.admin import Published
     from tacit.terms import Terms
 
 
@@ -101,8 +101,8 @@ def sign(
     Example: tacit terms cosign http://127.0.0.1:8700 --config helper/party.toml
     """
     with needs_live():
-        from tacit.live.admin import Operated, Published
         from tacit.records import RecordDirectory
+        from tacit.service.admin import Operated, Published
         from tacit.terms import approve_successor, cosign
     told = configured(config, "helper")
     published = _published(source)
@@ -146,7 +146,7 @@ def sign(
 
 def _published(source: str) -> Published:
     with needs_live():
-        from tacit.live.admin import Operated, Published
+        from tacit.service.admin import Operated, Published
         from tacit.terms import Terms
     if "://" in source:
         party = Operated(_base(source))
@@ -185,7 +185,7 @@ def _say_terms(published: Published) -> None:
 
 
 def found(
-    role: Annotated[Role, typer.Argument(help="Which of the two servers.")],
+    role: Annotated[ServerRole, typer.Argument(help="Which of the two servers.")],
     directory: Annotated[Path, typer.Argument(help="A new directory for its files.")],
     address: Annotated[
         str | None, typer.Option(help="What others call it by: https://… ; stands in the terms.")
@@ -200,8 +200,8 @@ def found(
     Example: tacit party new helper helper --address https://helper.example
     """
     with needs_live():
-        from tacit.live import founding
-    card = founding.found(role.value, directory, address, listen)
+        from tacit.service import bootstrap
+    card = bootstrap.found(role.value, directory, address, listen)
     config = directory / "party.toml"
     if as_json:
         record = {"role": card.role, "address": card.address, "key": card.key.hex()}
@@ -224,9 +224,9 @@ def rotate(
     Example: tacit party rotate --config helper/party.toml
     """
     with needs_live():
-        from tacit.live import founding
-        from tacit.live.config import load
-    card, kept = founding.rotate(load(config), config.parent)
+        from tacit.service import bootstrap
+        from tacit.service.config import load
+    card, kept = bootstrap.rotate(load(config), config.parent)
     if as_json:
         record = {"role": card.role, "address": card.address, "key": card.key.hex()}
         print_json(record | {"fingerprint": card.fingerprint, "kept": str(kept)})
@@ -255,8 +255,8 @@ def make(
     Example: tacit invitations make 100 --config coordinator/party.toml --out invitations.txt
     """
     with needs_live():
-        from tacit.live import invitations
-        from tacit.live.admin import Operated
+        from tacit.service import invitations
+        from tacit.service.admin import Operated
     told = configured(config, "coordinator")
     party = Operated(url or listening(told))
     terms = party.terms(party.experiment(experiment)).terms

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.checks import TacitError
 from tacit.cli.defining import File
 from tacit.cli.operating import (
     Chosen,
@@ -29,9 +28,10 @@ from tacit.cli.operating import (
 )
 from tacit.cli.options import Json, grouped
 from tacit.cli.printing import print_json, sentence, table
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.live.admin import Published
+    from tacit.service.admin import Published
 
 
 def create(
@@ -49,7 +49,7 @@ def create(
     Example: tacit experiment create greeting.toml --config coordinator/party.toml
     """
     with needs_live():
-        from tacit.live import definition
+        from tacit.service import definition
     text = definition.read_text(file)
     defined = definition.parse(text)
     party = operated(config, url, token_file)

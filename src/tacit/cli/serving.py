@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 
 
-class Role(StrEnum):
+class ServerRole(StrEnum):
     """Which of the two servers."""
 
     COORDINATOR = "coordinator"
@@ -19,7 +19,7 @@ class Role(StrEnum):
 
 
 def serve(
-    role: Annotated[Role, typer.Argument(help="Which of the two servers this process is.")],
+    role: Annotated[ServerRole, typer.Argument(help="Which of the two servers this process is.")],
     config: Annotated[
         Path, typer.Option("--config", help="Its party.toml; `tacit party new` writes one.")
     ] = Path("party.toml"),
@@ -30,8 +30,8 @@ def serve(
     their owner may read. TLS is for a proxy in front.
     """
     try:
-        from tacit.live import config as configuration
-        from tacit.live.service import serve as service
+        from tacit.service import config as configuration
+        from tacit.service.http import serve as service
     except ImportError as missing:
         raise TacitError(
             f"{missing.name or 'a package'} is missing, which live experiments need: "

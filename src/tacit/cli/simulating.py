@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.algorithms.registry import check_together, lookup
-from tacit.checks import TacitError
 from tacit.cli.options import (
     Algorithm,
     Json,
@@ -28,6 +27,7 @@ from tacit.cli.options import (
     warnings,
 )
 from tacit.cli.printing import cell, count_of, no_less, print_json, sentence, table
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.simulation import Result
@@ -79,7 +79,7 @@ def simulate(
         problem = entry.ask(study.asked(entry, environment, given))
     log = None if out is None else out / f"{algorithm}.jsonl"
     flags: dict[str, Any] = {"until_decided": until_decided, "liars": liars}
-    how = study.How(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
+    how = study.RunConfig(runs, seed, interactive(), None, log, user_by_user, resume, **flags)
     report(study.study(entry, problem, how, environment), environment, as_json, out)
 
 

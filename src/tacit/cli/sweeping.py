@@ -19,7 +19,7 @@ from tacit.cli.printing import print_json, sentence, table
 from tacit.cli.simulating import stopped
 
 if TYPE_CHECKING:
-    from tacit.simulation.sweeping import Estimate, Swept
+    from tacit.simulation.sweeping import CostEstimate, Swept
 
 FAILED = 1
 MOST_ROWS = 40
@@ -65,9 +65,9 @@ def sweep(
     tacit sweep study.toml --engine ray --address ray-head:6379
     """
     from tacit.simulation.grid import read_study
-    from tacit.simulation.sweeping import Way, carry_out, estimate
+    from tacit.simulation.sweeping import ExecutionConfig, carry_out, estimate
 
-    way = Way(workers, engine, address, file_format, progress=True)
+    way = ExecutionConfig(workers, engine, address, file_format, progress=True)
     where = study.with_suffix("") if out is None else out
     read = read_study(study)
     if dry_run:
@@ -98,7 +98,7 @@ def report(
         sentence(path.stem, str(path))
 
 
-def tell_estimate(found: Estimate, as_json: bool) -> None:
+def tell_estimate(found: CostEstimate, as_json: bool) -> None:
     """How much work there is."""
     from tacit.simulation.progress import duration
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment, check_means
 from tacit.environments.replay import option_names
-from tacit.estimates import Floats
+from tacit.errors import TacitError, integer
+from tacit.types import Floats
 
 
 @dataclass(frozen=True, eq=False)

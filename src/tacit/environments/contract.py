@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError
-from tacit.estimates import Floats, Integers, Levels, Played, Round
+from tacit.errors import TacitError
+from tacit.types import Floats, Integers, Levels, Played, Round
 
 LEAST_PROBABILITY = 1e-18
 LARGEST_REMEMBERED = 1 << 15  # levels up to which a table is kept: 256 of them are at most 128 MB

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError
 from tacit.environments.contract import Environment
-from tacit.estimates import Floats, Levels, Played, Round
+from tacit.errors import TacitError
+from tacit.types import Floats, Levels, Played, Round
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import as_fraction
+from tacit.errors import as_fraction
 
 Floats = npt.NDArray[np.float64]
 

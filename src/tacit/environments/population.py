@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer, positive
 from tacit.environments.contract import World
-from tacit.estimates import Codec, Design, Fit, Floats, Integers, Played, Round
+from tacit.errors import TacitError, integer, positive
+from tacit.types import Codec, Design, Fit, Floats, Integers, Played, Round
 
 CHUNK = 1 << 20  # simulated reports held in memory at a time
 NOISE_SHARE = 0.2  # reward noise of a random instance, as a part of the bound

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import ParticipantsFrom, Source
-from tacit.checks import TacitError
 from tacit.environments.contract import Environment
 from tacit.environments.replay import Replay
-from tacit.estimates import Floats, Levels
+from tacit.errors import TacitError
+from tacit.types import Floats, Levels
 
 
 class OutOfData(TacitError):  # noqa: N818  (the end of a log is no mistake)
@@ -174,7 +174,7 @@ def check_horizon(horizon: int, environment: Environment) -> None:
 
     >>> check_horizon(3, Recorded((np.ones(2), np.ones(4)), ("A", "B")))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.checks.TacitError: the horizon is 3, but 'A' has 2 recorded people: use at most 2, or ...
+    tacit.errors.TacitError: the horizon is 3, but 'A' has 2 recorded people: use at most 2, or ...
     """
     if isinstance(environment, Recorded) and not environment.log and horizon > environment.horizon:
         least = environment.horizon

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import ParticipantsFrom, Source
-from tacit.checks import TacitError, integer
 from tacit.environments.contract import Environment
-from tacit.estimates import Floats, Levels
+from tacit.errors import TacitError, integer
+from tacit.types import Floats, Levels
 
 FEATURES = 136
 FEATURE_NUMBERS = range(1, FEATURES + 1)

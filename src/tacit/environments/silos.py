@@ -19,11 +19,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer
 from tacit.environments.contract import World
 from tacit.environments.lasso import lasso
 from tacit.environments.replay import LARGEST_LABEL, read_mslr_rows
-from tacit.estimates import Floats, Played, Policy, Round
+from tacit.errors import TacitError, integer
+from tacit.types import Floats, Played, Policy, Round
 
 Field = Literal["title", "body"]
 # The 136 features of MSLR-WEB10K: 25 blocks of one number per stream, then eleven of the page as a

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from scipy.special import betainc, ndtr
 
-from tacit.checks import positive
 from tacit.environments.contract import ContinuousEnvironment, Environment, check_means
-from tacit.estimates import Floats, Levels
+from tacit.errors import positive
+from tacit.types import Floats, Levels
 
 
 @dataclass(frozen=True)

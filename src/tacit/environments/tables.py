@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError
 from tacit.environments.recorded import Recorded
 from tacit.environments.replay import Replay, option_names
-from tacit.estimates import Floats
+from tacit.errors import TacitError
+from tacit.types import Floats
 
 ROLES = {
     "participant": ("participant", "participant_id", "person", "user", "user_id", "id"),

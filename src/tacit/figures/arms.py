@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from tacit.checks import TacitError
 from tacit.environments import Environment, read_mslr
+from tacit.errors import TacitError
 from tacit.figures.registry import Options, as_panels, figure
 from tacit.simulation.pictures import Panel
 from tacit.simulation.study import compare, simulate

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from tacit.checks import TacitError, integer
+from tacit.errors import TacitError, integer
 from tacit.simulation.pictures import Panel, draw_panels, write_panels
 
 Axis = Literal["paper", "equal"]

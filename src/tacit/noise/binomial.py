@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import Number, integer, positive, probability
+from tacit.errors import Number, integer, positive, probability
 from tacit.noise.coins import random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.inversion import Inversion, rational_side

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-from tacit.checks import TacitError, as_fraction
+from tacit.errors import TacitError, as_fraction
 
 WORD = 64
 _REFILL = 512

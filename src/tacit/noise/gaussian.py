@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import Number, integer, positive
+from tacit.errors import Number, integer, positive
 from tacit.noise.coins import exp_bounds, flip_exp
 from tacit.noise.cumulants import Cumulants
 from tacit.noise.inversion import Inversion

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from tacit.checks import Number, TacitError, positive, probability
+from tacit.errors import Number, TacitError, positive, probability
 from tacit.noise.chernoff import tail_bound
 from tacit.noise.coins import ONE_OVER_E, Chance, below, flip_exp, random_bits
 from tacit.noise.cumulants import OUTSIDE, Cumulants

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import Number, TacitError, integer, positive, probability
+from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.noise.cumulants import Cumulants, numeric_cumulants
 from tacit.noise.wrapping import wrap_probability
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from threading import Lock
 
-from tacit.checks import as_fraction
+from tacit.errors import as_fraction
 from tacit.noise.coins import WORD, Chance, word
 
 MOST_THRESHOLDS = 1 << 16

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise.coins import Chance
 from tacit.noise.law import STORABLE, stored_name
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import Number, positive
+from tacit.errors import Number, positive
 from tacit.noise.cumulants import OUTSIDE, Cumulants
 from tacit.noise.inversion import Inversion, rational_side
 from tacit.noise.law import Floats, NoiseLaw, plain

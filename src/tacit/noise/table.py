@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import Number, TacitError, integer, positive
+from tacit.errors import Number, TacitError, integer, positive
 from tacit.noise.law import LOG_TINY, ROUNDING, Floats, NoiseLaw, refuse_power
 
 DIRECT_LIMIT = 200_000_000  # multiplications; about 0.2 s

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.checks import TacitError, integer
+from tacit.errors import TacitError, integer
 
 if TYPE_CHECKING:
     from tacit.noise.law import NoiseLaw

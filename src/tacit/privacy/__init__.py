@@ -5,6 +5,8 @@ Everything here is computed from the probabilities of the noise that is actually
 the safe side where it must round. The papers' closed forms are available by name, for comparison.
 """
 
+from tacit.privacy.accounting import Target, best_order, derived, earned, promised
+from tacit.privacy.analysis import privacy_of
 from tacit.privacy.audit import Audit, audit
 from tacit.privacy.calibration import Calibration, calibrate
 from tacit.privacy.composition import (
@@ -17,9 +19,7 @@ from tacit.privacy.composition import (
     dominating_loss,
     returning_user,
 )
-from tacit.privacy.crowd import Crowd, dropout_loss, guaranteed_reports
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
-from tacit.privacy.given import privacy_of
 from tacit.privacy.guarantees import (
     ORDERS,
     ApproximateDP,
@@ -34,7 +34,6 @@ from tacit.privacy.guarantees import (
     weakest,
 )
 from tacit.privacy.loss import PrivacyLoss, privacy_loss, renyi_divergence
-from tacit.privacy.promises import Target, best_order, derived, earned, promised
 from tacit.privacy.shuffling import Clones, RandomizedResponse
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import (
@@ -44,6 +43,7 @@ from tacit.privacy.status import (
     PrivacyStatus,
     status_of,
 )
+from tacit.privacy.threat_model import ThreatModel, dropout_loss, guaranteed_reports
 from tacit.privacy.vectors import VectorGuarantee, l2_guarantee, linf_loss, skellam_renyi
 
 __all__ = [
@@ -56,7 +56,6 @@ __all__ = [
     "Clones",
     "ComposedLoss",
     "ConcentratedDP",
-    "Crowd",
     "Gaussian",
     "GaussianLoss",
     "Guarantee",
@@ -73,6 +72,7 @@ __all__ = [
     "ReturningUser",
     "SilosDP",
     "Target",
+    "ThreatModel",
     "VectorGuarantee",
     "View",
     "advanced_composition",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv, erfcinv
 
-from tacit.checks import TacitError, integer, probability
+from tacit.errors import TacitError, integer, probability
 
 Floats = npt.NDArray[np.float64]
 MOST_SAMPLES = 50_000_000

@@ -14,13 +14,10 @@ from fractions import Fraction
 from typing import Literal
 
 from tacit.assumptions import Accounting
-from tacit.checks import Number, TacitError, integer, positive, probability
+from tacit.errors import Number, TacitError, integer, positive, probability
 from tacit.noise import Binomial, NoiseLaw
 from tacit.privacy import closed_forms
-from tacit.privacy.crowd import Crowd
-from tacit.privacy.gaussian import Gaussian, GaussianLoss
-from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, View
-from tacit.privacy.promises import (
+from tacit.privacy.accounting import (
     LARGEST_RATIO,
     SUMMED,
     accounting,
@@ -29,7 +26,10 @@ from tacit.privacy.promises import (
     epsilon_of,
     resolved_loss,
 )
+from tacit.privacy.gaussian import Gaussian, GaussianLoss
+from tacit.privacy.guarantees import ApproximateDP, ConcentratedDP, PureDP, View
 from tacit.privacy.search import RELATIVE, least, least_integer, least_root
+from tacit.privacy.threat_model import ThreatModel
 from tacit.privacy.vectors import l2_guarantee, linf_loss
 
 Kind = type[NoiseLaw] | type[Gaussian]
@@ -87,7 +87,7 @@ class Calibration:
         """
         target = self.target
         if (self.users or 1) > 1:
-            target = target.given(*Crowd(curious=0).assumptions())
+            target = target.given(*ThreatModel(curious=0).assumptions())
         if isinstance(target, ConcentratedDP):
             return derived(replace(target, rho=self.epsilon), self.law)
         return derived(replace(target, epsilon=self.epsilon), self.law)

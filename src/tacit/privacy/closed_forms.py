@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
 from tacit.noise.skellam import skellam_renyi
 from tacit.privacy.gaussian import Gaussian

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.assumptions import Accounting, Method, together
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.privacy.guarantees import (
     ApproximateDP,
     Guarantee,

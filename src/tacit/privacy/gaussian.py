@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtri
 
-from tacit.checks import TacitError, positive, probability
+from tacit.errors import TacitError, positive, probability
 from tacit.privacy.guarantees import ConcentratedDP, finite_epsilon
 
 NARROW = 0.5  # standard deviations that are moved, below which two logarithms would cancel

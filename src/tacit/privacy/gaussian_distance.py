@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tacit.checks import integer, positive
+from tacit.errors import integer, positive
 from tacit.noise import NoiseLaw
 from tacit.privacy.gaussian import GaussianLoss
 from tacit.privacy.guarantees import ConcentratedDP

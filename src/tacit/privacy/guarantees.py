@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeVar
 
 from tacit.assumptions import TRUST_OF_VIEW, Assumption, together, uncovered
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.rounding import no_less, up
 from tacit.trust import Neighbours as Neighbours
 from tacit.trust import View as View

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer, probability
+from tacit.errors import TacitError, integer, probability
 from tacit.noise import NoiseLaw
 from tacit.noise.law import LOG_TINY, ROUNDING, Integers, chord_sums, grid
 from tacit.privacy.guarantees import finite_epsilon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 
 RELATIVE = 1e-7
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.noise import Binomial
 from tacit.noise.table import product
 from tacit.privacy.guarantees import finite_epsilon

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import guarantees
 from tacit.privacy.guarantees import ApproximateDP, Guarantee, state_arithmetic
 

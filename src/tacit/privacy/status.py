@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy.guarantees import ApproximateDP, Guarantee, PureDP
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.noise import NoiseLaw
 from tacit.noise.skellam import skellam_renyi as skellam_renyi
 from tacit.privacy.composition import ComposedLoss

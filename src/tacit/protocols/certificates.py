@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from tacit.checks import TacitError, as_fraction, integer, positive, probability
+from tacit.errors import TacitError, as_fraction, integer, positive, probability
 
 Kind = Literal["every-k", "extreme-k"]
 Method = Literal["integers", "tilted"]
@@ -145,7 +145,7 @@ def lookup(users: int, epsilon: float | Fraction) -> TableRow:
     (Fraction(1, 1), 'every-k')
     >>> lookup(100, 1)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.checks.TacitError: users is 100; certified batches are of 1, 2, ... with groups(100, 1)
+    tacit.errors.TacitError: users is 100; certified batches are of 1, 2, ... with groups(100, 1)
     """
     users = integer("users", users, at_least=1)
     rows = {row.users: row for row in _usable(epsilon)}

@@ -25,8 +25,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove
-from tacit.checks import TacitError
-from tacit.estimates import Floats, Integers, Opened
+from tacit.errors import TacitError
 from tacit.noise import NoiseLaw
 from tacit.noise.goodness_of_fit import (
     dependent_lag,
@@ -40,6 +39,7 @@ from tacit.privacy import ApproximateDP, ComposedLoss, Guarantee, PrivacyLoss, P
 from tacit.privacy.loss import Direction
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.sums import ModularSum
+from tacit.types import Floats, Integers, Opened
 
 FALSE_POSITIVE_RATE = 1e-9
 DRAWS = 100_000

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError
-from tacit.estimates import ErrorLaw, Floats, Opened
+from tacit.errors import TacitError
 from tacit.noise import Table
 from tacit.privacy import PureDP, View, derived
-from tacit.privacy.promises import about
+from tacit.privacy.accounting import about
 from tacit.protocols.contract import SumProtocol, as_they_are
+from tacit.types import ErrorLaw, Floats, Opened
 
 FINE = 1024
 

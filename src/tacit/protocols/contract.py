@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError, as_fraction, integer
-from tacit.estimates import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
+from tacit.errors import TacitError, as_fraction, integer
 from tacit.noise import Chance, NoiseLaw
 from tacit.privacy import Guarantee
+from tacit.types import ErrorLaw, Estimate, Floats, Integers, Levels, Opened
 
 
 class Protocol(ABC):

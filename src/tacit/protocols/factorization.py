@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer
+from tacit.errors import TacitError, integer
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["tree", "prefix", "square-root", "optimal"]

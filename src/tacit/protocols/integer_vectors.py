@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import Number, TacitError, integer
-from tacit.estimates import Estimate, Floats, Integers, Opened, Reports
+from tacit.errors import Number, TacitError, integer
 from tacit.noise import (
     Binomial,
     DiscreteLaplace,
@@ -29,7 +28,7 @@ from tacit.noise import (
     modular_pmf,
 )
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, Crowd, PureDP, View, derived
+from tacit.privacy import ApproximateDP, PureDP, ThreatModel, View, derived
 from tacit.protocols.contract import random_level
 from tacit.protocols.vector_noise import (
     binomial_noise,
@@ -39,6 +38,7 @@ from tacit.protocols.vector_noise import (
     skellam_noise,
 )
 from tacit.protocols.vectors import VectorProtocol, noise_proxy, refuse_returning
+from tacit.types import Estimate, Floats, Integers, Opened, Reports
 
 MISREAD = 1e-9  # probability that a coordinate wraps around the modulus
 
@@ -137,7 +137,7 @@ class ShuffledVector(LevelProtocol):
         paper: bool = False,
     ) -> None:
         self._take(participants, coordinates, bound)
-        self.minimum, self.honest = self.participants, Crowd().honest(self.participants)
+        self.minimum, self.honest = self.participants, ThreatModel().honest(self.participants)
         if isinstance(target, PureDP):
             raise TacitError(
                 "shuffled bits have a finite range, hence no guarantee without exceptions: give a "
@@ -152,7 +152,7 @@ class ShuffledVector(LevelProtocol):
             self.noise_bits, self.bias = binomial_noise(
                 self.precision, self.coordinates, each_time(target), self.honest
             )
-            made = target.at(view=View.SHUFFLED).given(*Crowd().assumptions())
+            made = target.at(view=View.SHUFFLED).given(*ThreatModel().assumptions())
             self.guarantee = derived(made, self.noise(self.honest))
         self.bits_per_participant = self.coordinates * (self.precision + self.noise_bits)
 
@@ -187,7 +187,7 @@ class ShuffledVector(LevelProtocol):
             (-self.bound - self.offset) / self.unit
         )
         true = joint_epsilon(self.noise(self.honest), moved, s, delta)
-        made = ApproximateDP(true, delta, view=View.SHUFFLED).given(*Crowd().assumptions())
+        made = ApproximateDP(true, delta, view=View.SHUFFLED).given(*ThreatModel().assumptions())
         self.guarantee = derived(made, self.noise(self.honest))
 
     def stated(self, std: float) -> float:
@@ -243,7 +243,7 @@ class SecureVector(LevelProtocol):
         dropout: Number = 0,
     ) -> None:
         self._take(participants, coordinates, bound)
-        crowd = Crowd(dropout)
+        crowd = ThreatModel(dropout)
         self.minimum = crowd.reports(self.participants)
         self.honest = crowd.honest(self.participants)
         self.precision = integer("precision", precision, at_least=1)

@@ -3,7 +3,7 @@
 A person answers with one number per metric, and each metric's sum is opened by a protocol of its
 own draws. To whoever looks that is as if the person had taken part once for each metric: given the
 answers the parts are independent, so their losses add up, exactly for a pure guarantee and in one
-way that the target fixes for another (`tacit.privacy.promises`). The noise of a part is therefore
+way that the target fixes for another (`tacit.privacy.accounting`). The noise of a part is therefore
 made for `metrics` times as many participations, and what is promised is about all of them together.
 """
 
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit.assumptions import MetricsPerParticipation
-from tacit.checks import TacitError, integer
-from tacit.estimates import ErrorLaw, Estimate, Floats, Levels, Opened
+from tacit.errors import TacitError, integer
 from tacit.noise import NoiseLaw
 from tacit.privacy import ApproximateDP, PureDP, Target
 from tacit.privacy.guarantees import for_fewer
 from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.types import ErrorLaw, Estimate, Floats, Levels, Opened
 
 Asked = TypeVar("Asked", bound=Target)
 

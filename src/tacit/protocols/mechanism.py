@@ -19,8 +19,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from tacit.assumptions import AskedFor, Declared, uncovered
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Design, Fit, Floats, Round
+from tacit.errors import TacitError
 from tacit.names import name_of, named
 from tacit.privacy import (
     ApproximateDP,
@@ -33,8 +32,8 @@ from tacit.privacy import (
     NonPrivate,
     PrivacyStatus,
 )
+from tacit.privacy.accounting import PACKAGE
 from tacit.privacy.guarantees import state_arithmetic
-from tacit.privacy.promises import PACKAGE
 from tacit.privacy.silos import SilosDP
 from tacit.privacy.status import NON_PRIVATE_TEXT, status_from_data, status_to_data
 from tacit.protocols.checking import DRAWS, check_declared
@@ -42,6 +41,7 @@ from tacit.protocols.contract import Protocol
 from tacit.protocols.factorization import factorize
 from tacit.protocols.prefix_sums import Encoder, PrefixRound, PrefixSums, Presence
 from tacit.trust import TrustModel
+from tacit.types import Arm, Design, Fit, Floats, Round
 
 
 class Mechanism(ABC):

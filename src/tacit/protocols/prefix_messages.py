@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError
-from tacit.estimates import Floats, Integers
+from tacit.errors import TacitError
+from tacit.types import Floats, Integers
 
 UnsignedWords = npt.NDArray[np.uint64]
 MODULUS_BITS = 64

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tacit.checks import positive
+from tacit.errors import positive
 from tacit.privacy import ApproximateDP, GaussianLoss
 from tacit.privacy.search import least
 from tacit.protocols.factorization import Factorization

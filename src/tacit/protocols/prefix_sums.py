@@ -28,8 +28,7 @@ from tacit.assumptions import (
     Spread,
     VisitsAtMost,
 )
-from tacit.checks import TacitError, integer, positive
-from tacit.estimates import Estimate, Floats, Opened, VectorError
+from tacit.errors import TacitError, integer, positive
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, Gaussian, GaussianLoss, Guarantee, View, derived
 from tacit.privacy.gaussian_distance import NearlyGaussianLoss
@@ -38,6 +37,7 @@ from tacit.protocols.factorization import Factorization, squared_silos
 from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Form, Shares, Words
 from tacit.protocols.split_and_mix import SECURITY, shares_needed
 from tacit.trust import TrustModel
+from tacit.types import Estimate, Floats, Opened, VectorError
 
 Noise = Literal["none", "gaussian", "discrete-gaussian", "skellam", "binomial"]
 

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from tacit.assumptions import CompleteGroups, DishonestAtMost, Scope
-from tacit.checks import TacitError, as_fraction, integer, positive
-from tacit.estimates import ErrorLaw, Floats, Integers, Opened
+from tacit.errors import TacitError, as_fraction, integer, positive
 from tacit.noise import Chance, PolyaDifference, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.coins import below
@@ -30,6 +29,7 @@ from tacit.noise.serialize import register
 from tacit.privacy import PureDP, View, derived
 from tacit.protocols.certificates import PureShuffleParameters, TableRow, certified, groups
 from tacit.protocols.contract import SumProtocol
+from tacit.types import ErrorLaw, Floats, Integers, Opened
 
 LARGEST = 700.0  # of an exponential that floats hold
 

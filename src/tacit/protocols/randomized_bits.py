@@ -16,27 +16,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer
-from tacit.estimates import ErrorLaw, Floats, Integers, Opened
+from tacit.errors import TacitError, integer
 from tacit.noise import Binomial, Chance, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.serialize import register
 from tacit.noise.table import product
 from tacit.privacy import PureDP, View, derived
+from tacit.privacy.accounting import about
 from tacit.privacy.calibration import LARGEST_EPSILON
-from tacit.privacy.promises import about
 from tacit.protocols.contract import SumProtocol
+from tacit.types import ErrorLaw, Floats, Integers, Opened
 
 HALF = Chance(Fraction(1, 2))
 
 
 @register
 @dataclass(frozen=True)
-class Lies:
+class RandomizedResponseError:
     """The error of the estimated sum of so many bits, told at ε: a bound that holds whatever the
     bits are, because the coin of a one is that of a zero turned round.
 
-    >>> round(Lies(1, Fraction(1)).variance, 3)
+    >>> round(RandomizedResponseError(1, Fraction(1)).variance, 3)
     0.921
     """
 
@@ -93,11 +93,11 @@ class RandomizedBits(SumProtocol):
                 "truly and hides nothing: use a smaller epsilon"
             )
         self.guarantee = derived(about(target.epsilon, target, View.MESSAGE), HALF)
-        self._lies = Lies(self.participants, self.epsilon)
+        self._lies = RandomizedResponseError(self.participants, self.epsilon)
 
     def error(self, reports: int) -> ErrorLaw:
         """Everyone's lies."""
-        return ErrorLaw(reports, 1, Lies(reports, self.epsilon))
+        return ErrorLaw(reports, 1, RandomizedResponseError(reports, self.epsilon))
 
     @property
     def reach(self) -> tuple[float, float]:

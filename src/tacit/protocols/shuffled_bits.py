@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import Number, TacitError, integer
-from tacit.estimates import ErrorLaw, Integers, Opened
+from tacit.errors import Number, TacitError, integer
 from tacit.noise import Binomial, Table
 from tacit.noise.table import convolution_power
-from tacit.privacy import ApproximateDP, Crowd, View, calibrate, promised
+from tacit.privacy import ApproximateDP, ThreatModel, View, calibrate, promised
 from tacit.protocols.contract import SumProtocol
+from tacit.types import ErrorLaw, Integers, Opened
 
 
 class ShuffledBits(SumProtocol):
@@ -47,7 +47,7 @@ class ShuffledBits(SumProtocol):
         curious: int = 1,
         order: float | None = None,
     ) -> None:
-        who = Crowd(dropout, corrupt, curious)
+        who = ThreatModel(dropout, corrupt, curious)
         self._for(participants, precision)
         self.noise_bits = integer("noise_bits", noise_bits, at_least=1)
         self.share = Binomial(self.noise_bits, bias)

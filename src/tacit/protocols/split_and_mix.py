@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError, integer
-from tacit.estimates import Integers, Opened
+from tacit.errors import TacitError, integer
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.coins import below
 from tacit.privacy import ApproximateDP, Target, View
 from tacit.privacy.guarantees import state_arithmetic
 from tacit.protocols.contract import Protocol
 from tacit.protocols.sums import ModularSum, SecureSum
+from tacit.types import Integers, Opened
 
 FEWEST_USERS = 19
 SECURITY = 60

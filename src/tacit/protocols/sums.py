@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.assumptions import BoundedAdversary, PinnedKeys, RangeProofs
-from tacit.checks import Number, TacitError, integer
-from tacit.estimates import ErrorLaw, Integers, Opened
+from tacit.errors import Number, TacitError, integer
 from tacit.noise import DiscreteLaplace, NoiseLaw, Table, modular_pmf
 from tacit.noise.chernoff import tail_bound
-from tacit.privacy import Crowd, PureDP, Target, View, promised
+from tacit.privacy import PureDP, Target, ThreatModel, View, promised
 from tacit.protocols.contract import SumProtocol, as_they_are
+from tacit.types import ErrorLaw, Integers, Opened
 
 MISREAD = 1e-9  # probability that a round wraps around its modulus
 TWO_SERVERS = (PinnedKeys(), BoundedAdversary())
@@ -110,9 +110,9 @@ class SecureSum(ModularSum):
     nothing else.
 
     `law` is the noise that earns the target; it is shared among those whose shares are certain to
-    be there and unknown to whoever looks (`Crowd`). `share` overrides a participant's share; what
-    is then certain is accounted for. Dropout is tolerated down to `minimum`. `order` is that of the
-    Rényi divergences of several participations, where it is not the target's.
+    be there and unknown to the adversary (`ThreatModel`). `share` overrides a participant's share;
+    what is then certain is accounted for. Dropout is tolerated down to `minimum`. `order` is that
+    of the Rényi divergences of several participations, where it is not the target's.
 
     >>> from tacit.noise import DiscreteLaplace
     >>> from tacit.privacy import PureDP
@@ -137,7 +137,7 @@ class SecureSum(ModularSum):
         modulus: int | None = None,
         order: float | None = None,
     ) -> None:
-        who = Crowd(dropout, corrupt, curious)
+        who = ThreatModel(dropout, corrupt, curious)
         self._for(participants, precision)
         self.minimum, self.honest = who.reports(self.participants), who.honest(self.participants)
         self.share = law.nearby_share(self.honest) if share is None else share

@@ -15,11 +15,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import Binomial, DiscreteGaussian, NoiseLaw, Skellam
 from tacit.privacy import ApproximateDP, PureDP, calibrate, privacy_loss
+from tacit.privacy.accounting import check_replaced
 from tacit.privacy.composition import ComposedLoss, dominating_loss
-from tacit.privacy.promises import check_replaced
 from tacit.privacy.search import least
 
 Target = PureDP | ApproximateDP

@@ -2,10 +2,10 @@
 
 The secret is a participant's whole vector; neighbours replace it, so each coordinate's sum moves by
 up to 2B (2B√s in l2 norm, LZJ22 Theorem 4.2). Who adds the noise tells the trust models apart:
-`Plain` nobody, `Central` the server, `Local` each participant alone. They work on real sums, so the
-sum over all participants is all a simulation needs. Protocols over levels (shuffled bits, secure
-aggregation) are in `tacit.protocols.integer_vectors`. `SeparateSums` holds one sum per option, each
-of other people (LZJ22 Appendix C).
+`Plain` nobody, `CentralVectors` the server, `LocalVectors` each participant alone. They work on
+real sums, so the sum over all participants is all a simulation needs. Protocols over levels
+(shuffled bits, secure aggregation) are in `tacit.protocols.integer_vectors`. `SeparateSums` holds
+one sum per option, each of other participants (LZJ22 Appendix C).
 """
 
 from __future__ import annotations
@@ -22,14 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.assumptions import DishonestAtMost, ReleasedOnlyAbove, Scope
-from tacit.checks import TacitError, integer, positive
-from tacit.estimates import (
-    Estimate,
-    Floats,
-    Opened,
-    Reports,
-    VectorError,
-)
+from tacit.errors import TacitError, integer, positive
 from tacit.noise import DiscreteLaplace, NoiseLaw
 from tacit.privacy import (
     ApproximateDP,
@@ -42,11 +35,18 @@ from tacit.privacy import (
     derived,
     weakest,
 )
+from tacit.privacy.accounting import check_replaced
 from tacit.privacy.guarantees import state_arithmetic
-from tacit.privacy.promises import check_replaced
 from tacit.protocols.continuous import Laplace
 from tacit.protocols.contract import Protocol, random_level
 from tacit.protocols.vector_noise import each_time, gaussian_noise, gaussian_ratio
+from tacit.types import (
+    Estimate,
+    Floats,
+    Opened,
+    Reports,
+    VectorError,
+)
 
 FINE = 1024  # grid steps over [-B, B] on which a trusted server adds integer noise
 REAL_BITS = 64
@@ -175,7 +175,7 @@ class Plain(VectorProtocol):
         return self.analyze(Opened(tuple(load.total(rng).tolist()), self.participants))
 
 
-class Central(VectorProtocol):
+class CentralVectors(VectorProtocol):
     """A trusted server sums vectors and publishes noisy sums.
 
     Tight: the sum is rounded at random to a grid of 2B/1,024 and gets discrete Gaussian noise
@@ -184,7 +184,7 @@ class Central(VectorProtocol):
     Paper: N(0, σ²), σ = 2B√(2 s ln(1.25/δ))/ε, whatever that guarantees; `guarantee` says what it
     is.
 
-    >>> Central(100, 30, 1.0, ApproximateDP(10.0, 0.25), paper=True).guarantee.short
+    >>> CentralVectors(100, 30, 1.0, ApproximateDP(10.0, 0.25), paper=True).guarantee.short
     '(10, 0.7887)-DP'
     """
 
@@ -240,7 +240,7 @@ class Central(VectorProtocol):
         return self.analyze(Opened(tuple(noisy.tolist()), self.participants))
 
 
-class Local(VectorProtocol):
+class LocalVectors(VectorProtocol):
     """Nobody is trusted: every participant adds noise to every coordinate that suffices alone.
 
     Tight: a device rounds its vector at random to a grid of 2B/1,024, on which replacing it moves

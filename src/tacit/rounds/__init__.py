@@ -4,8 +4,8 @@
 live service use of it.
 """
 
-from tacit.rounds.carrying import carry, minimum, open_through, seen
 from tacit.rounds.codecs import FITS, UNCARRIED, codec, opened, payload
+from tacit.rounds.round_runner import carry, minimum, open_through, seen
 
 __all__ = [
     "FITS",

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError
-from tacit.estimates import Opened
-from tacit.intermediaries import MixView, OwnNoise, Refusal, SumView
+from tacit.aggregation import MixView, OwnNoise, Refusal, SumView
+from tacit.errors import TacitError
 from tacit.noise import DiscreteLaplace
-from tacit.protocols.balls import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.continuous import CentralLaplace, Exact
 from tacit.protocols.contract import Protocol
 from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
 from tacit.protocols.joint import JointSums
+from tacit.protocols.l2_sums import CentralBall, LocalBall, SecureBall, ShuffledBall
 from tacit.protocols.prefix_messages import MODULUS_BITS, Shares
 from tacit.protocols.prefix_sums import CentralPrefixRound, PrefixRound, ShuffledPrefixRound
 from tacit.protocols.pure_shuffle import GroupMessage, PureShuffle
@@ -34,9 +33,10 @@ from tacit.protocols.randomized_bits import RandomizedBits
 from tacit.protocols.shuffled_bits import ShuffledBits
 from tacit.protocols.split_and_mix import SplitAndMix
 from tacit.protocols.sums import Central, Local, SecureSum, TwoServers, Verified
-from tacit.protocols.vectors import Central as CentralVector
-from tacit.protocols.vectors import Local as LocalVector
+from tacit.protocols.vectors import CentralVectors as CentralVector
+from tacit.protocols.vectors import LocalVectors as LocalVector
 from tacit.protocols.vectors import Plain, SeparateSums
+from tacit.types import Opened
 from tacit.vdaf import MODULUS
 
 SUMS, SHUFFLE, VERIFIED = ("masking", "two-servers"), ("mixing",), ("verified",)

@@ -2,17 +2,17 @@
 loads when it is needed.
 """
 
-from tacit.simulation.driver import Outcome, Trial, checkpoints_for, run
+from tacit.simulation.driver import RunOutcome, Trial, checkpoints_for, run
 from tacit.simulation.frame import Frame
 from tacit.simulation.results import Result, write_csv
 from tacit.simulation.seeds import Runs, over_seeds
-from tacit.simulation.study import How, compare, simulate
+from tacit.simulation.study import RunConfig, compare, simulate
 
 __all__ = [
     "Frame",
-    "How",
-    "Outcome",
     "Result",
+    "RunConfig",
+    "RunOutcome",
     "Runs",
     "Trial",
     "checkpoints_for",

@@ -135,7 +135,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Silos:
+class SilosSetting:
     """Silos as ZC24's theorems see them: M, d, B and the confidence α."""
 
     silos: int
@@ -186,7 +186,7 @@ class Silos:
 
 
 @dataclass(frozen=True)
-class Bound:
+class RegretBound:
     """A theorem, and its bound at every horizon."""
 
     theorem: str
@@ -236,7 +236,7 @@ FEDERATED: dict[str, tuple[str, Line]] = {
 }
 
 
-def of(result: Result) -> Bound | None:
+def of(result: Result) -> RegretBound | None:
     """The theorem about this algorithm at these options; None where no paper has one, it needs a δ
     that there is not, or the instances are not known.
     """
@@ -250,27 +250,27 @@ def of(result: Result) -> Bound | None:
     if name in LINEAR:
         return _known(LINEAR[name], known, Linear)
     if name in FEDERATED:
-        return _known(FEDERATED[name], known, Silos)
+        return _known(FEDERATED[name], known, SilosSetting)
     return None
 
 
 def _known(
-    about: tuple[str, Line], known: Mapping[str, Any], kind: type[Linear] | type[Silos]
-) -> Bound:
+    about: tuple[str, Line], known: Mapping[str, Any], kind: type[Linear] | type[SilosSetting]
+) -> RegretBound:
     """The theorem at the options that were in force."""
     theorem, line = about
     problem = kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known})
-    return Bound(theorem, lambda t: line(t, known, problem))
+    return RegretBound(theorem, lambda t: line(t, known, problem))
 
 
-def _of_arms(result: Result) -> Bound | None:
+def _of_arms(result: Result) -> RegretBound | None:
     """The mean over the instances of all runs, where the options tell them."""
     theorem, line = ARMS[result.algorithm]
     known = result.configuration
     if "environment" in known:
         return None
     every = _gaps(result)
-    return Bound(
+    return RegretBound(
         theorem, lambda t: np.asarray(np.mean([line(t, known, gaps) for gaps in every], axis=0))
     )
 

@@ -17,15 +17,15 @@ import numpy as np
 
 from tacit.algorithms.problems import Problem
 from tacit.algorithms.registry import lookup
-from tacit.checks import TacitError
 from tacit.environments.contract import Environment, World
 from tacit.environments.recorded import OutOfData
-from tacit.estimates import Estimate, Floats, Played, Round
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, KnownPerRound, guaranteed_reports, weakest
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.protocols.joint import JointSums
-from tacit.simulation.liars import Liars
+from tacit.simulation.poisoning import Liars
+from tacit.types import Estimate, Floats, Played, Round
 
 MOST_LISTED = 50  # options
 
@@ -41,7 +41,7 @@ def checkpoints_for(horizon: int, count: int = 60) -> tuple[int, ...]:
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What came of a run so far: cumulative regret as a piecewise linear function of time, and what
     was sent and opened.
     """
@@ -139,10 +139,10 @@ def run(
     dropout: float = 0.0,
     until_decided: bool = False,
     liars: float = 0.0,
-) -> Outcome:
+) -> RunOutcome:
     """Drives an experiment through its horizon, or until an option is shown to be the best; `noise`
     is the protocols' generator, `rng`'s own by default. `liars` are the part of all who report
-    against the best option (`tacit.simulation.liars`).
+    against the best option (`tacit.simulation.poisoning`).
 
     `dropout`: this part of every round that is opened is served but does not report, as many as
     the promise allows for. Who they are has nothing to do with their rewards.
@@ -151,7 +151,7 @@ def run(
     means: Floats | None = getattr(world, "means", None)
     gaps: Floats | None = None if means is None else getattr(world, "gaps", None)
     points = checkpoints or checkpoints_for(experiment.learner.horizon)
-    outcome = Outcome(experiment, gaps, points, means)
+    outcome = RunOutcome(experiment, gaps, points, means)
     lies = Liars.among(liars, world) if liars else None
     with suppress(OutOfData):  # a log that is used up ends the run
         while rounds := experiment.propose():

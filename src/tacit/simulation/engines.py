@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 
 Task = Callable[[int], Any]
 ONE_THREAD = dict.fromkeys(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation.results import data_frame
 
 

@@ -25,11 +25,11 @@ from typing import Any
 
 from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, check_together, lookup
-from tacit.checks import TacitError, integer
 from tacit.environments.contract import World
+from tacit.errors import TacitError, integer
 from tacit.privacy import Guarantee
 from tacit.simulation.driver import Trial
-from tacit.simulation.study import How, asked, matched, promise_of, recorded, tried
+from tacit.simulation.study import RunConfig, asked, matched, promise_of, recorded, tried
 
 AXES = ("problems", "environments", "guarantees")
 FIELDS = ("name", "algorithms", *AXES, "seeds", "first_seed")
@@ -150,7 +150,7 @@ def settled(algorithm: str, problem: Problem, first: int, runs: int) -> Problem:
 
 @cache
 def _searched(algorithm: str, problem: LinearProblem, first: int, runs: int) -> Problem:
-    return matched(lookup(algorithm), problem, How(runs, first, workers=1))
+    return matched(lookup(algorithm), problem, RunConfig(runs, first, workers=1))
 
 
 def read_study(path: Path) -> Study:
@@ -219,7 +219,7 @@ class _Reader:
             for picked in product(*(self._suiting(entry, axis, axes[axis]) for axis in AXES)):
                 count += 1
                 self._check_size(len(found) * seeds)
-                made = self._configuration(entry, variant, picked, How(seeds, first))
+                made = self._configuration(entry, variant, picked, RunConfig(seeds, first))
                 key = [made.algorithm, made.label, made.world, made.options]
                 found.setdefault(json.dumps(_plain(key), sort_keys=True), made)
         self._check_size(len(found) * seeds)
@@ -381,7 +381,7 @@ class _Reader:
         return suited
 
     def _configuration(
-        self, entry: Algorithm, variant: Choice, picked: Sequence[Choice], how: How
+        self, entry: Algorithm, variant: Choice, picked: Sequence[Choice], how: RunConfig
     ) -> Configuration:
         options: dict[str, Any] = dict(variant.options)
         said = dict.fromkeys(options, variant.place)

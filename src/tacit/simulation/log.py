@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import __version__
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 
 Record = dict[str, Any]
 REMEDIES = {

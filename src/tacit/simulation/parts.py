@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation.log import unwritable
 from tacit.simulation.results import whole
 
@@ -57,7 +57,7 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 @dataclass
-class Store:
+class StudyStore:
     """The directory of one study; `rows` are those that are done."""
 
     directory: Path
@@ -122,7 +122,7 @@ class Store:
 @contextmanager
 def stored(
     directory: Path, manifest: Mapping[str, Any], cells: int, kind: str = "auto"
-) -> Iterator[Store]:
+) -> Iterator[StudyStore]:
     """The directory of a study, for this process alone; one of another study is refused."""
     found = chosen_kind(kind)
     try:
@@ -151,7 +151,7 @@ def stored(
         shutil.rmtree(directory / GONE, ignore_errors=True)
         for left in (directory / PARTS).glob("*.partial"):
             left.unlink(missing_ok=True)
-        store = Store(directory, known["format"], cells)
+        store = StudyStore(directory, known["format"], cells)
         store.read()
         yield store
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation import bounds
 from tacit.simulation.results import Result, whole, write_csv
 

@@ -79,7 +79,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportEntry:
     """A configuration and its runs."""
 
     about: Mapping[str, Any]
@@ -113,7 +113,7 @@ class Entry:
         return Point(self.epsilon, self.result.regret_mean, WIDTH * (self.result.regret_sem or 0.0))
 
 
-def entries(found: Saved) -> list[Entry]:
+def entries(found: Saved) -> list[ReportEntry]:
     """The configurations that have runs, in the order of the study."""
     about, seeds = found.manifest["study"]["configurations"], found.manifest["study"]["seeds"]
     listed = []
@@ -131,11 +131,11 @@ def entries(found: Saved) -> list[Entry]:
             Runs(records, 0.0, False, seeds),
             tuple(told["extras"]),
         )
-        listed.append(Entry(told, result))
+        listed.append(ReportEntry(told, result))
     return listed
 
 
-def summaries(listed: Iterable[Entry]) -> list[dict[str, Any]]:
+def summaries(listed: Iterable[ReportEntry]) -> list[dict[str, Any]]:
     """A row per configuration: what was asked, and means over its runs."""
     rows = []
     for one in listed:
@@ -178,7 +178,7 @@ def write_report(directory: Path, out: Path | None = None) -> list[Path]:
     return paths
 
 
-def html(found: Saved, listed: Sequence[Entry]) -> str:
+def html(found: Saved, listed: Sequence[ReportEntry]) -> str:
     """The whole page."""
     settings = [
         (setting, list(group))
@@ -199,7 +199,7 @@ def html(found: Saved, listed: Sequence[Entry]) -> str:
     return page(found.name, parts, STYLE, SCRIPT)
 
 
-def _by_setting(listed: Sequence[Entry]) -> list[Entry]:
+def _by_setting(listed: Sequence[ReportEntry]) -> list[ReportEntry]:
     order = list(dict.fromkeys(one.setting for one in listed))
     return sorted(listed, key=lambda one: order.index(one.setting))
 
@@ -218,7 +218,7 @@ def _titled(setting: tuple[str, str, str], settings: Sequence[Any]) -> str:
     return "; ".join(told) or "Regret"
 
 
-def _looks(listed: Sequence[Entry]) -> dict[str, tuple[str, str]]:
+def _looks(listed: Sequence[ReportEntry]) -> dict[str, tuple[str, str]]:
     """A colour and a dash for every variant, the same all over the page."""
     names = dict.fromkeys(one.variant for one in listed)
     return {
@@ -230,7 +230,7 @@ def _looks(listed: Sequence[Entry]) -> dict[str, tuple[str, str]]:
 # In words
 
 
-def _first(found: Saved, settings: Sequence[tuple[tuple[str, str, str], list[Entry]]]) -> str:
+def _first(found: Saved, settings: Sequence[tuple[tuple[str, str, str], list[ReportEntry]]]) -> str:
     about = found.manifest["study"]
     runs = f"{len(found.rows):,} runs"
     if len(found.rows) < found.cells:
@@ -264,7 +264,7 @@ def _count(number: int, name: str) -> str:
 
 
 def _least(
-    setting: tuple[tuple[str, str, str], list[Entry]], settings: Sequence[Any]
+    setting: tuple[tuple[str, str, str], list[ReportEntry]], settings: Sequence[Any]
 ) -> Iterator[str]:
     """Who lost least at which ε, neighbours together."""
     place, group = setting
@@ -286,14 +286,14 @@ def _least(
         yield f"<div>{escape(name + where)}<small>{escape(told)}</small></div>"
 
 
-def _epsilons(listed: Iterable[Entry]) -> list[float]:
+def _epsilons(listed: Iterable[ReportEntry]) -> list[float]:
     return sorted({one.epsilon for one in listed if one.epsilon is not None})
 
 
 # In pictures
 
 
-def _pictures(group: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _pictures(group: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
     known = [one for one in group if one.result.regret_known]
     if not known:
         return '<p class="note">What the options are worth is not known here, nor is regret.</p>'
@@ -332,7 +332,7 @@ def _some(epsilons: list[float]) -> list[float]:
     return [epsilons[round(place * step)] for place in range(MOST_PANELS)]
 
 
-def _keys(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _keys(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
     """Whose colour is whose."""
     names = dict.fromkeys(one.variant for one in known)
     keys = [(name, *looks[name]) for name in names]
@@ -352,7 +352,7 @@ def _keys(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
     )
 
 
-def _bound_note(known: list[Entry]) -> str:
+def _bound_note(known: list[ReportEntry]) -> str:
     notes = ""
     if any(one.result.times_lower_bound is not None for one in known):
         notes = (
@@ -367,7 +367,9 @@ def _bound_note(known: list[Entry]) -> str:
     return notes
 
 
-def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple[str, str]]) -> str:
+def _curves(
+    known: list[ReportEntry], epsilon: float | None, looks: Mapping[str, tuple[str, str]]
+) -> str:
     """Regret on the way, of one ε and of those that promise nothing."""
     shown = [one for one in known if one.epsilon in (epsilon, None)]
     longest = max(one.result.horizon for one in shown)
@@ -392,14 +394,14 @@ def _curves(known: list[Entry], epsilon: float | None, looks: Mapping[str, tuple
     return chart(f"regret by {per}s", across, up, [*series, *least, *proved])
 
 
-def _series_by_variant(known: list[Entry]) -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
+def _series_by_variant(known: list[ReportEntry]) -> dict[str, list[ReportEntry]]:
+    found: dict[str, list[ReportEntry]] = {}
     for one in sorted(known, key=lambda one: one.epsilon or 0.0):
         found.setdefault(one.variant, []).append(one)
     return found
 
 
-def _against_epsilon(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _against_epsilon(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
     """Regret at the end by ε; who promises nothing is a level."""
     series = [
         Series(name, tuple(one.final() for one in group), *looks[name], marks=True)
@@ -418,7 +420,7 @@ def _against_epsilon(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -
     return chart("regret at the end by epsilon", across, up, [*series, lowest])
 
 
-def _bits(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
+def _bits(known: list[ReportEntry], looks: Mapping[str, tuple[str, str]]) -> str:
     """Regret at the end by what everybody sends; points of one algorithm are joined by ε."""
     series = []
     for name, group in _series_by_variant(known).items():
@@ -436,7 +438,7 @@ def _bits(known: list[Entry], looks: Mapping[str, tuple[str, str]]) -> str:
 # In numbers
 
 
-def _table(listed: Sequence[Entry]) -> str:
+def _table(listed: Sequence[ReportEntry]) -> str:
     found = zip(summaries(listed), listed, strict=True)
     rows = [row | {"promise": one.short} for row, one in found]
     words = {"algorithm": "algorithm", "promise": "promise"} | {

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy.special import betainc
 
 from tacit import __version__
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.privacy import Guarantee
 from tacit.simulation.log import Record, unwritable
 from tacit.simulation.seeds import Runs

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.simulation import log
 from tacit.simulation.engines import Failure, Unloadable, local
 from tacit.simulation.log import Record

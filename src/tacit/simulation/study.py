@@ -13,12 +13,12 @@ import numpy as np
 from tacit.algorithms.problems import LinearProblem, Problem
 from tacit.algorithms.registry import Algorithm, lookup, spelled
 from tacit.assumptions import DishonestAtMost, Poisoned
-from tacit.checks import TacitError, integer, probability
 from tacit.environments.contract import Environment, World
+from tacit.errors import TacitError, integer, probability
 from tacit.experiment import Experiment
 from tacit.privacy import Guarantee, weakest
 from tacit.simulation.driver import Trial
-from tacit.simulation.liars import Liars
+from tacit.simulation.poisoning import Liars
 from tacit.simulation.results import Result
 from tacit.simulation.seeds import over_seeds
 
@@ -27,7 +27,7 @@ MOST_PILOTS = 20  # runs on which the communication of dpe-fixed is matched to t
 
 
 @dataclass(frozen=True)
-class How:
+class RunConfig:
     """How often and how an algorithm is run: seeds `seed`, `seed` + 1, and so on."""
 
     runs: int = 20
@@ -56,18 +56,18 @@ class How:
         return range(self.seed, self.seed + self.runs)
 
 
-HOW = tuple(entry.name for entry in fields(How))
+HOW = tuple(entry.name for entry in fields(RunConfig))
 
 
 def simulate(algorithm: str, environment: World | None = None, **options: Any) -> Result:
     """Runs a named algorithm over seeds, on the instances of its problem or in an environment of
-    your own. Options are those of the algorithm's problem, and of `How`.
+    your own. Options are those of the algorithm's problem, and of `RunConfig`.
 
     >>> result = simulate("dist-dp-se", arms=3, horizon=2000, runs=2)
     >>> result.guarantee.short, len(result.runs)
     ('(1, 0)-DP', 2)
     """
-    how = How(**{name: options.pop(name) for name in HOW if name in options})
+    how = RunConfig(**{name: options.pop(name) for name in HOW if name in options})
     entry = lookup(algorithm)
     return study(entry, entry.ask(asked(entry, environment, options)), how, environment)
 
@@ -102,7 +102,7 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
     return options
 
 
-def study(entry: Algorithm, problem: Problem, how: How, world: World | None = None) -> Result:
+def study(entry: Algorithm, problem: Problem, how: RunConfig, world: World | None = None) -> Result:
     """All runs of one algorithm on one problem."""
     if isinstance(problem, LinearProblem) and "fixed_clients" in entry.options:
         problem = matched(entry, problem, how)
@@ -170,7 +170,7 @@ def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:
 
 
 def tried(
-    entry: Algorithm, problem: Problem, how: How, world: World | None
+    entry: Algorithm, problem: Problem, how: RunConfig, world: World | None
 ) -> tuple[Problem, Experiment]:
     """The first run before its first round: what cannot be done is refused before any work."""
     if how.user_by_user and entry.family != "arms":
@@ -215,7 +215,7 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
     leaves fewer results than names.
     """
     log: Path | None = options.pop("log", None)
-    how = How(**{name: options.pop(name) for name in HOW if name in options})
+    how = RunConfig(**{name: options.pop(name) for name in HOW if name in options})
     entries = [lookup(name) for name in names]
     for option in options:
         if not any(option in entry.options for entry in entries):
@@ -242,7 +242,7 @@ def compare(names: Iterable[str], environment: World | None = None, **options: A
     return results
 
 
-def matched(entry: Algorithm, problem: LinearProblem, how: How) -> LinearProblem:
+def matched(entry: Algorithm, problem: LinearProblem, how: RunConfig) -> LinearProblem:
     """With the largest fixed number of clients per phase at which no more numbers are sent than by
     dpe, on these seeds, to a twentieth; unless the number is given.
     """

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit.checks import TacitError, integer
+from tacit.errors import TacitError, integer
 from tacit.simulation.engines import (
     ONE_THREAD,
     Answers,
@@ -33,7 +33,7 @@ from tacit.simulation.grid import Study, read_study, study_of
 from tacit.simulation.parts import (
     FAILURES,
     Rows,
-    Store,
+    StudyStore,
     check_same,
     read_manifest,
     read_results,
@@ -48,7 +48,7 @@ START = 1.5  # seconds until workers have loaded
 
 
 @dataclass(frozen=True)
-class Way:
+class ExecutionConfig:
     """How a study is carried out: where, by how many, and into what files."""
 
     workers: int | None = None
@@ -107,7 +107,7 @@ def sweep(
     >>> frame["horizon"], frame["seed"]
     ([100, 100, 200, 200], [0, 1, 0, 1])
     """
-    way = Way(workers, engine, address, progress=progress)
+    way = ExecutionConfig(workers, engine, address, progress=progress)
     if study is not None and grid:
         raise TacitError(f"a study is given, and {', '.join(grid)} too: leave one of them out")
     if study is None:
@@ -120,7 +120,7 @@ def sweep(
     return swept.frame()
 
 
-def carry_out(study: Study, way: Way, out: Path | None, command: str = "") -> Swept:
+def carry_out(study: Study, way: ExecutionConfig, out: Path | None, command: str = "") -> Swept:
     """Runs what is not done yet, and writes what there is."""
     start, swept = time.perf_counter(), Swept(study)
     described = {**manifest(study), "command": command}
@@ -157,7 +157,7 @@ def manifest(study: Study) -> dict[str, Any]:
     return {"name": study.name, "versions": versions(), "study": study.identity()}
 
 
-def _run(swept: Swept, left: list[int], way: Way, store: Store | None) -> None:
+def _run(swept: Swept, left: list[int], way: ExecutionConfig, store: StudyStore | None) -> None:
     """Runs cells, and keeps each as soon as it is there, or soon after."""
     fresh: Rows = {}
     start = flushed = time.monotonic()
@@ -183,13 +183,13 @@ def _run(swept: Swept, left: list[int], way: Way, store: Store | None) -> None:
         _keep(swept, fresh, store)
 
 
-def _keep(swept: Swept, fresh: Rows, store: Store | None) -> None:
+def _keep(swept: Swept, fresh: Rows, store: StudyStore | None) -> None:
     if fresh and store is not None:
         store.add(fresh)
     swept.rows |= fresh
 
 
-def _answers(study: Study, cells: list[int], way: Way) -> Answers:
+def _answers(study: Study, cells: list[int], way: ExecutionConfig) -> Answers:
     if way.engine == "ray":
         yield from on_ray(study, cells, way.address, way.workers or None)
         return
@@ -207,7 +207,7 @@ def _answers(study: Study, cells: list[int], way: Way) -> Answers:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """How much work a study is: seconds of one core, and by these workers, from probe cells."""
 
     cells: int
@@ -221,7 +221,9 @@ class Estimate:
     failures: tuple[dict[str, Any], ...] = ()
 
 
-def estimate(study: Study, way: Way, out: Path | None, budget: float = PROBED) -> Estimate:
+def estimate(
+    study: Study, way: ExecutionConfig, out: Path | None, budget: float = PROBED
+) -> CostEstimate:
     """Runs first cells of configurations, as many as there is time for, one at least; the others
     are taken to cost what those of the same algorithm do.
     """
@@ -245,7 +247,7 @@ def estimate(study: Study, way: Way, out: Path | None, budget: float = PROBED) -
     each = [means.get(one.label, overall) for one in study.configurations]
     core = sum(each) * study.seeds * (1 - done / study.cells)
     workers = max(1, way.workers if way.workers is not None else os.cpu_count() or 1)
-    return Estimate(
+    return CostEstimate(
         study.cells,
         done,
         len(study.configurations),
@@ -274,12 +276,12 @@ def _spread(count: int) -> Iterator[int]:
             yield place
 
 
-def _done_cells(study: Study, way: Way, out: Path | None) -> int:
+def _done_cells(study: Study, way: ExecutionConfig, out: Path | None) -> int:
     known = None if out is None else read_manifest(out)
     if out is None or known is None:
         return 0
     check_same(out, known, manifest(study), way.format)
-    store = Store(out, known["format"], study.cells)
+    store = StudyStore(out, known["format"], study.cells)
     store.read()
     return len(store.rows)
 
@@ -308,7 +310,7 @@ def saved(directory: Path) -> Saved:
             f"{directory} has no study.json: give the directory of a sweep (tacit sweep study.toml)"
         )
     about = known["study"]
-    store = Store(directory, known["format"], len(about["configurations"]) * about["seeds"])
+    store = StudyStore(directory, known["format"], len(about["configurations"]) * about["seeds"])
     store.read()
     if not store.rows:
         raise TacitError(f"{directory} has no finished cell yet: nothing to report")

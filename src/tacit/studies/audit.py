@@ -22,8 +22,7 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, ndtr, ndtri, stdtr
 
 from tacit.algorithms.registry import lookup
-from tacit.checks import TacitError, positive, probability
-from tacit.estimates import Floats, Opened
+from tacit.errors import TacitError, positive, probability
 from tacit.noise import NoiseLaw, Table
 from tacit.noise.table import convolution_power
 from tacit.privacy import Guarantee, View
@@ -35,6 +34,7 @@ from tacit.protocols.prefix_messages import MODULUS_BITS, MOST_BITS, Bits, Count
 from tacit.protocols.prefix_sums import PrefixRound, PrefixSums
 from tacit.protocols.vectors import SeparateSums, VectorProtocol
 from tacit.rounds import carry
+from tacit.types import Floats, Opened
 
 ALARM = 1e-3  # how often a sound device is accused
 CONFIDENCE = 0.999  # of the lower bound on ε

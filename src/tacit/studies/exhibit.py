@@ -27,7 +27,7 @@ from tacit.algorithms.problems import SilosProblem
 from tacit.algorithms.zc24_noise import PrivateSums, ldp_fedlinucb
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.federated import FederatedLinUCB, Silo, repair
-from tacit.checks import TacitError, integer
+from tacit.errors import TacitError, integer
 from tacit.privacy import ApproximateDP
 from tacit.privacy.audit import lower_bound
 from tacit.rounding import down
@@ -96,7 +96,7 @@ class AdaptiveSilos:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttackResult:
     """How often the attacker guessed the victim's norm right: from the schedule alone, from the
     action that its own next user is given, and from everything that was sent.
 
@@ -134,7 +134,7 @@ def attack(
     epsilon: float = 0.2,
     delta: float = 1e-5,
     dimension: int = 5,
-) -> Outcome:
+) -> AttackResult:
     """Plays the game: a fair coin decides whether the first user of silo 0 has large or small
     features; silo 1 guesses.
 
@@ -188,7 +188,7 @@ def attack(
     right = {name: _rate(truth, values) for name, values in seen.items()}
     proved = {name: _at_least(truth, values, delta) for name, values in seen.items()}
     about = {"games": count, "limit": limit, "epsilon": epsilon, "delta": delta}
-    return Outcome(**right, **about, epsilon_at_least=proved)  # type: ignore[arg-type]
+    return AttackResult(**right, **about, epsilon_at_least=proved)  # type: ignore[arg-type]
 
 
 def _rate(truth: Sequence[bool], seen: Sequence[float]) -> float:
@@ -233,7 +233,7 @@ SHOWN = {
 }
 
 
-def draw(outcome: Outcome, path: Path) -> Path:
+def draw(outcome: AttackResult, path: Path) -> Path:
     """How often each attack is right, beside chance and what the promise allows."""
     figure, one = axes()
     for place, name in enumerate(SHOWN):

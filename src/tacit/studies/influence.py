@@ -17,7 +17,7 @@ from typing import Any
 from tacit.algorithms.registry import Algorithm, lookup
 from tacit.protocols.contract import SumProtocol
 from tacit.simulation.results import Result
-from tacit.simulation.study import How, simulate, tried
+from tacit.simulation.study import RunConfig, simulate, tried
 
 TRIED = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # times the part that is asked about, in the picture
 WAYS = {"two-servers": "two servers", "verified": "two servers, verified reports"}
@@ -75,7 +75,7 @@ def influence(
         ways["verified"] = given | {"through": "verified"}
     found = []
     for trust, options in ways.items():
-        _, experiment = tried(entry, entry.ask(options), How(), None)
+        _, experiment = tried(entry, entry.ask(options), RunConfig(), None)
         protocol = experiment.open(experiment.propose()[0])
         if isinstance(protocol, SumProtocol):
             row = reached(trust, protocol.reach, options["means"], liars, participants)
@@ -84,7 +84,7 @@ def influence(
 
 
 def right_winners(
-    algorithm: str, liars: Sequence[float], how: How, **options: Any
+    algorithm: str, liars: Sequence[float], how: RunConfig, **options: Any
 ) -> dict[str, list[float]]:
     """The part of simulated experiments over two servers that find the best option, by the part of
     participants who lie, without and with verification.

@@ -19,11 +19,11 @@ import numpy as np
 
 from tacit.algorithms.problems import MOST
 from tacit.algorithms.registry import Algorithm, lookup
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.privacy.calibration import LARGEST_EPSILON
 from tacit.protocols.certificates import largest_group
 from tacit.simulation.results import Result
-from tacit.simulation.study import How, simulate
+from tacit.simulation.study import RunConfig, simulate
 from tacit.studies.influence import TRIED, Influence, influence, reached, right_winners
 from tacit.studies.influence import draw as draw_right_winners
 
@@ -161,7 +161,7 @@ class People:
 
 
 @dataclass(frozen=True)
-class Question:
+class PlanRequest:
     """All that a plan is asked: what is expected, who takes part, what they are promised, by which
     algorithms (these trust models of a single one), the control's share, how it is simulated.
     """
@@ -173,7 +173,7 @@ class Question:
     algorithms: tuple[str, ...] = ("private-med",)
     control_share: float | None = None
     trusts: tuple[str, ...] = tuple(WHAT_IS_TRUSTED)
-    how: How = field(default_factory=lambda: How(RUNS))
+    how: RunConfig = field(default_factory=lambda: RunConfig(RUNS))
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, "a guarantee needs epsilon > 0")
@@ -187,11 +187,11 @@ class Question:
             probability("control_share", self.control_share, remedy, zero=True)
 
     @classmethod
-    def of(cls, **asked: Any) -> Question:
+    def of(cls, **asked: Any) -> PlanRequest:
         """From the fields of all parts, by name; `algorithm` is one of `algorithms`."""
         own = ("epsilon", "delta", "control_share", "trusts")
         parts: dict[str, dict[str, Any]] = {}
-        kinds = {"expected": Expected, "people": People, "how": How}
+        kinds = {"expected": Expected, "people": People, "how": RunConfig}
         for part, kind in kinds.items():
             names = [entry.name for entry in fields(kind) if entry.init]
             parts[part] = {name: asked.pop(name) for name in names if name in asked}
@@ -201,7 +201,7 @@ class Question:
         if asked:
             raise TacitError(f"a plan has no {', '.join(asked)}: see tacit plan --help")
         expected, people = Expected(**parts["expected"]), People(**parts["people"])
-        how = How(**({"runs": RUNS} | parts["how"]))
+        how = RunConfig(**({"runs": RUNS} | parts["how"]))
         return cls(expected, people, algorithms=chosen or (one,), how=how, **mine)
 
     def given(self, entry: Algorithm, trust: str | None) -> dict[str, Any]:
@@ -230,19 +230,21 @@ def plan(
 ) -> Plan:
     """Simulates every trust model of an algorithm, or several algorithms, at one guarantee: that of
     a person who takes part as often as said. See `Expected` (`baseline`, `lift`), `People`
-    (`participations`, `dropout`, `rounds`, `per_day`), `Question` (`algorithms`, `trusts`,
-    `control_share`) and `How` (`runs`, `seed`, `progress`) for what else can be asked.
+    (`participations`, `dropout`, `rounds`, `per_day`), `PlanRequest` (`algorithms`, `trusts`,
+    `control_share`) and `RunConfig` (`runs`, `seed`, `progress`) for what else can be asked.
 
     >>> result = plan(baseline=0.2, lift=0.5, epsilon=1, runs=2)
     >>> [cost.trust for cost in result.costs]
     ['central', 'secure-aggregation', 'two-servers', 'shuffler', 'local']
     """
     return answer(
-        Question.of(options=options, horizon=horizon, gap=gap, epsilon=epsilon, delta=delta, **more)
+        PlanRequest.of(
+            options=options, horizon=horizon, gap=gap, epsilon=epsilon, delta=delta, **more
+        )
     )
 
 
-def answer(question: Question) -> Plan:
+def answer(question: PlanRequest) -> Plan:
     """One row for each way to do it, and which to take."""
     wanted = [lookup(name) for name in question.algorithms]
     by_trust = len(wanted) == 1 and "trust" in wanted[0].options
@@ -267,7 +269,7 @@ def answer(question: Question) -> Plan:
     return Plan(costs, advice, lies)
 
 
-def _cost(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
+def _cost(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if entry.family == "arms" and "control_share" in entry.options:
         found = _until_decided(entry, given, question)
@@ -276,7 +278,9 @@ def _cost(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[s
     return found | {"note": _note(given)}
 
 
-def _until_decided(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
+def _until_decided(
+    entry: Algorithm, given: dict[str, Any], question: PlanRequest
+) -> dict[str, Any]:
     """Runs that stop when they are decided, with a horizon that hardly any of them reaches."""
     how = replace(question.how, until_decided=True)
     options = given | {"horizon": _long_enough(entry, given, question)}
@@ -294,7 +298,7 @@ def _until_decided(entry: Algorithm, given: dict[str, Any], question: Question) 
     }
 
 
-def _long_enough(entry: Algorithm, given: dict[str, Any], question: Question) -> int:
+def _long_enough(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> int:
     """A horizon half again as long as the slowest of a few pilots takes, or a little more: the next
     of a thousand times powers of two, so that ways that cost the same mostly have the same one.
     """
@@ -335,7 +339,7 @@ def _guess(given: dict[str, Any], expected: Expected) -> int:
     return min(int(2 * max(sampling, 1) + rounds + least) + arms, MOST)
 
 
-def _whole(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[str, Any]:
+def _whole(entry: Algorithm, given: dict[str, Any], question: PlanRequest) -> dict[str, Any]:
     """Runs that serve everybody, without any share for the control."""
     how, horizon = question.how, question.people.horizon
     options = {k: v for k, v in given.items() if k != "control_share"}
@@ -359,10 +363,10 @@ def _whole(entry: Algorithm, given: dict[str, Any], question: Question) -> dict[
     }
 
 
-def command(algorithm: str, options: Mapping[str, Any], how: How, *flags: str) -> str:
+def command(algorithm: str, options: Mapping[str, Any], how: RunConfig, *flags: str) -> str:
     """What simulates a row on the command line.
 
-    >>> command("private-med", {"means": (0.02, 0.022), "horizon": 1000}, How(3, 7))
+    >>> command("private-med", {"means": (0.02, 0.022), "horizon": 1000}, RunConfig(3, 7))
     'tacit simulate --algorithm private-med --means 0.02,0.022 --horizon 1000 --runs 3 --seed 7'
     """
     said = [
@@ -445,7 +449,7 @@ def _people(count: float | None) -> str:
     return f"about {round(count, digits):,.0f} participants"
 
 
-def draw_liars(question: Question, result: Plan, path: Path) -> Path:
+def draw_liars(question: PlanRequest, result: Plan, path: Path) -> Path:
     """How often the best option is found over two servers, with and without verification, when
     some participants lie: parts around the one that is asked about.
     """

@@ -41,7 +41,7 @@ PROBLEM = SilosProblem(silos=10, dimension=5, actions=20, horizon=2000, epsilon=
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScheduleResult:
     """One schedule: what it promises a person (None: nothing), when it synchronised in each run,
     and the group regret after every round (runs × rounds).
     """
@@ -85,7 +85,7 @@ def private_sums(problem: SilosProblem, steps: int) -> PrefixSums:
     )
 
 
-def compared(problem: SilosProblem, runs: int = 5, seed: int = 0) -> list[Outcome]:
+def compared(problem: SilosProblem, runs: int = 5, seed: int = 0) -> list[ScheduleResult]:
     """All four on the same people."""
     every = private_sums(problem, problem.horizon)
     outcomes = [
@@ -109,17 +109,17 @@ def _study(
     name: str,
     sums: PrefixSums,
     batches: tuple[int, ...] = (),
-) -> Outcome:
+) -> ScheduleResult:
     """All runs of one schedule. What is sent has the sums' guarantee; so has when, unless raw data
     decides.
     """
-    played = [Silos(problem, sums, name, batches, seed + run).play() for run in range(runs)]
+    played = [SilosRun(problem, sums, name, batches, seed + run).play() for run in range(runs)]
     times, regret = zip(*played, strict=True)
     promised = None if name == REFUTED else sums.guarantee(problem.delta)
-    return Outcome(name, promised, tuple(map(tuple, times)), np.array(regret))
+    return ScheduleResult(name, promised, tuple(map(tuple, times)), np.array(regret))
 
 
-class Silos:
+class SilosRun:
     """One run: lazy LinUCB in every silo, private sums at every synchronisation."""
 
     def __init__(
@@ -205,7 +205,7 @@ class Silos:
         self.actor = self._actor(self.bias.sum(axis=0) + hidden, spread)
 
 
-def draw(outcomes: list[Outcome], path: Path) -> Path:
+def draw(outcomes: list[ScheduleResult], path: Path) -> Path:
     """Regret per round above, when each schedule speaks in its first run below; what a person is
     promised is in the legend.
     """

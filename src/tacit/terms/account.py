@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.terms.document import Terms
 
 

@@ -30,7 +30,7 @@ from tacit.assumptions import (
     Scope,
     SemiHonestServer,
 )
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.signatures import KEY_SIZE
 from tacit.trust import TrustModel, View
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.records import Records
 from tacit.signatures import Signed, fingerprint, public_key, sign, verify
 from tacit.terms.document import POST_QUANTUM_SUITE, Terms

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tacit.algorithms.registry import Algorithm, lookup
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.experiment import Experiment
 from tacit.privacy import Guaranteed, KnownPerRound, NonPrivate
 from tacit.simulation.driver import Trial, run

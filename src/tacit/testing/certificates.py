@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 from tacit.protocols.certificates import (
     Certificate,
     Kind,

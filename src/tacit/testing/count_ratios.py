@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.protocols.certificates import PureShuffleParameters
 
 INTEGER_BITS = 64  # bits of the smallest probability in the integer brackets

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.estimates import Opened
 from tacit.noise.table import entries
 from tacit.protocols.contract import SumProtocol
+from tacit.types import Opened
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVELS = tuple(10.0**-k for k in range(1, 13))

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.noise import NoiseLaw, convolve
 from tacit.noise.serialize import law_from_dict, law_to_dict
 from tacit.testing.statistics import SEEDED, UNSEEDED, check_source, follows

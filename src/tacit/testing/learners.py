@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from tacit.bandits.contract import Learner
-from tacit.checks import TacitError
-from tacit.estimates import Arm, Design, ErrorLaw, Estimate, Round, VectorError
+from tacit.errors import TacitError
+from tacit.types import Arm, Design, ErrorLaw, Estimate, Round, VectorError
 
 MOST_ROUNDS = 100_000
 REPORTS = 10

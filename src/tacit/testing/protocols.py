@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import TacitError
-from tacit.estimates import Estimate, Levels, Opened
+from tacit.errors import TacitError
 from tacit.protocols.checking import recompute, sample
 from tacit.protocols.contract import Protocol, SumProtocol
 from tacit.testing.errors import check_error
 from tacit.testing.statistics import SEEDED, UNSEEDED, follows
+from tacit.types import Estimate, Levels, Opened
 
 Sample = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -18,7 +18,7 @@ from tacit.vdaf.prio3 import (
     prio3_sum,
     report_bits,
 )
-from tacit.vdaf.proofs import Question
+from tacit.vdaf.proofs import ProofQuery
 
 __all__ = [
     "KEY_SIZE",
@@ -26,7 +26,7 @@ __all__ = [
     "NONCE_SIZE",
     "RANDOM_SIZE",
     "Prio3",
-    "Question",
+    "ProofQuery",
     "Verifying",
     "prio3_count",
     "prio3_sum",

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from math import prod
 
-from tacit.checks import Refusal
+from tacit.errors import Refusal
 
 MODULUS = 2**64 - 2**32 + 1
 SIZE = 8  # bytes of an element

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.vdaf.field import MODULUS, SIZE, pack, unpack
-from tacit.vdaf.proofs import BIT, Circuit, Question, whole_number
+from tacit.vdaf.proofs import BIT, Circuit, ProofQuery, whole_number
 from tacit.vdaf.xof import SEED_SIZE, expand, turboshake
 
 VERSION = 18  # of the draft's formats, the last that changed them
@@ -75,12 +75,12 @@ class Prio3:
         leader = [(own - other) % MODULUS for own, other in zip(whole, helper, strict=True)]
         return pack(leader), seed
 
-    def question(self, key: bytes, context: bytes, nonce: bytes) -> Question:
+    def question(self, key: bytes, context: bytes, nonce: bytes) -> ProofQuery:
         """What is asked of every proof under this key and nonce: the same by both aggregators."""
         tag = self._tag(_QUERY, context)
         return self.circuit.question(expand(key, tag, _PROOFS + nonce, self.circuit.asked))
 
-    def verify_init(self, asked: Question, context: bytes, role: int, share: bytes) -> Verifying:
+    def verify_init(self, asked: ProofQuery, context: bytes, role: int, share: bytes) -> Verifying:
         """An aggregator's first step, with its input share."""
         if len(share) != self.share_size(role):
             raise Refusal(

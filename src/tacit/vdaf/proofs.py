@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.checks import Refusal, TacitError
+from tacit.errors import Refusal, TacitError
 from tacit.vdaf.field import MODULUS, dot, nodes, roots
 
 MOST_BITS = 63  # a limit is below 2^63, so that sums of weights stay below the modulus
 
 
 @dataclass(frozen=True)
-class Question:
+class ProofQuery:
     """What a verifier asks of a proof: how it adds up the outputs of the calls, and what each value
     of a wire or of the gadget's polynomial counts at t.
     """
@@ -109,20 +109,20 @@ class Circuit:
         outputs = [self.gadget(*inputs) for inputs in zip(*columns, strict=True)]
         return [*seeds, *outputs[: self.values]]
 
-    def question(self, drawn: Sequence[int]) -> Question:
+    def question(self, drawn: Sequence[int]) -> ProofQuery:
         """What is asked, of random elements; refused if t is one of the p-th roots, where an answer
         would say more than it must.
         """
         *factors, at = drawn
         if pow(at, self.width, MODULUS) == 1:
             raise Refusal("the point at which this report would be verified is a root of unity")
-        return Question(
+        return ProofQuery(
             factors or [1],
             nodes(self.width, self.width).lagrange(at)[: 1 + self.calls],
             nodes(2 * self.width, self.values).lagrange(at),
         )
 
-    def query(self, bits: Sequence[int], proof: Sequence[int], asked: Question) -> list[int]:
+    def query(self, bits: Sequence[int], proof: Sequence[int], asked: ProofQuery) -> list[int]:
         """A verifier share: the output of the circuit, the wires and the gadget's polynomial at
         t.
         """

@@ -11,7 +11,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 from tacit.vdaf.field import MODULUS, SIZE
 
 if TYPE_CHECKING:

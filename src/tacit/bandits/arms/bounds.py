@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Bound(NamedTuple):
+class MeanBound(NamedTuple):
     """A bound on a mean at a level; `slope` is its growth with the level there, `tilt` the θ of the
     Chernoff bound.
     """
@@ -26,17 +26,17 @@ class Bound(NamedTuple):
         return self.value + self.slope * (level - self.level)
 
 
-NOTHING_KNOWN = Bound(1.0)
+NOTHING_KNOWN = MeanBound(1.0)
 
 
-def leader(bounds: list[Bound], level: float, compute: Callable[[int], Bound]) -> int:
+def leader(bounds: list[MeanBound], level: float, compute: Callable[[int], MeanBound]) -> int:
     """The place of the largest bound at `level`; `bounds` may be older and are renewed only where
     it matters.
 
     Whoever leads by the tangents is recomputed, until the leader is up to date.
 
-    >>> bounds = [Bound(0.9, 0.1, 0.0, 1.0), Bound(0.5, 0.1, 0.0, 1.0)]
-    >>> leader(bounds, 2.0, lambda arm: Bound(0.95, 0.1, 0.0, 2.0)), bounds[1].level
+    >>> bounds = [MeanBound(0.9, 0.1, 0.0, 1.0), MeanBound(0.5, 0.1, 0.0, 1.0)]
+    >>> leader(bounds, 2.0, lambda arm: MeanBound(0.95, 0.1, 0.0, 2.0)), bounds[1].level
     (0, 1.0)
     """
     ceilings = [value + slope * (level - at) for value, slope, _, at in bounds]

@@ -22,17 +22,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.bandits.arms.bounds import Bound
-from tacit.estimates import Estimate
+from tacit.bandits.arms.bounds import MeanBound
 from tacit.noise.cumulants import Cumulants, cumulants
 from tacit.noise.serialize import law_from_dict, law_to_dict
+from tacit.types import Estimate
 
 # largest θh; where all rewards seen were 0 the best θ is infinite, and e^-30 is close enough
 STEEPEST = 30.0
 
 
 @dataclass
-class Group:
+class BatchGroup:
     """Batches of one size and noise law (exact sums: of any size); only their number, users and
     total matter.
     """
@@ -50,7 +50,7 @@ class Group:
         self.variance = 0.0 if self.function is None else self.function(0.0)[2] / self.precision**2
 
 
-class Evidence:
+class ArmEvidence:
     """The estimates of one arm, grouped, with Chernoff bounds on its mean.
 
     `forget` is the share of the arm's users whose (oldest) batches may be dropped to keep the sums
@@ -62,7 +62,7 @@ class Evidence:
         self.users = 0
         self.batches = 0
         self._forgotten = 0
-        self._groups: list[Group] = []
+        self._groups: list[BatchGroup] = []
         self._terms: list[tuple[int, float, int, float, Cumulants | None]] = []
         self._statistic = self._capacity = self._sampling = self._noise = 0.0
 
@@ -74,7 +74,7 @@ class Evidence:
         if last is None or last.size != users or last.precision != precision or last.noise != noise:
             weight = 1 / (0.25 + float(error.variance) / users)
             if noise is not None or last is None or last.noise is not None:
-                last = Group(weight, precision, noise, users)
+                last = BatchGroup(weight, precision, noise, users)
                 groups.append(last)
         last.users += users
         last.batches += 1
@@ -122,18 +122,18 @@ class Evidence:
         shrunk = (mean + 2 * pull) / (1 + 4 * pull)
         return 1 / (sampling + noise / (shrunk * (1 - shrunk)))
 
-    def upper(self, level: float, start: Bound | None = None) -> Bound:
+    def upper(self, level: float, start: MeanBound | None = None) -> MeanBound:
         """The largest mean that is not refuted at `level`; `start` is an earlier bound from the
         same batches.
         """
         return self._solve(level, -1.0, self._statistic, start)
 
-    def lower(self, level: float) -> Bound:
+    def lower(self, level: float) -> MeanBound:
         """The least mean that is not refuted at `level`: the upper bound for 1 - reward,
         reflected.
         """
         mirrored = self._solve(level, 1.0, self._capacity - self._statistic, None)
-        return Bound(1 - mirrored.value, -mirrored.slope, mirrored.tilt, level)
+        return MeanBound(1 - mirrored.value, -mirrored.slope, mirrored.tilt, level)
 
     def exponent(self, mean: float) -> float:
         """The highest level at which a mean above the estimate is refuted: sup of G over θ.
@@ -162,7 +162,9 @@ class Evidence:
                 theta = (low + high) / 2
         return best
 
-    def _solve(self, level: float, side: float, statistic: float, start: Bound | None) -> Bound:
+    def _solve(
+        self, level: float, side: float, statistic: float, start: MeanBound | None
+    ) -> MeanBound:
         """The least root q of G(θ, q) = level over θ, G the exponent above: convex and rising in q,
         concave in θ.
 
@@ -172,7 +174,7 @@ class Evidence:
         """
         mean = statistic / self._capacity
         if mean >= 1:
-            return Bound(1.0, 0.0, 0.0, level)
+            return MeanBound(1.0, 0.0, 0.0, level)
         if start is not None and start.tilt > 0:
             theta, q = start.tilt * math.sqrt(level / start.level), min(start.at(level), 1.0)
         else:
@@ -187,7 +189,7 @@ class Evidence:
             if (
                 q == 0.0 and g > level
             ):  # noise alone does not explain what was seen: every mean is refuted
-                return Bound(0.0, 0.0, theta, level)
+                return MeanBound(0.0, 0.0, theta, level)
             finite = theta
             moved = min(max(q + (level - g) / gq, 0.0), 1.0)
             step = -(g1 + g1q * (moved - q)) / g2
@@ -197,7 +199,7 @@ class Evidence:
                 abs(step) < 0.02 * theta
                 and abs(moved - q) <= 1e-3 * min(abs(moved - mean), 1 - moved) + 1e-12
             ):
-                return Bound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
+                return MeanBound(moved, 0.0 if moved in (0.0, 1.0) else 1 / gq, theta, level)
             theta = max(min(theta + step, 4 * theta), theta / 4)
             q = moved
         # did not settle: keep the last θ, which is as valid as any, and come down to its root
@@ -205,7 +207,7 @@ class Evidence:
         for _ in range(50):
             g, _, _, gq, _ = self._exponent(finite, q, side, statistic)
             q = min(max(q + (level - g) / gq, 0.0), q)
-        return Bound(q, 0.0 if q in (0.0, 1.0) else 1 / gq, finite, level)
+        return MeanBound(q, 0.0 if q in (0.0, 1.0) else 1 / gq, finite, level)
 
     def _guess(self, level: float, mean: float) -> tuple[float, float]:
         """(θ, q) of the Gaussian bound."""
@@ -256,7 +258,7 @@ class Evidence:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], forget: float = 0.0) -> Evidence:
+    def from_dict(cls, data: Mapping[str, Any], forget: float = 0.0) -> ArmEvidence:
         """The reverse of `to_dict`."""
         evidence = cls(forget)
         evidence.users, evidence.batches, evidence._forgotten = (
@@ -267,7 +269,7 @@ class Evidence:
         for entry in data["groups"]:
             noise = entry["noise"]
             evidence._groups.append(
-                Group(**(entry | {"noise": None if noise is None else law_from_dict(noise)}))
+                BatchGroup(**(entry | {"noise": None if noise is None else law_from_dict(noise)}))
             )
         evidence._sum_up()
         return evidence

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from tacit.bandits.arms.elimination import Elimination
-from tacit.checks import Number, positive
+from tacit.errors import Number, positive
 
 
 class DPSE(Elimination):

@@ -15,10 +15,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.bandits.arms.chernoff import Evidence
+from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.contract import Learner, Plan, check_horizon
-from tacit.checks import Number, TacitError, integer, positive, probability
-from tacit.estimates import Arm, Estimate, Round
+from tacit.errors import Number, TacitError, integer, positive, probability
+from tacit.types import Arm, Estimate, Round
 
 RADII = ("tight", "paper")
 
@@ -44,7 +44,7 @@ class Elimination(Learner):
         self._checks = 0
         self._active = list(range(self.arms))
         self._seen: set[int] = set()
-        self._evidence = [Evidence() for _ in range(self.arms)]
+        self._evidence = [ArmEvidence() for _ in range(self.arms)]
         self._sums = [(0.0, 0)] * self.arms
 
     @abstractmethod
@@ -137,7 +137,7 @@ class Elimination(Learner):
         self._active = list(state["active"])
         self._seen = set(state["seen"])
         self._sums = [(total, users) for total, users in state["sums"]]
-        self._evidence = [Evidence.from_dict(entry) for entry in state["evidence"]]
+        self._evidence = [ArmEvidence.from_dict(entry) for entry in state["evidence"]]
 
 
 class ForgettingElimination(Elimination):
@@ -195,7 +195,7 @@ class ForgettingElimination(Elimination):
         return math.ceil(self.growth**self.round)
 
     def _begin(self, arm: int) -> None:
-        self._evidence[arm] = Evidence()
+        self._evidence[arm] = ArmEvidence()
         self._sums[arm] = (0.0, 0)
 
     def _level(self) -> float:

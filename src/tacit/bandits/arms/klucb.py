@@ -15,12 +15,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.bandits.arms.bounds import NOTHING_KNOWN, Bound, leader
-from tacit.bandits.arms.chernoff import Evidence
+from tacit.bandits.arms.bounds import NOTHING_KNOWN, MeanBound, leader
+from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.divergence import kl_upper
 from tacit.bandits.contract import Learner, Plan, check_horizon
-from tacit.checks import Number, TacitError, as_fraction, integer, positive
-from tacit.estimates import Arm, Estimate, Round
+from tacit.errors import Number, TacitError, as_fraction, integer, positive
+from tacit.types import Arm, Estimate, Round
 
 INDICES = ("chernoff", "variance")
 
@@ -83,7 +83,7 @@ class PrivateKLUCB(Learner):
         )
         self.growth = growth
         self.smallest = integer("smallest", smallest, at_least=1)
-        self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
+        self._evidence = [ArmEvidence(forget=FORGET) for _ in range(self.arms)]
         self._bounds = [NOTHING_KNOWN] * self.arms
 
     @property
@@ -119,13 +119,13 @@ class PrivateKLUCB(Learner):
         factor = 2.0 if users < SETTLED * self.noise_variance else float(self.growth)
         return max(self.smallest, math.ceil((factor - 1) * users))
 
-    def _bound(self, arm: int, level: float) -> Bound:
+    def _bound(self, arm: int, level: float) -> MeanBound:
         evidence = self._evidence[arm]
         if self.index == "chernoff":
             return evidence.upper(level, self._bounds[arm])
         mean = min(max(evidence.mean, 0.0), 1.0)
         value, slope = kl_upper(mean, level, evidence.effective)
-        return Bound(value, slope, 0.0, level)
+        return MeanBound(value, slope, 0.0, level)
 
     def _learn(self, round_: Round, estimate: Estimate) -> None:
         self._evidence[round_.arm].add(estimate)
@@ -137,7 +137,7 @@ class PrivateKLUCB(Learner):
 
     def recall(self, arm: int, memory: Any) -> None:
         """As if they had been this learner's own."""
-        self._evidence[arm] = Evidence.from_dict(memory, forget=FORGET)
+        self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
     def also(self, arm: int, estimate: Estimate) -> None:
         """Like any other batch, once the arm has had its first."""
@@ -152,8 +152,10 @@ class PrivateKLUCB(Learner):
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._evidence = [Evidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]]
-        self._bounds = [Bound(*entry) for entry in state["bounds"]]
+        self._evidence = [
+            ArmEvidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]
+        ]
+        self._bounds = [MeanBound(*entry) for entry in state["bounds"]]
 
 
 FIRST = {

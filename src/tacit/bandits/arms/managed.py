@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from tacit.bandits.always import Tally
+from tacit.bandits.arm_summaries import Setting, beats, failure_left, leading
+from tacit.bandits.confidence_sequences import Tally
 from tacit.bandits.contract import Learner, Options, Plan
-from tacit.bandits.ratios import Ratios
-from tacit.bandits.standings import Setting, beats, failure_left, leading
-from tacit.checks import TacitError, integer, probability
-from tacit.estimates import Arm, Estimate, Round
+from tacit.bandits.sample_ratio import Ratios
+from tacit.errors import TacitError, integer, probability
 from tacit.names import name_of, named
+from tacit.types import Arm, Estimate, Round
 
 MOST = 0.9  # of all participants may be given out as shares
 LEVEL = 0.95  # at which an option is shown to be worse

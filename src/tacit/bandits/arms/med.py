@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.bandits.arms.chernoff import Evidence
+from tacit.bandits.arms.chernoff import ArmEvidence
 from tacit.bandits.arms.divergence import kl
 from tacit.bandits.arms.klucb import FORGET, check_batches
 from tacit.bandits.contract import Learner, Plan
-from tacit.checks import Number, integer
-from tacit.estimates import Arm, Estimate, Round
+from tacit.errors import Number, integer
+from tacit.types import Arm, Estimate, Round
 
 HIGHEST = 1 - 1e-9  # a mean above is not told from 1, where relative entropy is infinite
 
@@ -77,7 +77,7 @@ class PrivateMED(Learner):
         self.rounds = None if rounds is None else integer("rounds", rounds, at_least=1)
         self.seed = integer("seed", seed, at_least=0)
         self._round = 0
-        self._evidence = [Evidence(forget=FORGET) for _ in range(self.arms)]
+        self._evidence = [ArmEvidence(forget=FORGET) for _ in range(self.arms)]
 
     @property
     def needs_horizon(self) -> bool:
@@ -146,7 +146,7 @@ class PrivateMED(Learner):
 
     def recall(self, arm: int, memory: Any) -> None:
         """As if they had been this learner's own."""
-        self._evidence[arm] = Evidence.from_dict(memory, forget=FORGET)
+        self._evidence[arm] = ArmEvidence.from_dict(memory, forget=FORGET)
 
     def also(self, arm: int, estimate: Estimate) -> None:
         """Like any other batch."""
@@ -157,7 +157,9 @@ class PrivateMED(Learner):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._round = state["round"]
-        self._evidence = [Evidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]]
+        self._evidence = [
+            ArmEvidence.from_dict(entry, forget=FORGET) for entry in state["evidence"]
+        ]
 
 
 def coarse(size: float) -> int:
@@ -171,12 +173,12 @@ def coarse(size: float) -> int:
     return round(size / step) * step
 
 
-def chernoff(evidence: Evidence, mean: float, top: float) -> float:  # noqa: ARG001
+def chernoff(evidence: ArmEvidence, mean: float, top: float) -> float:  # noqa: ARG001
     """The exponent of the very estimate, sampling and noise together."""
     return evidence.exponent(top)
 
 
-def quick(evidence: Evidence, mean: float, top: float) -> float:
+def quick(evidence: ArmEvidence, mean: float, top: float) -> float:
     """The smaller of two approximations with normal noise: as if the estimate came from fewer exact
     rewards, and relative entropy for sampling beside a normal exponent for noise.
 

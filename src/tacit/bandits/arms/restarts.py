@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from tacit.bandits.contract import Learner, Options, Plan, check_horizon
-from tacit.checks import integer
-from tacit.estimates import Estimate, Round
+from tacit.errors import integer
 from tacit.names import named
+from tacit.types import Estimate, Round
 
 
 class Restarts(Learner):

@@ -20,8 +20,8 @@ from scipy.special import chdtri, ndtri
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import LinUCB, LinUCBPolicy
 from tacit.bandits.contract import Learner, Plan
-from tacit.checks import TacitError, integer, positive, probability
-from tacit.estimates import Estimate, Floats, Round
+from tacit.errors import TacitError, integer, positive, probability
+from tacit.types import Estimate, Floats, Round
 
 FLOOR = 1.0  # least eigenvalue of a repaired matrix: the regularizer without privacy
 

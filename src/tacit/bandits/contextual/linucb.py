@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.moments import TOLERANCE
-from tacit.checks import TacitError
-from tacit.estimates import Floats, Policy
+from tacit.errors import TacitError
+from tacit.types import Floats, Policy
 
 Choices = npt.NDArray[np.int64]
 CENTRE = 0.5  # of rewards in [0, 1]

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError, integer, positive, probability
+from tacit.errors import TacitError, integer, positive, probability
 
 Floats = npt.NDArray[np.float64]
 TOLERANCE = 1e-9  # by how much a norm may exceed 1 in floating point; the sensitivity includes it

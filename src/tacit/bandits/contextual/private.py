@@ -19,8 +19,8 @@ from scipy.special import chdtri, ndtri
 from tacit.bandits.contextual import moments
 from tacit.bandits.contextual.linucb import CENTRE, LinUCBPolicy
 from tacit.bandits.contract import Learner, Plan
-from tacit.checks import TacitError, integer, positive, probability
-from tacit.estimates import Estimate, Floats, Round
+from tacit.errors import TacitError, integer, positive, probability
+from tacit.types import Estimate, Floats, Round
 
 MODES = ("rigorous", "calibrated")
 SPREAD = 0.5  # rewards in [0, 1] less their means are ½-sub-Gaussian (Hoeffding)

@@ -6,7 +6,7 @@ first of them early: what is learned soonest is worth most, and noise is shared 
 
 from __future__ import annotations
 
-from tacit.checks import integer
+from tacit.errors import integer
 
 FIRST, GROWTH = 10, 1.3  # rounds before the first synchronisation; total over total before
 

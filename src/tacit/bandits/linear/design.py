@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tacit.checks import TacitError
+from tacit.errors import TacitError
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ def largest_support(dimension: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class DesignWeights:
     """Weights on a few of the actions, the dimension of the actions' span, and the certificate
     g(π), computed afresh.
     """
@@ -70,7 +70,7 @@ def certificate(actions: Floats, support: Indices, weights: Floats) -> float:
     return float(((coordinates[:, present] ** 2) @ (1 / values[present])).max())
 
 
-def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Spread:
+def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> DesignWeights:
     """A design with g(π) <= ratio · (dimension of the span) on few actions.
 
     A ratio below 2 that takes more actions than `largest_support` is raised until it does not.
@@ -106,7 +106,7 @@ def near_g_optimal(actions: npt.ArrayLike, *, ratio: float = 2.0) -> Spread:
     most = largest_support(dimension)
     if len(support) > most and ratio < 2.0:
         return near_g_optimal(points, ratio=min(2.0, 1 + 1.5 * (ratio - 1)))
-    return Spread(support, weights, dimension, g)
+    return DesignWeights(support, weights, dimension, g)
 
 
 def _whiten(points: Floats) -> Floats:

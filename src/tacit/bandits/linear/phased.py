@@ -21,13 +21,19 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tacit.bandits.arm_summaries import standings
 from tacit.bandits.contract import Learner, Plan
 from tacit.bandits.linear import shrinking
-from tacit.bandits.linear.design import Floats, Indices, Spread, largest_support, near_g_optimal
-from tacit.bandits.linear.widths import Evidence, PhaseEvidence
-from tacit.bandits.standings import standings
-from tacit.checks import Number, TacitError, integer, positive, probability
-from tacit.estimates import Design, Estimate, Fit, Round, Standing
+from tacit.bandits.linear.design import (
+    DesignWeights,
+    Floats,
+    Indices,
+    largest_support,
+    near_g_optimal,
+)
+from tacit.bandits.linear.widths import PhaseEvidence, RunEvidence
+from tacit.errors import Number, TacitError, integer, positive, probability
+from tacit.types import ArmSummary, Design, Estimate, Fit, Round
 
 SETTINGS = ("tight", "paper")
 # g(π) over the dimension: as the paper asks, and what tight learners use once phases are long
@@ -70,14 +76,14 @@ class PhasedElimination(Learner):
             raise TacitError(f"setting is {setting!r}; it must be one of {', '.join(SETTINGS)}")
         self.setting = setting
         self._active: Indices = np.arange(len(self.actions))
-        self._evidence = Evidence(
+        self._evidence = RunEvidence(
             len(self.actions), self.actions.shape[1], self.bound, self.confidence
         )
         self._latest = np.zeros(self.actions.shape[1])
         self._asked = np.zeros(len(self.actions), dtype=np.int64)
         self._phases = np.zeros(len(self.actions), dtype=np.int64)  # while each was active
         # the last design; active sets only shrink, so their size tells them apart
-        self._known: tuple[float, int, Spread] | None = None
+        self._known: tuple[float, int, DesignWeights] | None = None
 
     @abstractmethod
     def _participants(self, phase: int, plays: Indices) -> int:
@@ -144,7 +150,7 @@ class PhasedElimination(Learner):
     def _rest(self, left: int) -> tuple[Design, int, bool]:
         return Design((self.best(),), (left,), float(left), self.each), 0, False
 
-    def _design(self, ratio: float) -> Spread:
+    def _design(self, ratio: float) -> DesignWeights:
         """A design for the active actions, kept as long as they stay the same."""
         if self._known is None or self._known[:2] != (ratio, len(self._active)):
             found = near_g_optimal(self.actions[self._active], ratio=ratio)
@@ -185,7 +191,7 @@ class PhasedElimination(Learner):
         names: Sequence[str],
         level: float = 0.95,
         control: int = 0,  # noqa: ARG002
-    ) -> list[Standing]:
+    ) -> list[ArmSummary]:
         """Every action's mean reward, from all phases, by a normal approximation; participants are
         those who reported it. There is no control, which rewards below zero would make no sense of.
         """
@@ -263,7 +269,7 @@ class DistributedElimination(PhasedElimination):
             integer("parameters_from", parameters_from, at_least=1)
             sure = (1 - CUT) * self.confidence
             k, d = self.actions.shape
-            self._evidence = Evidence(k, d, self.bound, sure)
+            self._evidence = RunEvidence(k, d, self.bound, sure)
         self.first_length = 2.0 if setting == "paper" else 1.0
         if (
             isinstance(alpha, bool)
@@ -361,8 +367,10 @@ class DistributedElimination(PhasedElimination):
             return np.zeros(self.actions.shape[1]), self.norm
         return phases[nearest].theta, self._off[nearest]
 
-    def _public(self, design: Design, phase: int, clients: int, distance: float) -> shrinking.Phase:
-        return shrinking.Phase(
+    def _public(
+        self, design: Design, phase: int, clients: int, distance: float
+    ) -> shrinking.PublicPhase:
+        return shrinking.PublicPhase(
             played=self.actions[np.array(design.support)],
             plays=np.array(design.plays, dtype=float),
             active=self.actions[self._active],

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.estimates import Floats
+from tacit.types import Floats
 
 RARE = 6.0  # t at which the radius may be taken: at most one client in 200 is shrunk
 TAIL = np.concatenate([np.linspace(0.0, 40.0, 161), np.geomspace(41.0, 1e5, 120)])  # beyond t
@@ -28,7 +28,7 @@ SINGULAR = 1e-9  # part of the largest singular value below which a direction wa
 
 
 @dataclass(frozen=True, eq=False)
-class Phase:
+class PublicPhase:
     """What is public of a phase: the played actions and how often each was; the active ones; how
     many clients report; the spreads of rewards about a client's means and of a client's parameter
     about θ* in every direction; how far θ* may be from the centre; the standard deviation of the
@@ -63,7 +63,7 @@ class OwnFit:
     width: float
 
 
-def best_fit(phase: Phase, below: float = math.inf) -> OwnFit | None:
+def best_fit(phase: PublicPhase, below: float = math.inf) -> OwnFit | None:
     """The fit and the ball with which active actions are told apart best, if its width is `below`
     what it is to beat.
 

@@ -50,7 +50,7 @@ class Seen(NamedTuple):
     variances: Floats
 
 
-class Evidence:
+class RunEvidence:
     """All phases of one run, and which actions survive them."""
 
     def __init__(self, actions: int, dimension: int, bound: float, confidence: float) -> None:

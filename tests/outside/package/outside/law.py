@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.checks import Number
+from tacit.errors import Number
 from tacit.noise import Chance, NoiseLaw, Table
 from tacit.noise.law import refuse_power
 from tacit.noise.table import convolution_power

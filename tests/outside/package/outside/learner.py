@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tacit.bandits.contract import Learner, Plan
-from tacit.checks import integer
-from tacit.estimates import Arm, Estimate, Round
+from tacit.errors import integer
+from tacit.types import Arm, Estimate, Round
 
 
 class Commit(Learner):

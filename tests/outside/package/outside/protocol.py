@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.estimates import ErrorLaw, Opened
 from tacit.noise import Chance, NoiseLaw, Table
 from tacit.noise.chernoff import widest
 from tacit.noise.table import convolve
 from tacit.privacy import PureDP, View
 from tacit.protocols.contract import SumProtocol
+from tacit.types import ErrorLaw, Opened
 
 
 class Response(SumProtocol):

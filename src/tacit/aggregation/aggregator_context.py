@@ -1,0 +1,196 @@
+"""Two servers, what a server brings to every round: terms, role, long-term key, records, noise.
+
+For every round a server makes keys of its own, from one secret that is on record before anybody
+knows the public halves, and signs one description, ever. The record goes from the secret to the
+answer and never back.
+"""
+
+from __future__ import annotations
+
+import hmac
+import io
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from fractions import Fraction
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tacit.aggregation.agreement import KEY_SIZE, check_public, derive
+from tacit.aggregation.announcements import endorse
+from tacit.aggregation.encryption import DEFAULT, Sealing, ServerKeys, suite
+from tacit.aggregation.interface import SYSTEM, Refusal, Source
+from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound
+from tacit.aggregation.verified import commitment, verify_key
+from tacit.aggregation.wire import Kind, header
+from tacit.errors import TacitError
+from tacit.records import Records
+from tacit.signatures import Signed, public_key, sign
+from tacit.terms import Pinned
+
+Draw = Callable[[Fraction], int]
+"""An exact draw of discrete Laplace noise of this scale."""
+
+SECRET_SIZE = 32
+_PARTS = 6  # of a record
+
+
+class AggregatorStage(IntEnum):
+    """How far a server is with a round."""
+
+    MADE = 1
+    OPEN = 2
+    LISTED = 3
+    CLOSED = 4
+
+
+@dataclass(frozen=True, repr=False)
+class RoundRecord:
+    """What a server's record of a round holds: its secret until the answer takes its place."""
+
+    stage: AggregatorStage
+    sealing: Sealing
+    secret: bytes = b""
+    context: bytes = b""
+    tags: bytes = b""
+    listing: bytes = b""
+    outcome: bytes = b""
+    partial: bytes = b""
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        parts = (self.secret, self.context, self.tags, self.listing, self.outcome, self.partial)
+        sized = [piece for part in parts for piece in (struct.pack(">I", len(part)), part)]
+        return b"".join([bytes((self.stage, self.sealing)), *sized])
+
+    @classmethod
+    def decode(cls, data: bytes) -> RoundRecord:
+        """What `encode` wrote; a damaged record is refused, and nothing is said by it."""
+        try:
+            parts, at = [], 2
+            while at < len(data):
+                (size,) = struct.unpack_from(">I", data, at)
+                parts.append(data[at + 4 : at + 4 + size])
+                at += 4 + size
+            if at == len(data) and len(parts) == _PARTS:
+                return cls(AggregatorStage(data[0]), suite(data[1]), *parts)
+        except (struct.error, ValueError, IndexError):
+            pass
+        raise Refusal("the record of this round is damaged: it is not used")
+
+
+class RoundSecrets:
+    """Every key that a server has for one round, from the one secret in its record."""
+
+    def __init__(self, secret: bytes, identity: bytes, sealing: Sealing) -> None:
+        material = io.BytesIO(derive(secret, identity, b"tacit round keys v2", 256))
+        self.keys = ServerKeys.new(sealing, material.read)
+        self.wrapping = AESGCM(material.read(KEY_SIZE))
+        self.naming = hmac.new(material.read(KEY_SIZE), digestmod="sha256")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One of the two servers of an experiment. `draw` makes the noise, None where devices bring
+    it.
+    """
+
+    pinned: Pinned
+    role: int
+    key: Ed25519PrivateKey
+    records: Records
+    draw: Draw | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in (0, 1) or self.pinned.terms.keys[self.role] != public_key(self.key):
+            raise TacitError(f"this key is not that of server {self.role} of the terms")
+
+    def __repr__(self) -> str:
+        return f"Seat(role={self.role}, terms={self.pinned.terms.digest.hex()})"
+
+    def prepare(
+        self, identity: bytes, sealing: Sealing = DEFAULT, source: Source = SYSTEM
+    ) -> bytes:
+        """Public keys for a new round; their secret is on record before they are known to anybody.
+        Asked again, they are the same. `source` is for test vectors only.
+        """
+        fresh = RoundRecord(AggregatorStage.MADE, sealing, source(SECRET_SIZE)).encode()
+        made = RoundRecord.decode(self.records.replace(self.name(identity), None, fresh) or fresh)
+        if made.stage is AggregatorStage.CLOSED or made.sealing is not sealing:
+            raise Refusal("this round is over, or was prepared for another suite; open a new round")
+        return RoundSecrets(made.secret, identity, sealing).keys.public()
+
+    def commitment(self, identity: bytes, servers: tuple[bytes, bytes]) -> bytes:
+        """What the description of a verified round says of its verify key, once both servers have
+        made their keys; the same at both, and the key itself is told to nobody.
+        """
+        record = self.record(identity)
+        if record is None or not record.secret:
+            raise Refusal("this server has no keys for this round, or it is over: prepare it first")
+        line = RoundSecrets(record.secret, identity, record.sealing).keys.line
+        lines = (servers[0][:KEY_SIZE], servers[1][:KEY_SIZE])
+        return commitment(verify_key(line, lines, identity), identity)
+
+    def endorse(self, description: bytes) -> bytes:
+        """The signature under the description of a round that keeps to the terms and names the keys
+        on record; one description per round, ever.
+        """
+        described = TwoServerRound.decode(description)
+        self.pinned.check(described.offer())
+        _check_usable(described)
+        record = self.record(described.identity)
+        if record is not None and record.stage is AggregatorStage.MADE:
+            record = self._opened(record, described)
+        if record is None or record.context != described.context:
+            raise Refusal(
+                "this server signs one description per round, after it made its keys for it; this "
+                "is another, or its keys were not made"
+            )
+        return endorse(description, self.key)
+
+    def abandon(self, identity: bytes) -> None:
+        """Destroys the keys of a round that nobody was asked in, or that the other server refused,
+        if it is not over; what it was described as is refused.
+        """
+        record = self.record(identity)
+        while record is not None and record.stage is not AggregatorStage.CLOSED:
+            about = record.context + bytes((self.role,))
+            said = bytes((RoundOutcome.REFUSED,))
+            front = header(Kind.OUTCOME, identity) + about[-1:] + said
+            outcome = front + sign(Signed.OUTCOME, about + said, self.key)
+            ended = RoundRecord(AggregatorStage.CLOSED, record.sealing, context=record.context)
+            if record.context:
+                ended = replace(ended, outcome=outcome)
+            self.records.replace(self.name(identity), record.encode(), ended.encode())
+            record = self.record(identity)
+
+    def record(self, identity: bytes) -> RoundRecord | None:
+        """What is on record about a round."""
+        found = self.records.read(self.name(identity))
+        return None if found is None else RoundRecord.decode(found)
+
+    def name(self, identity: bytes) -> bytes:
+        """What the record of a round is called."""
+        return bytes((self.role,)) + identity
+
+    def _opened(self, made: RoundRecord, described: TwoServerRound) -> RoundRecord | None:
+        secrets = RoundSecrets(made.secret, described.identity, made.sealing)
+        if secrets.keys.public() != described.servers[self.role]:
+            raise Refusal("the description names other keys than this server made for the round")
+        if described.commitment and described.commitment != self.commitment(
+            described.identity, described.servers
+        ):
+            raise Refusal("the description commits to another verify key than the servers agree on")
+        opened = replace(made, stage=AggregatorStage.OPEN, context=described.context)
+        self.records.replace(self.name(described.identity), made.encode(), opened.encode())
+        return self.record(described.identity)
+
+
+def _check_usable(described: TwoServerRound) -> None:
+    """Refuses keys that nothing can be sealed to, while nothing has been sent."""
+    for recipient in (*described.recipients, described.collecting):
+        recipient.seal(b"", b"")
+    for role in (0, 1):
+        check_public(described.line(role))

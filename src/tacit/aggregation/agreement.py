@@ -1,0 +1,114 @@
+"""Keys that two parties of one round share, and the channel that carries messages under them.
+
+X25519 gives the two a common secret, HKDF turns it into keys that are bound to the round and to
+both public keys, one per direction, and ChaCha20-Poly1305 seals each message. The nonce follows
+from the message and a third key, so that the same message is sealed to the same bytes and no nonce
+ever serves two messages, also in a copy of a party that was restored. What kind of message it is,
+and of which round, stands in the clear in front and is authenticated with it.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tacit.aggregation.interface import SYSTEM, Refusal, Source
+
+KEY_SIZE = 32
+NONCE_SIZE = 12
+TAG_SIZE = 16
+
+_SHA256 = hashes.SHA256()
+_FIELD = 2**255 - 19
+
+_SMALL_ORDER = {
+    0,
+    1,
+    _FIELD - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+}
+"""The u-coordinates of order 8 or less, on the curve and on its twist."""
+
+
+def new_key(source: Source = SYSTEM) -> X25519PrivateKey:
+    """A fresh private key."""
+    return X25519PrivateKey.from_private_bytes(source(KEY_SIZE))
+
+
+def public_bytes(key: X25519PrivateKey) -> bytes:
+    """The 32 bytes that others may know."""
+    return key.public_key().public_bytes_raw()
+
+
+def check_public(peer: bytes) -> bytes:
+    """A public key in its only spelling: 32 bytes, a number below 2^255 - 19 (RFC 7748 would take
+    others for the same key), and not of small order.
+    """
+    number = int.from_bytes(peer, "little")
+    if len(peer) != KEY_SIZE or number >= _FIELD or number in _SMALL_ORDER:
+        raise Refusal(
+            "a public key is malformed, not in its only spelling, or of small order; the key "
+            "exchange was not done"
+        )
+    return peer
+
+
+def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
+    """The secret that `own` and the holder of the public key `peer` both compute."""
+    return own.exchange(X25519PublicKey.from_public_bytes(check_public(peer)))
+
+
+def derive(secret: bytes, context: bytes, info: bytes, size: int = KEY_SIZE) -> bytes:
+    """Key material from a shared secret, bound to the round (`context`) and to what it is for
+    (`info`).
+    """
+    return HKDF(_SHA256, size, context, info).derive(secret)
+
+
+class Channel:
+    """An authenticated, encrypted line between two parties of one round.
+
+    Both ends name the same `initiator` and `responder` public keys; one of the two is `own`'s.
+    """
+
+    def __init__(
+        self,
+        own: X25519PrivateKey,
+        initiator: bytes,
+        responder: bytes,
+        context: bytes,
+        *,
+        starts: bool,
+    ) -> None:
+        secret = agree(own, responder if starts else initiator)
+        keys = derive(secret, context, b"tacit channel v2" + initiator + responder, 3 * KEY_SIZE)
+        first, second = (
+            ChaCha20Poly1305(keys[start : start + KEY_SIZE]) for start in (0, KEY_SIZE)
+        )
+        self._outward, self._inward = (first, second) if starts else (second, first)
+        self._nonces = keys[2 * KEY_SIZE :]
+
+    def seal(self, front: bytes, content: bytes) -> bytes:
+        """`front` in the clear, then a nonce and `content` sealed; all of it authenticated."""
+        nonce = hmac.digest(self._nonces, front + content, "sha256")[:NONCE_SIZE]
+        return front + nonce + self._outward.encrypt(nonce, content, front)
+
+    def open(self, front: bytes, sealed: bytes) -> bytes:
+        """The content that the other end sealed under the same `front`."""
+        if len(sealed) < NONCE_SIZE + TAG_SIZE:
+            raise Refusal(
+                f"a sealed message has at least {NONCE_SIZE + TAG_SIZE} bytes; this has "
+                f"{len(sealed)}"
+            )
+        try:
+            return self._inward.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], front)
+        except InvalidTag:
+            raise Refusal(
+                "the message is not authentic: it was altered, or sealed with another key"
+            ) from None

@@ -1,0 +1,424 @@
+"""Registry of the clients of a secure aggregation round, as the server knows them.
+
+`ClientRegistry` derives from their messages who masks with whom, who dropped out, which secrets can
+be reconstructed and who is convicted of malicious shares. It is deterministic: the same messages
+give the same result. It neither decides when a stage ends nor sends anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import islice, repeat
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tacit.aggregation import masks
+from tacit.aggregation.agreement import Channel
+from tacit.aggregation.blame import Blame, Lie
+from tacit.aggregation.graph import COMPLAINTS, connected
+from tacit.aggregation.interface import Refusal, check_minimum
+from tacit.aggregation.masking import INBOX_HEAD, SETUP_ENTRY, MaskingRound, mask_seed
+from tacit.aggregation.share_commitments import (
+    PARCEL_SIZE,
+    Pledges,
+    Proof,
+    SharedSecret,
+    SignedShares,
+    announced,
+    combined,
+    key_commitment,
+    matching,
+    opened_parcel,
+    signed_shares,
+)
+from tacit.aggregation.wire import Kind, records
+from tacit.signatures import Signed, verify
+
+_NOTHING = Pledges(b"", ())
+
+
+@dataclass(repr=False)
+class Member:
+    """What the server knows about one client; left out of every repr, because shares pass through
+    here. What is empty has not been sent.
+    """
+
+    address: bytes
+    masking: bytes
+    signing: bytes
+    channel: Channel
+    number: int = 0
+    neighbours: list[int] = field(default_factory=list)
+    pledges: Pledges = _NOTHING
+    root: bytes = b""
+    parcels: bytes = b""  # one after the other, in the order of the neighbours
+    signature: bytes = b""
+    checked: frozenset[int] | None = None
+    masked: list[int] = field(default_factory=list)
+    accused: Mapping[int, bytes] = field(default_factory=dict)
+    keys: Mapping[int, bytes] = field(default_factory=dict)
+    seeds: Mapping[int, bytes] = field(default_factory=dict)
+    revealed: Mapping[int, bytes] = field(default_factory=dict)
+    last_seeds: Mapping[int, bytes] = field(default_factory=dict)
+    pairs: list[int] = field(default_factory=list)
+
+    def card(self) -> bytes:
+        """What its neighbours are told of it."""
+        return SETUP_ENTRY.pack(self.number, self.address, self.masking, self.signing)
+
+    def its_keys(self) -> set[tuple[str, bytes]]:
+        """The keys that it announced besides its address, of which nobody else may have one."""
+        return {("masking", self.masking), ("signing", self.signing)}
+
+    def posted(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+        """For each neighbour its number and the parts of what it finds in its inbox."""
+        parcels = records(self.parcels, PARCEL_SIZE, len(self.neighbours), "the parcels")
+        head = repeat(INBOX_HEAD.pack(self.number, self.root))
+        return zip(self.neighbours, head, self.pledges.both(), parcels, strict=False)
+
+    def unsay(self, kind: Kind) -> None:
+        """Forgets a message that came too late for its stage as it was decided."""
+        match kind:
+            case Kind.SHARES:
+                self.parcels = b""
+            case Kind.CHECKED:
+                self.checked = None
+            case Kind.MASKED:
+                self.masked = []
+            case Kind.ACCUSED:
+                self.accused = {}
+            case Kind.KEYS:
+                self.keys = {}
+            case Kind.SEEDS:
+                self.seeds = {}
+            case Kind.REVEAL:
+                self.revealed = {}
+            case Kind.LAST_SEEDS:
+                self.last_seeds = {}
+
+    def evidence(self) -> SignedShares:
+        """What it signed."""
+        return SignedShares(self.number, self.pledges, self.parcels, self.signature)
+
+    def signed(self) -> bool:
+        """Whether it did sign its list and its parcels."""
+        message = signed_shares(self.root, self.parcels)
+        try:
+            verify(Signed.SHARES, message, self.signature, self.signing, f"client {self.number}")
+        except Refusal:
+            return False
+        return True
+
+
+class ClientRegistry:
+    """All who joined, in the order of their numbers."""
+
+    def __init__(self, announced: MaskingRound, members: list[Member], threshold: int) -> None:
+        self.round = announced
+        self.members = members
+        self.threshold = threshold
+        self.unsigned: frozenset[int] = frozenset()
+        self.disputed: frozenset[int] = frozenset()
+        self.stayed: frozenset[int] = frozenset()
+        self.left: frozenset[int] = frozenset()
+        self.keys: dict[int, bytes] = {}
+        self.convicted: dict[int, Proof] = {}
+        self.vanished: frozenset[int] = frozenset()
+        self.staying: frozenset[int] = frozenset()  # who stayed and has not vanished
+        self.own_seeds: dict[int, bytes] = {}
+        self.appealed: dict[int, Proof] = {}
+        self._wrong: dict[Kind, set[int]] = {}  # who revealed wrong shares, by their message
+
+    def gather(self) -> None:
+        """Refuses to go on before so many have shared their secrets, each with so many neighbours
+        that did too, that a sum can be opened at all.
+        """
+        there = {one.number for one in self.members if one.parcels}
+        check_minimum(len(there), self.round.minimum, "clients shared their secrets")
+        near = {number: there.intersection(self.members[number].neighbours) for number in there}
+        kept = _with_enough(near, self.threshold)
+        check_minimum(len(kept), self.round.minimum, "clients have enough neighbours that shared")
+
+    def pair_up(self) -> None:
+        """Who masks with whom: neighbours that both checked and do not complain of each other, as
+        far as each has as many of them as the threshold; whoever is in too many complaints is left
+        out first, so that it costs its neighbours no more than if it had left.
+        """
+        checked = {one.number: one.checked for one in self.members if one.checked is not None}
+        complaints = frozenset[int]().union(*checked.values())
+        self.unsigned = frozenset(
+            number for number in complaints if not self.members[number].signed()
+        )
+        there = checked.keys() - self.unsigned
+        disputes = {number: set(checked[number] & there) for number in there}
+        for receiver in there:
+            for sender in checked[receiver] & there:
+                disputes[sender].add(receiver)
+        self.disputed = _most_disputed(disputes)
+        there -= self.disputed
+        pairs = {
+            number: (there & set(self.members[number].neighbours)) - disputes[number]
+            for number in there
+        }
+        pairs = _with_enough(pairs, self.threshold)
+        for one in self.members:
+            one.pairs = sorted(pairs.get(one.number, ()))
+        paired = sum(bool(one.pairs) for one in self.members)
+        check_minimum(paired, self.round.minimum, "clients can mask")
+
+    def part(self) -> None:
+        """Who stayed and who left, once the masked numbers are there."""
+        self.stayed = frozenset(one.number for one in self.members if one.masked)
+        self.staying = self.stayed
+        self.left = self._beside(one.number for one in self.members if one.pairs and not one.masked)
+        self._check_opens(self.stayed)
+        self._check_shared(self.stayed | self.left)
+
+    def rebuild(self) -> None:
+        """The masking keys of those who left, or the proof that they shared something else."""
+        answers = {number: self.members[number].keys for number in self.stayed}
+        held = self._held(Kind.KEYS, answers, self.left, frozenset())
+        self.keys, self.convicted = self._put_together(held, SharedSecret.MASKING)
+
+    def desert(self) -> None:
+        """Whoever has a mask in common with one that is convicted and did not reveal it is gone."""
+        asked = {number for owner in self.convicted for number in self.members[owner].pairs}
+        self.vanished = frozenset(
+            number for number in asked & self.stayed if not self.members[number].seeds
+        )
+        self.staying = self.stayed - self.vanished
+        self._check_opens(self.staying)
+        self._check_shared(self.staying | self._beside(self.vanished))
+
+    def complete(self) -> None:
+        """The seeds of the own masks, or the proof that somebody shared something else, and the
+        keys of those who vanished; all shares are there before any secret is put together.
+        """
+        staying, gone = self.staying, self._beside(self.vanished)
+        answers = {number: self.members[number].revealed for number in staying}
+        held = self._held(Kind.REVEAL, answers, gone, staying)
+        own, masking = ({one: held[one] for one in whose} for whose in (staying, gone))
+        keys, convicted = self._put_together(masking, SharedSecret.MASKING)
+        self.own_seeds, self.appealed = self._put_together(own, SharedSecret.OWN)
+        if convicted:
+            raise _refusal(
+                f"client {min(convicted)} went without the masking key that it announced, when "
+                "the others had been asked"
+            )
+        self.keys |= keys
+        if self.appealed:
+            self._check_opens(staying - self.appealed.keys())
+
+    def total(self) -> tuple[list[int], int]:
+        """The sum of those whose numbers count, without any mask, and how many they are."""
+        counted, own_seeds = self._counted()
+        added: list[bytes] = []
+        taken = [own_seeds[number] for number in counted]
+        for other in self.left | self.vanished | (self.staying - counted):
+            for number, seed in self._common_seeds(counted, other):
+                (taken if number < other else added).append(seed)
+        modulus, length = self.round.modulus, self.round.length
+        correction = masks.total(added, taken, modulus, length)
+        columns = zip(correction, *[self.members[one].masked for one in counted], strict=True)
+        return [sum(column) % modulus for column in columns], len(counted)
+
+    def _counted(self) -> tuple[frozenset[int], dict[int, bytes]]:
+        """Whose numbers count, with the seeds of their own masks: without those who shared another
+        seed than they promised, if all who masked with them revealed the common masks, and
+        otherwise with them and the seeds that they shared.
+        """
+        honest = self.staying - self.appealed.keys()
+        silent = {
+            number
+            for owner in self.appealed
+            for number in self._near(owner, honest)
+            if not self.members[number].last_seeds
+        }
+        if not silent:
+            return honest, self.own_seeds
+        shared = {
+            owner: combined(proof.pledges, proof.shares) for owner, proof in self.appealed.items()
+        }
+        seeds = {owner: seed for owner, seed in shared.items() if seed is not None}
+        if len(seeds) < len(shared):
+            raise _refusal(
+                f"{len(silent)} neighbours of clients that are convicted have not revealed the "
+                "masks that they have with them, and what these shared is no seed"
+            )
+        return self.staying, self.own_seeds | seeds
+
+    def blamed(self) -> tuple[Blame, ...]:
+        """Everybody who is known to have lied so far, and then those of whom one did."""
+        found = {self._blame(Lie.UNSIGNED, number) for number in self.unsigned}
+        judged = {
+            self._judged(self.members[sender], receiver)
+            for receiver in self.members
+            for sender in (receiver.checked or frozenset()) - self.unsigned
+        }
+        doubts = Counter(number for one in judged if len(one.numbers) > 1 for number in one.numbers)
+        doubtful = {number for number in self.disputed if doubts[number] > COMPLAINTS}
+        found |= judged | {self._blame(Lie.DISPUTED, number) for number in doubtful}
+        wrong = set[int]().union(*self._wrong.values())
+        found |= {self._blame(Lie.WRONG_SHARE, number) for number in wrong}
+        found |= {self._blame(Lie.UNKNOWN_KEY, number) for number in self.convicted}
+        found |= {self._blame(Lie.UNKNOWN_SEED, number) for number in self.appealed}
+        return tuple(sorted(found, key=lambda blame: (len(blame.numbers), blame)))
+
+    def sharers(self, member: Member) -> list[Member]:
+        """The neighbours that shared their secrets."""
+        neighbours = [self.members[number] for number in member.neighbours]
+        return [other for other in neighbours if other.parcels]
+
+    def left_of(self, member: Member) -> list[int]:
+        """The neighbours that it masked with and that left."""
+        return [number for number in member.pairs if number in self.left]
+
+    def convicts_of(self, member: Member, proofs: Mapping[int, Proof]) -> list[int]:
+        """The neighbours that it masked with and that are convicted."""
+        return [number for number in member.pairs if number in proofs]
+
+    def fates_of(self, member: Member) -> tuple[list[int], list[int]]:
+        """The neighbours that it masked with and that are there to the end, and those that vanished
+        since it was last asked.
+        """
+        stayed = [number for number in member.pairs if number in self.staying]
+        return stayed, [number for number in member.pairs if number in self.vanished]
+
+    def _judged(self, sender: Member, receiver: Member) -> Blame:
+        """Who is to blame for a parcel that the receiver says is not what it should be."""
+        key, pair = receiver.accused.get(sender.number), (sender.number, receiver.number)
+        pledge, context = sender.pledges.at(receiver.number), self.round.context
+        if key is None or pledge is None or key_commitment(context, *pair, key) != pledge[2]:
+            return self._blame(Lie.PARCEL, *pair)
+        parcel = sender.evidence().parcel(receiver.number)
+        if opened_parcel(key, sender.root, pledge[:2], pair, parcel, context) is None:
+            return self._blame(Lie.PARCEL, sender.number)
+        return self._blame(Lie.FALSE_ALARM, receiver.number)
+
+    def _blame(self, lie: Lie, *numbers: int) -> Blame:
+        return Blame(lie, numbers, tuple(self.members[number].address for number in numbers))
+
+    def _held(
+        self,
+        kind: Kind,
+        answers: Mapping[int, Mapping[int, bytes]],
+        left: AbstractSet[int],
+        staying: AbstractSet[int],
+    ) -> dict[int, dict[int, bytes]]:
+        """The shares of each owner by holder, as far as they are those that it committed to: of the
+        masking keys of those who `left` and of the own masks of those `staying`.
+        """
+        wrong = self._wrong.setdefault(kind, set())
+        wrong.clear()
+        given: dict[int, dict[int, bytes]] = {owner: {} for owner in sorted(left | staying)}
+        for holder, shares in answers.items():
+            for owner, share in shares.items():
+                given[owner][holder] = share
+        held: dict[int, dict[int, bytes]] = {}
+        for owner, shares in given.items():
+            secret = SharedSecret.OWN if owner in staying else SharedSecret.MASKING
+            pledges, context = self.members[owner].pledges, self.round.context
+            held[owner] = matching(pledges, owner, secret, shares, context)
+            wrong |= shares.keys() - held[owner].keys()
+        for owner, right in held.items():
+            if len(right) < self.threshold:
+                raise _refusal(
+                    f"only {len(right)} neighbours revealed their shares of client {owner}; "
+                    f"{self.threshold} are needed"
+                )
+        return held
+
+    def _put_together(
+        self, held: Mapping[int, Mapping[int, bytes]], secret: SharedSecret
+    ) -> tuple[dict[int, bytes], dict[int, Proof]]:
+        """The secret of each owner that the first of its shares give, or these shares as the proof
+        that it is not what the owner announced.
+        """
+        found: dict[int, bytes] = {}
+        proofs: dict[int, Proof] = {}
+        for owner, right in held.items():
+            member, shares = self.members[owner], dict(islice(right.items(), self.threshold))
+            one, named = combined(member.pledges, shares), (owner, member.masking)
+            if one and announced(member.pledges, named, secret, one, self.round.context):
+                found[owner] = one
+            else:
+                proofs[owner] = Proof(owner, member.pledges, shares)
+        return found, proofs
+
+    def _common_seeds(self, counted: AbstractSet[int], other: int) -> Iterator[tuple[int, bytes]]:
+        """Whoever counts and has a mask in common with one who does not, with the seed of it."""
+        gone, told = self.members[other], self._near(other, counted)
+        if other in self.keys:
+            key = X25519PrivateKey.from_private_bytes(self.keys[other])
+            me, context = (other, gone.masking), self.round.context
+            for number in told:
+                yield number, mask_seed(key, me, (number, self.members[number].masking), context)
+        else:
+            for number in told:
+                member = self.members[number]
+                seeds = member.last_seeds if other in self.appealed else member.seeds
+                yield number, seeds[other]
+
+    def _near(self, owner: int, among: AbstractSet[int]) -> list[int]:
+        return [number for number in self.members[owner].pairs if number in among]
+
+    def _beside(self, numbers: Iterable[int]) -> frozenset[int]:
+        """Those of them who have a mask in common with somebody who is there to the end."""
+        return frozenset(number for number in numbers if self._near(number, self.staying))
+
+    def _check_shared(self, owners: AbstractSet[int]) -> None:
+        """Refuses to ask for shares of somebody of whom too few that stay have any: nobody could
+        come any more when the stage is over.
+        """
+        for owner in sorted(owners):
+            count = len(self._near(owner, self.staying))
+            if count < self.threshold:
+                raise _refusal(
+                    f"only {count} neighbours that stayed have shares of client {owner}; "
+                    f"{self.threshold} are needed"
+                )
+
+    def _check_opens(self, staying: AbstractSet[int]) -> None:
+        check_minimum(len(staying), self.round.minimum)
+        if not connected([one.pairs for one in self.members], staying):
+            raise Refusal(
+                "those who stayed fall apart into groups without common masks, whose separate sums "
+                "would show; nothing was opened. Wait for more, or open a new round, with more "
+                "neighbours."
+            )
+
+
+def _refusal(why: str) -> Refusal:
+    return Refusal(f"{why}. Nothing was opened: wait for more, or open a new round.")
+
+
+def _with_enough(near: Mapping[int, set[int]], threshold: int) -> dict[int, set[int]]:
+    """Those who keep as many near them as the threshold, when those who do not are gone."""
+    kept = dict(near)
+    lonely = [number for number, others in kept.items() if len(others) < threshold]
+    while lonely:
+        number = lonely.pop()
+        for other in kept.pop(number, ()):
+            kept[other].discard(number)
+            if len(kept[other]) < threshold:
+                lonely.append(other)
+    return kept
+
+
+def _most_disputed(disputes: Mapping[int, set[int]]) -> frozenset[int]:
+    """Whoever is to go, the one in most complaints first, until nobody is in more than
+    `COMPLAINTS` with those who are left; `disputes` says who is in one with whom.
+    """
+    open_with = {number: set(others) for number, others in disputes.items() if others}
+    out = set[int]()
+    while open_with:
+        most = max(open_with, key=lambda number: (len(open_with[number]), -number))
+        if len(open_with[most]) <= COMPLAINTS:
+            break
+        out.add(most)
+        for other in open_with.pop(most):
+            open_with[other].discard(most)
+    return frozenset(out)

@@ -1,0 +1,173 @@
+"""Two servers, who learns the sum: one partial sum of each server, added up, once.
+
+The collector makes a key for the round, and keeps it on record until both servers have answered;
+then the sum, or the refusal, takes its place. What a server said first stays: an answer that comes
+again is the same, and another is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+
+from tacit.aggregation.aggregator import UnknownRound, partial_head, partial_info
+from tacit.aggregation.aggregator_context import SECRET_SIZE
+from tacit.aggregation.agreement import derive
+from tacit.aggregation.announcements import accept
+from tacit.aggregation.encryption import PrivateKey, Sealing, suite
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView
+from tacit.aggregation.two_servers import RoundOutcome, TwoServerRound, read_outcome
+from tacit.aggregation.wire import Kind, body, front, head, pack_numbers, unpack_numbers
+from tacit.records import Records
+from tacit.signatures import SIGNATURE_SIZE, Signed, verify
+from tacit.terms import Pinned
+
+_MADE, _OPENED, _REFUSED = b"\x01", b"\x02", b"\x03"
+
+
+def prepare_collector(
+    records: Records, identity: bytes, sealing: Sealing, source: Source = SYSTEM
+) -> bytes:
+    """The collector's public key for a new round; its secret is on record before. Asked again, it
+    is the same. `source` is for test vectors only.
+    """
+    fresh = _MADE + bytes((sealing,)) + source(SECRET_SIZE)
+    made = records.replace(_key_name(identity), None, fresh) or fresh
+    if made[:2] != _MADE + bytes((sealing,)):
+        raise Refusal("this round is over, or was prepared for another suite; open a new round")
+    return _key(made, identity).public()
+
+
+class Collector:
+    """The party that learns the sum: it takes what each server answers and adds the two.
+
+    Everything that it knows is in `records`, so that it can be thrown away and made anew at any
+    time, and several may share them.
+    """
+
+    def __init__(self, pinned: Pinned, announcement: bytes, records: Records) -> None:
+        self.round = accept(TwoServerRound, pinned, announcement)
+        self._pinned = pinned
+        self._records = records
+        held = records.read(_key_name(self.round.identity))
+        if held is None or (
+            held[:1] == _MADE and _key(held, self.round.identity).public() != self.round.collector
+        ):
+            raise UnknownRound("there is no key on record that is the collector's of this round")
+
+    def __repr__(self) -> str:
+        return f"Collector(round={self.round.identity.hex()})"
+
+    @property
+    def over(self) -> bool:
+        """Whether the sum, or the refusal, is on record."""
+        held = self._records.read(_key_name(self.round.identity))
+        return held is not None and held[:1] != _MADE
+
+    def take(self, message: bytes) -> None:
+        """Accept a server's partial sum, or its refusal; the same again changes nothing."""
+        kind = message[3] if isinstance(message, bytes) and len(message) > 3 else None
+        known = Kind.OUTCOME if kind == Kind.OUTCOME else Kind.PARTIAL
+        role = front(body(message, known, self.round.identity), 1, "the answer")[0]
+        if role not in (0, 1):
+            raise Refusal(f"there is no server {role}")
+        name = _answer_name(role, self.round.identity)
+        kept = self._records.read(name)
+        if kept is None:
+            self._content(role, message)
+            kept = self._records.replace(name, None, message)
+        if kept != message:
+            raise Refusal(f"server {role} has answered before, and something else")
+
+    def close(self) -> Mapping[bytes, bytes]:
+        """Add the two partial sums, if they are about the same reports; nothing changes before both
+        servers have answered, or one has refused, nor afterwards.
+        """
+        name = _key_name(self.round.identity)
+        held = self._records.read(name)
+        if held is not None and held[:1] == _MADE:
+            answers = [self._records.read(_answer_name(role, name[1:])) for role in (0, 1)]
+            said = {n: self._content(n, one) for n, one in enumerate(answers) if one is not None}
+            if len(said) < 2 and None not in said.values():
+                raise Refusal(f"{len(said)} of 2 servers have answered; the round stays open")
+            self._records.replace(name, held, self._result(said))
+        return {}
+
+    def view(self) -> SumView:
+        """The sum of the reports that both servers had, with the noise of both."""
+        held = self._records.read(_key_name(self.round.identity))
+        if held is None or held[:1] == _MADE:
+            raise Refusal("this round was not opened; there is no sum")
+        if held[:1] == _REFUSED:
+            raise Refusal(held[1:].decode("utf-8", "replace"))
+        counts, rest = head(
+            struct.Struct(">II" if self.round.proofs else ">I"), held[1:], "the sum"
+        )
+        numbers = unpack_numbers(rest, self.round.modulus, self.round.length, "the sum")
+        return SumView(tuple(numbers), *counts)
+
+    def _result(self, said: Mapping[int, bytes | None]) -> bytes:
+        """What takes the key's place: the sum, or why there is none."""
+        first, second = said.get(0), said.get(1)
+        if first is None or second is None:
+            who = " and ".join(str(n) for n, content in said.items() if content is None)
+            return _refusal(
+                f"server {who} refused the round, whose minimum is {self.round.minimum} reports at "
+                "both servers; nothing was opened: a new round"
+            )
+        size = partial_head(self.round).size
+        about, other = (content[:size] for content in (first, second))
+        if about != other:
+            return _refusal("the two servers added up different reports; nothing was opened")
+        reports, _, *rejected = partial_head(self.round).unpack(about)
+        if not self.round.minimum <= reports <= self.round.places:
+            return _refusal(f"{reports} reports: the minimum is {self.round.minimum}")
+        m, length = self.round.modulus, self.round.length
+        sums = (
+            unpack_numbers(content[size:], m, length, "the partial sum")
+            for content in (first, second)
+        )
+        numbers = [sum(pair) % m for pair in zip(*sums, strict=True)]
+        counts = struct.pack(f">{1 + len(rejected)}I", reports, *rejected)
+        return _OPENED + counts + pack_numbers(numbers, m)
+
+    def _content(self, role: int, message: bytes) -> bytes | None:
+        """What a server signed: the partial sum, or None for a refusal."""
+        if message[3] == Kind.OUTCOME:
+            _, said = read_outcome(self._pinned, self.round, message)
+            if said is not RoundOutcome.REFUSED:
+                raise Refusal(f"server {role} says {said.name}; awaited is its partial sum")
+            return None
+        held = self._records.read(_key_name(self.round.identity))
+        if held is None or held[:1] != _MADE:
+            raise Refusal("this round is over; it takes no more answers")
+        about = self.round.context + bytes((role,))
+        sealed = body(message, Kind.PARTIAL, self.round.identity)[1:]
+        content = _key(held, self.round.identity).open(sealed, partial_info(about))
+        signed, signature = content[:-SIGNATURE_SIZE], content[-SIGNATURE_SIZE:]
+        key = self._pinned.terms.keys[role]
+        verify(Signed.PARTIAL, about + signed, signature, key, f"server {role}")
+        about_sum = front(signed, partial_head(self.round).size, "the partial sum")
+        rest = signed[len(about_sum) :]
+        unpack_numbers(rest, self.round.modulus, self.round.length, "the partial sum")
+        return signed
+
+
+def _refusal(reason: str) -> bytes:
+    return _REFUSED + reason.encode()
+
+
+def _key_name(identity: bytes) -> bytes:
+    return b"c" + identity
+
+
+def _answer_name(role: int, identity: bytes) -> bytes:
+    return b"a" + bytes((role,)) + identity
+
+
+def _key(made: bytes, identity: bytes) -> PrivateKey:
+    if len(made) != 2 + SECRET_SIZE:
+        raise Refusal("the record of this round is damaged: it is not used")
+    material = io.BytesIO(derive(made[2:], identity, b"tacit collector key v2", 128))
+    return PrivateKey.new(suite(made[1]), material.read)

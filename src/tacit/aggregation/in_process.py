@@ -1,0 +1,425 @@
+"""Whole rounds in one process, through the same bytes that a live service would carry.
+
+These functions play every role of a round over a list of reports and return the view. They are for
+tests and simulations: in life each role runs on its own machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tacit.aggregation.aggregator import HalfServer
+from tacit.aggregation.aggregator_context import Draw, Seat
+from tacit.aggregation.agreement import KEY_SIZE
+from tacit.aggregation.announcements import announce, endorse_offer
+from tacit.aggregation.collecting import Collector, prepare_collector
+from tacit.aggregation.encryption import DEFAULT, Sealing
+from tacit.aggregation.graph import Neighbourhood, Shuffle, neighbourhood
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, SumView, new_identity
+from tacit.aggregation.masking import BITS, MaskingRound
+from tacit.aggregation.masking_client import MaskingClient
+from tacit.aggregation.masking_server import MaskingServer, MaskingStage, prepare_server
+from tacit.aggregation.rehearsal import rehearse
+from tacit.aggregation.shuffler import (
+    Analyzer,
+    MixingRound,
+    MixView,
+    Shuffler,
+    ShuffleRole,
+    prepare_party,
+    wrap,
+)
+from tacit.aggregation.two_servers import TwoServerRound, split
+from tacit.aggregation.verified import MODULUS
+from tacit.errors import TacitError
+from tacit.records import MemoryRecords
+from tacit.terms import Aggregation, Noise, Promise
+from tacit.trust import TrustModel
+
+Report = int | Sequence[int]
+GRACE = 3600  # seconds, of rounds that are played here
+_BROUGHT = Noise(Fraction(1), "devices", "rehearsed")
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """Who falls silent before which stage of masking, by position in the list of reports."""
+
+    join: Collection[int] = ()
+    share: Collection[int] = ()
+    mask: Collection[int] = ()
+    reveal: Collection[int] = ()
+
+
+@dataclass(frozen=True)
+class MaskingPlan:
+    """A round of masking that is to be played: for so many `participants`, or as many as there are
+    reports. `among` is a neighbourhood of one's own choice, with the security that it has; without
+    one it is made for the minimum, a tenth dropping out and a tenth corrupt. `shuffle` and `source`
+    are for test vectors only.
+    """
+
+    minimum: int
+    modulus: int
+    among: Neighbourhood | None = None
+    participants: int | None = None
+    shuffle: Shuffle | None = None
+    source: Source = SYSTEM
+
+
+class MaskingSession:
+    """A round of masking with its server and all clients, one stage at a time."""
+
+    def __init__(self, reports: Sequence[Report], plan: MaskingPlan) -> None:
+        self.reports = _lists(reports)
+        room, length = plan.participants or len(self.reports), len(self.reports[0])
+        self.rehearsal = rehearse(
+            TrustModel.SECURE_AGGREGATION,
+            _tolerant(room, plan.minimum, Fraction(1, 10)),
+            metrics=length,
+            noise=_BROUGHT,
+            source=plan.source,
+        )
+        self.pinned, self.store = self.rehearsal.pinned, MemoryRecords()
+        self.bits = 0 if plan.among else BITS
+        among = plan.among or neighbourhood(room, plan.minimum)
+        identity = new_identity(plan.source)
+        described = (self.rehearsal.binding, identity, room, plan.minimum, plan.modulus, length)
+        MaskingRound(*described, among, bytes(KEY_SIZE))  # refused before a key is made
+        key = prepare_server(self.store, identity, plan.source)
+        self.server = MaskingServer(MaskingRound(*described, among, key), self.store, plan.shuffle)
+        signature = self.server.endorse(self.pinned, self.rehearsal.keys[0], self.bits)
+        self.announcement = announce(self.server.round.encode(), [signature])
+        clients = [self.client() for _ in self.reports]
+        self.clients = sorted(clients, key=lambda client: client.address)  # as they are numbered
+        self.outgoing: Mapping[bytes, bytes] = {}
+
+    def client(self, source: Source = SYSTEM) -> MaskingClient:
+        """One more device."""
+        return MaskingClient(self.pinned, self.announcement, self.bits, source)
+
+    def join(self, without: Collection[int] = ()) -> None:
+        """Everyone but those `without` joins; the server deals the graph."""
+        for place, client in enumerate(self.clients):
+            if place not in without:
+                self.server.take(client.join())
+        self.outgoing = self.server.close()
+
+    def share(self, without: Collection[int] = ()) -> None:
+        """Those who joined share their secrets with their neighbours."""
+        self._step(lambda client, _, message: client.share(message), without)
+
+    def check(self) -> None:
+        """Those who shared check what their neighbours sent them."""
+        self._step(lambda client, _, message: client.check(message), ())
+
+    def mask(self, without: Collection[int] = ()) -> None:
+        """Those who shared check what they were sent, and send their masked numbers; who has too
+        few left to mask with has nothing to lose and shows what did not open.
+        """
+        if self.server.stage is MaskingStage.CHECKING:
+            self.check()
+        self._step(self._masked_or_accused, without)
+
+    def _masked_or_accused(self, client: MaskingClient, place: int, message: bytes) -> bytes:
+        try:
+            return client.mask(message, self.reports[place])
+        except Refusal:
+            return client.accuse(message)
+
+    def reveal(self, without: Collection[int] = ()) -> None:
+        """Those who sent numbers reveal what the server asks for, until it opens the sum."""
+        while self.server.stage is not MaskingStage.OPENED:
+            self._step(lambda client, _, message: client.reveal(message), without)
+
+    def _step(
+        self, answer: Callable[[MaskingClient, int, bytes], bytes], without: Collection[int]
+    ) -> None:
+        for place, client in enumerate(self.clients):
+            if place not in without and client.address in self.outgoing:
+                try:
+                    message = answer(client, place, self.outgoing[client.address])
+                except Refusal:
+                    # the client found too few neighbours left and leaves the round by itself
+                    continue
+                self.server.take(message)
+        self.outgoing = self.server.close()
+
+
+def run_masking(
+    reports: Sequence[Report],
+    modulus: int,
+    minimum: int,
+    among: Neighbourhood | None = None,
+    dropouts: Dropouts | None = None,
+    participants: int | None = None,
+) -> SumView:
+    """The sum of all reports of those who did not drop out before sending their masked numbers.
+
+    The round is opened for so many `participants`, of whom those beyond the reports never come.
+
+    >>> run_masking([3, 5, 9], modulus=10, minimum=3)
+    SumView(numbers=(7,), reports=3, rejected=0, blamed=())
+    """
+    gone = dropouts or Dropouts()
+    session = MaskingSession(reports, MaskingPlan(minimum, modulus, among, participants))
+    session.join(gone.join)
+    session.share(gone.share)
+    session.mask(gone.mask)
+    session.reveal(gone.reveal)
+    return session.server.view()
+
+
+@dataclass(frozen=True)
+class OwnNoise:
+    """What each of two servers adds to every number of so many levels: discrete Laplace noise of
+    this scale, drawn exactly.
+    """
+
+    levels: int
+    scale: Fraction
+    draw: Draw
+
+
+class TwoServerSession:
+    """A round of two servers with its collector, every party over stores of its own; a `verified`
+    one has the modulus of `tacit.vdaf` and noise of the servers' own.
+
+    `tables` are what a backup would hold, `records` what no backup may hold. A party is made anew
+    for every step, as if it had crashed before.
+    """
+
+    def __init__(
+        self,
+        places: int,
+        minimum: int,
+        modulus: int,
+        length: int = 1,
+        noise: OwnNoise | None = None,
+        sealing: Sealing = DEFAULT,
+        source: Source = SYSTEM,
+        *,
+        verified: bool = False,
+    ) -> None:
+        said: dict[str, Any] = {"metrics": length, "source": source, "suite": sealing.identifier}
+        about = Aggregation(minimum)
+        if noise is None:
+            about, said["noise"] = _tolerant(places, minimum), _BROUGHT
+        else:
+            said["promise"] = Promise(Fraction(noise.levels * length) / noise.scale)
+            said |= {"levels": noise.levels, "proofs": int(verified)}
+        self.rehearsal = rehearse(TrustModel.TWO_SERVERS, about, **said)
+        self.pinned = self.rehearsal.pinned
+        self.records = tuple(MemoryRecords() for _ in range(3))
+        self.tables: list[dict[bytes, bytes]] = [{}, {}]
+        self.noise = noise
+        identity = new_identity(source)
+        first, second = (self.seat(role).prepare(identity, sealing, source) for role in (0, 1))
+        self.round = TwoServerRound(
+            self.rehearsal.binding,
+            places,
+            minimum,
+            modulus,
+            (first, second),
+            prepare_collector(self.records[2], identity, sealing, source),
+            length,
+            None if noise is None else noise.scale,
+            self.rehearsal.binding.closes,
+            GRACE,
+            sealing,
+            identity,
+            self.seat(0).commitment(identity, (first, second)) if verified else b"",
+        )
+        description = self.round.encode()
+        signatures = [self.seat(role).endorse(description) for role in (0, 1)]
+        self.announcement = announce(description, signatures)
+        self.now = self.round.binding.closes - 1
+
+    def seat(self, role: int) -> Seat:
+        """A server's place in the experiment."""
+        draw = self.noise.draw if self.noise else None
+        return Seat(self.pinned, role, self.rehearsal.keys[role], self.records[role], draw)
+
+    def server(self, role: int) -> HalfServer:
+        """A server, as if it had just been started."""
+        return HalfServer(self.seat(role), self.announcement, self.tables[role])
+
+    def collector(self) -> Collector:
+        """The collector, as if it had just been started."""
+        return Collector(self.pinned, self.announcement, self.records[2])
+
+    def split(
+        self, number: int, values: Sequence[int], source: Source = SYSTEM
+    ) -> tuple[bytes, bytes]:
+        """Both halves of the report of the place of this number."""
+        place = self.server(0).place(number)
+        return split(self.pinned, self.announcement, place, values, source)
+
+    def finish(self) -> SumView:
+        """The deadline passes, lists and partial sums go where they belong, the sum is opened."""
+        self.now = self.round.binding.closes
+        servers, collector = [self.server(role) for role in (0, 1)], self.collector()
+        for wait in (0, 0, GRACE):
+            self.now += wait
+            for server, other in (servers, servers[::-1]):
+                for address, message in server.close(self.now).items():
+                    if address == server.peer:
+                        other.take(message, self.now)
+                    else:
+                        collector.take(message)
+        collector.close()
+        return collector.view()
+
+
+def _tolerant(slots: int, minimum: int, dishonest: Fraction = Fraction(0)) -> Aggregation:
+    """Terms under which a round of so many slots is released from its minimum on, with this part
+    dishonest as far as one honest report is left.
+    """
+    room = max(1, slots)
+    missing = Fraction(max(0, room - max(1, minimum)), room)
+    part = min(dishonest, Fraction(max(0, minimum - 1), room))
+    return Aggregation(minimum, missing, dishonest_fraction=part)
+
+
+def run_two_servers(
+    reports: Sequence[Report],
+    modulus: int,
+    minimum: int,
+    sealing: Sealing = DEFAULT,
+    lost: tuple[Collection[int], Collection[int]] = ((), ()),
+    participants: int | None = None,
+    noise: OwnNoise | None = None,
+) -> SumView:
+    """The sum of all reports of which both halves arrived; `lost` says whose half does not reach
+    server 0 and server 1, `participants` how many the round is opened for, `noise` what each server
+    adds if devices do not.
+
+    >>> run_two_servers([3, 5, 9], modulus=10, minimum=2, lost=({0}, ()))
+    SumView(numbers=(4,), reports=2, rejected=0, blamed=())
+    """
+    values = _lists(reports)
+    room, length = participants or len(values), len(values[0])
+    session = TwoServerSession(room, minimum, modulus, length, noise, sealing)
+    return _played(session, values, lost)
+
+
+def run_verified(
+    reports: Sequence[Report],
+    minimum: int,
+    noise: OwnNoise,
+    sealing: Sealing = DEFAULT,
+    lost: tuple[Collection[int], Collection[int]] = ((), ()),
+    participants: int | None = None,
+) -> SumView:
+    """The sum of all reports of which both halves arrived, each proved to be from 0 to the levels
+    of the noise; modulo the prime of `tacit.vdaf`.
+    """
+    values = _lists(reports)
+    room, length = participants or len(values), len(values[0])
+    session = TwoServerSession(room, minimum, MODULUS, length, noise, sealing, verified=True)
+    return _played(session, values, lost)
+
+
+def _played(
+    session: TwoServerSession,
+    values: list[list[int]],
+    lost: tuple[Collection[int], Collection[int]],
+) -> SumView:
+    servers = [session.server(role) for role in (0, 1)]
+    for place, report in enumerate(values):
+        ticket = servers[0].place(place)
+        halves = split(session.pinned, session.announcement, ticket, report)
+        for server, half, gone in zip(servers, halves, lost, strict=True):
+            if place not in gone:
+                server.take(half, session.now)
+    return session.finish()
+
+
+def run_mixing(
+    reports: Sequence[Sequence[bytes]],
+    minimum: int,
+    sealing: Sealing = DEFAULT,
+    lost: Collection[int] = (),
+    participants: int | None = None,
+) -> MixView:
+    """All messages of all reports that arrived, in random order; the round is opened for so many
+    `participants`, or as many as there are reports.
+
+    >>> sorted(run_mixing([[b"1"], [b"0"], [b"1"]], minimum=3).messages)
+    [b'0', b'1', b'1']
+    """
+    _check_any(reports)
+    room, size, messages = participants or len(reports), len(reports[0][0]), len(reports[0])
+    session = MixingSession(room, minimum, size, messages, sealing)
+    for place, report in enumerate(reports):
+        if place not in lost:
+            session.shuffler.take(session.wrap(report))
+    for batch in session.shuffler.close().values():
+        session.analyzer.take(batch)
+    session.analyzer.close()
+    return session.analyzer.view()
+
+
+class MixingSession:
+    """A round of mixing with its shuffler and analyzer; both keep their records in one `store`
+    here, and in life each in its own.
+    """
+
+    def __init__(
+        self,
+        reports: int,
+        minimum: int,
+        size: int = 1,
+        messages: int = 1,
+        sealing: Sealing = DEFAULT,
+        store: MemoryRecords | None = None,
+        source: Source = SYSTEM,
+    ) -> None:
+        self.rehearsal = rehearse(
+            TrustModel.SHUFFLER,
+            _tolerant(reports, minimum),
+            noise=_BROUGHT,
+            suite=sealing.identifier,
+            source=source,
+        )
+        self.pinned = self.rehearsal.pinned
+        self.store, identity = store or MemoryRecords(), new_identity(source)
+        shuffling, analyzing = (
+            prepare_party(self.store, role, identity, sealing, source) for role in ShuffleRole
+        )
+        self.round = MixingRound(
+            self.rehearsal.binding,
+            reports,
+            minimum,
+            size,
+            shuffling,
+            analyzing,
+            messages,
+            sealing,
+            identity,
+        )
+        self.shuffler = Shuffler(self.round, self.store)
+        self.analyzer = Analyzer(self.round, self.store)
+        first, second = self.rehearsal.keys
+        signatures = [
+            endorse_offer(self.pinned, self.shuffler.round, first),
+            endorse_offer(self.pinned, self.analyzer.round, second),
+        ]
+        self.announcement = announce(self.round.encode(), signatures)
+
+    def wrap(self, messages: Sequence[bytes]) -> bytes:
+        """One more person's report."""
+        return wrap(self.pinned, self.announcement, messages)
+
+
+def _lists(reports: Sequence[Report]) -> list[list[int]]:
+    _check_any(reports)
+    return [list(report) if isinstance(report, Iterable) else [report] for report in reports]
+
+
+def _check_any(reports: Sequence[object]) -> None:
+    if not len(reports):
+        raise TacitError("there are no reports; a round needs at least one")

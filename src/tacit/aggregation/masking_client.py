@@ -1,0 +1,476 @@
+"""The client's side of masking: what one person's device computes, and what it refuses to do for
+the server.
+
+The device never sends anything that depends on its numbers except under masks, and it reveals for
+each neighbour at most one of the two shares that it holds, and the mask that the two have in common
+only on proof that the neighbour lied, for few of them. It answers each stage once; a repeated
+request, also one that was sealed anew, gets the same bytes, a different one a refusal. It is never
+written down: a device that stops in the middle has dropped out, because a restored one could be
+asked a second time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation import masks, shamir
+from tacit.aggregation.agreement import KEY_SIZE, Channel, new_key, public_bytes
+from tacit.aggregation.announcements import accept
+from tacit.aggregation.interface import SYSTEM, Refusal, Source, check_minimum
+from tacit.aggregation.masking import (
+    ACCUSED_ENTRY,
+    BITS,
+    FRONT_SIZE,
+    INBOX_ENTRY,
+    LEFT_HEAD,
+    PAIRS_HEAD,
+    PROOF_HEAD,
+    REQUEST_HEAD,
+    SEEDS_ENTRY,
+    SETUP_ENTRY,
+    SETUP_HEAD,
+    ClientKeys,
+    MaskingRound,
+    check_withstands,
+    mask_seed,
+    one_of,
+    pack_listed,
+    read_listed,
+    route_keys,
+)
+from tacit.aggregation.round_state import never_copied
+from tacit.aggregation.share_commitments import (
+    Pledge,
+    Pledges,
+    Proof,
+    SharedSecret,
+    SignedShares,
+    encode_pledges,
+    evidence_size,
+    key_commitment,
+    opened_parcel,
+    pack_shares,
+    proof_size,
+    proves,
+    sealed_parcel,
+    seed_commitment,
+    share_commitment,
+    signed_shares,
+)
+from tacit.aggregation.wire import (
+    HEADER_SIZE,
+    Kind,
+    body,
+    check_numbers,
+    head,
+    header,
+    pack_numbers,
+    records,
+)
+from tacit.signatures import Signed, public_key, sign, verify
+from tacit.terms import Pinned
+
+
+class MaskingClient:
+    """One device in one round: `join`, `share`, `check`, `mask`, then `reveal` for whatever is
+    asked, in this order.
+
+    It takes part only in a round that the pinned party signed, that keeps to the pinned terms and
+    withstands what they say with so many `bits`; all of that is checked before any randomness is
+    drawn. `source` is for test vectors only; leave it alone everywhere else.
+    """
+
+    def __init__(
+        self, pinned: Pinned, announcement: bytes, bits: int = BITS, source: Source = SYSTEM
+    ) -> None:
+        announced = accept(MaskingRound, pinned, announcement)
+        check_withstands(announced, pinned.terms.aggregation, bits)
+        self.round = announced
+        self._source = source
+        self._key = new_key(source)
+        self._masking_key = new_key(source)
+        self._signing_key = Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE))
+        self.address = public_bytes(self._key)
+        self._masking_public = public_bytes(self._masking_key)
+        self._signing_public = public_key(self._signing_key)
+        self._channel = Channel(
+            self._key, self.address, announced.server, announced.context, starts=True
+        )
+        self._lock = threading.RLock()
+        self._answers: dict[Kind, tuple[bytes, bytes]] = {}
+        self._number = 0
+        self._neighbours: dict[int, ClientKeys] = {}
+        self._threshold = 0
+        self._seed = b""
+        self._incoming: dict[int, bytes] = {}  # the keys of parcels to this device
+        self._roots: dict[int, bytes] = {}  # of the neighbours' lists of commitments
+        self._held: dict[int, tuple[bytes, bytes]] = {}  # their shares
+        self._spoilt: dict[int, bytes] = {}  # parcels that are not what they should be
+        self._pairs: dict[int, bytes] = {}  # seeds of the masks that are in the numbers
+        self._left: set[int] = set()
+
+    __reduce_ex__ = never_copied
+
+    def __repr__(self) -> str:
+        return (
+            f"MaskingClient(round={self.round.identity.hex()}, address={self.address.hex()[:16]}…)"
+        )
+
+    def join(self) -> bytes:
+        """The first message: this device's public keys."""
+        with self._lock:
+            if Kind.JOIN not in self._answers:
+                self._answer(Kind.JOIN, b"", self._masking_public + self._signing_public)
+            return self._answers[Kind.JOIN][1]
+
+    def share(self, setup: bytes) -> bytes:
+        """Learn the neighbours from the server's SETUP; returns sealed shares of this device's two
+        secrets for them, with commitments to all of them, signed.
+        """
+        return self._once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
+
+    def check(self, inbox: bytes) -> bytes:
+        """Open the neighbours' parcels from the server's INBOX; returns whose are not what they
+        committed to.
+        """
+        return self._once(Kind.CHECKED, Kind.SHARES, (Kind.INBOX, inbox), self._make_checked)
+
+    def mask(self, pairs: bytes, values: Sequence[int]) -> bytes:
+        """Learn from the server's PAIRS with whom to mask; returns the numbers under all masks.
+
+        Repeated PAIRS get the message that was made from the numbers of the first time.
+        """
+        numbers = check_numbers(values, self.round.modulus, self.round.length)
+        return self._once(
+            Kind.MASKED,
+            Kind.CHECKED,
+            (Kind.PAIRS, pairs),
+            lambda content: self._make_masked(content, numbers),
+        )
+
+    def accuse(self, pairs: bytes) -> bytes:
+        """Leave this round instead of masking, and show what is wrong with parcels that did not
+        open: the keys of those that their senders signed as they came.
+        """
+        return self._once(Kind.ACCUSED, Kind.CHECKED, (Kind.PAIRS, pairs), self._make_accused)
+
+    def reveal(self, asked: bytes) -> bytes:
+        """Answer what the server asks after masking: for each neighbour one share, of the kind that
+        its fate allows, or the common mask with one that is convicted by its own shares.
+        """
+        kind = one_of((Kind.REQUEST, Kind.LEFT, Kind.PROOF), asked, self.round.identity)
+        if kind is Kind.LEFT:
+            return self._once(Kind.KEYS, Kind.MASKED, (kind, asked), self._make_keys)
+        if kind is Kind.REQUEST:
+            return self._once(Kind.REVEAL, Kind.MASKED, (kind, asked), self._make_reveal)
+        if self._open(kind, asked)[:1] == bytes((SharedSecret.MASKING,)):
+            return self._once(Kind.SEEDS, Kind.KEYS, (kind, asked), self._make_seeds)
+        return self._once(Kind.LAST_SEEDS, Kind.REVEAL, (kind, asked), self._make_last_seeds)
+
+    def _make_shares(self, setup: bytes) -> bytes:
+        self._learn_neighbours(setup)
+        degree, context, me = len(self._neighbours), self.round.context, self._number
+        self._seed = self._source(masks.SEED_SIZE)
+        secrets = (self._seed, self._masking_key.private_bytes_raw())
+        shares = shamir.split_all(secrets, self._threshold, degree, self._source)
+        party = ClientKeys(me, self.address, self._masking_public, self._signing_public)
+        given: dict[int, tuple[bytes, bytes]] = {}
+        pledges: dict[int, Pledge] = {}
+        for number, (own, masking) in zip(self._neighbours, shares, strict=True):
+            out, self._incoming[number] = route_keys(
+                self._key, party, self._neighbours[number], context
+            )
+            pledges[number] = (
+                share_commitment(context, me, number, SharedSecret.OWN, own),
+                share_commitment(context, me, number, SharedSecret.MASKING, masking),
+                key_commitment(context, me, number, out),
+            )
+            given[number] = out, own + masking
+        listed = encode_pledges(seed_commitment(context, me, self._seed), pledges)
+        root = Pledges.decode(listed, degree).root(context, me)
+        parcels = b"".join(
+            [sealed_parcel(key, root, pledges[to], both) for to, (key, both) in given.items()]
+        )
+        signature = sign(Signed.SHARES, signed_shares(root, parcels), self._signing_key)
+        return listed + parcels + signature
+
+    def _make_checked(self, inbox: bytes) -> bytes:
+        if len(inbox) % INBOX_ENTRY.size:
+            raise Refusal(f"the INBOX has {len(inbox)} bytes, which are no whole entries")
+        entries = list(INBOX_ENTRY.iter_unpack(inbox))
+        self._check_neighbours([entry[0] for entry in entries])
+        if len(entries) < self._threshold:
+            raise self._too_few(len(entries), "shared their secrets")
+        for number, root, own, masking, parcel in entries:
+            key, pair = self._incoming[number], (number, self._number)
+            shares = opened_parcel(key, root, (own, masking), pair, parcel, self.round.context)
+            if shares is None:
+                self._spoilt[number] = parcel
+            else:
+                self._held[number] = shares
+            self._roots[number] = root
+        return pack_listed(self._spoilt)
+
+    def _make_masked(self, content: bytes, numbers: list[int]) -> bytes:
+        if Kind.ACCUSED in self._answers:
+            raise Refusal("this device has left the round with an accusation; it masks nothing")
+        pairs, _ = self._read_pairs(content)
+        if len(pairs) < self._threshold:
+            raise self._too_few(len(pairs), "are left to mask with")
+        me, context = (self._number, self._masking_public), self.round.context
+        self._pairs = {
+            number: mask_seed(
+                self._masking_key, me, (number, self._neighbours[number].masking), context
+            )
+            for number in pairs
+        }
+        added = [self._seed, *[seed for to, seed in self._pairs.items() if to > self._number]]
+        taken = [seed for to, seed in self._pairs.items() if to < self._number]
+        modulus = self.round.modulus
+        mask = masks.total(added, taken, modulus, self.round.length)
+        masked = [(number + hidden) % modulus for number, hidden in zip(numbers, mask, strict=True)]
+        return pack_numbers(masked, modulus)
+
+    def _make_accused(self, content: bytes) -> bytes:
+        if Kind.MASKED in self._answers:
+            raise Refusal("this device has sent its masked numbers; it reveals no key any more")
+        _, evidence = self._read_pairs(content)
+        shown = [number for number, one in evidence.items() if self._stands(number, one)]
+        if not shown:
+            raise Refusal(
+                "no sender signed a parcel that did not open here: the server may have altered "
+                "them, so no key is revealed. Leave this round."
+            )
+        keys = [ACCUSED_ENTRY.pack(number, self._incoming[number]) for number in shown]
+        self._forget()
+        return b"".join(keys)
+
+    def _stands(self, number: int, evidence: SignedShares) -> bool:
+        """Whether the neighbour signed the parcel that did not open, as it came, and it does not
+        open under the commitments that it signed either, whatever the server said that these are:
+        then its key opens nothing that an honest neighbour sent.
+        """
+        root = evidence.pledges.root(self.round.context, number)
+        signed = signed_shares(root, evidence.parcels)
+        try:
+            key = self._neighbours[number].signing
+            verify(Signed.SHARES, signed, evidence.signature, key, f"client {number}")
+        except Refusal:
+            return False
+        parcel, pledge = self._spoilt[number], evidence.pledges.at(self._number)
+        if pledge is None or root != self._roots[number]:
+            return False
+        if evidence.parcel(self._number) != parcel:
+            return False
+        incoming, pair = self._incoming[number], (number, self._number)
+        shares = opened_parcel(incoming, root, pledge[:2], pair, parcel, self.round.context)
+        return shares is None
+
+    def _make_keys(self, content: bytes) -> bytes:
+        """The shares of the masking keys of those who left."""
+        self._check_before_reveal()
+        (survivors, leaving), rest = head(LEFT_HEAD, content, "the LEFT")
+        left = read_listed(rest, leaving, "the list of neighbours that left")
+        self._check_neighbours(left)
+        if not set(left) <= self._pairs.keys():
+            raise Refusal("the LEFT is about neighbours that this device does not mask with")
+        check_minimum(survivors, self.round.minimum)
+        self._check_staying(self._pairs.keys() - set(left))
+        self._left = set(left)
+        return pack_shares({number: self._held[number][SharedSecret.MASKING] for number in left})
+
+    def _make_seeds(self, content: bytes) -> bytes:
+        """The seeds of the masks with neighbours that left and did not share the key that they
+        announced.
+        """
+        self._check_before_reveal()
+        return self._convict(content, SharedSecret.MASKING, self._left)
+
+    def _make_last_seeds(self, content: bytes) -> bytes:
+        """The seeds of the masks with neighbours that stayed and did not share the seed that they
+        promised.
+        """
+        seeds = self._convict(content, SharedSecret.OWN, self._pairs.keys() - self._left)
+        self._pairs.clear()
+        return seeds
+
+    def _convict(self, content: bytes, secret: SharedSecret, among: AbstractSet[int]) -> bytes:
+        """The seeds of the masks with those of `among` who are convicted, each by a proof; the
+        masks with as many neighbours as the threshold stay unknown, whatever is proved.
+        """
+        (which, count), rest = head(PROOF_HEAD, content, "the PROOF")
+        degree, size = len(self._neighbours), proof_size(len(self._neighbours), self._threshold)
+        parts = records(rest, size, count, "the PROOF")
+        proofs = [Proof.decode(part, degree, self._threshold) for part in parts]
+        named = [proof.owner for proof in proofs]
+        self._check_neighbours(named)
+        if which != secret or not among >= set(named):
+            raise Refusal("the PROOF is about neighbours whose shares were not asked for")
+        self._check_staying(self._pairs.keys() - self._left - set(named))
+        for proof in proofs:
+            self._check_proof(proof, secret)
+        return b"".join([SEEDS_ENTRY.pack(number, self._pairs[number]) for number in named])
+
+    def _check_proof(self, proof: Proof, secret: SharedSecret) -> None:
+        """Refuses shares that do not convict: the list must be the one that came, authenticated,
+        with the neighbour's parcel.
+        """
+        owner, context = proof.owner, self.round.context
+        named = (owner, self._neighbours[owner].masking)
+        if proof.pledges.root(context, owner) != self._roots[owner] or not proves(
+            proof.pledges, named, secret, proof.shares, context
+        ):
+            raise Refusal(
+                f"nothing proves that client {owner} shared something else than it announced; the "
+                "mask with it is not revealed"
+            )
+
+    def _make_reveal(self, request: bytes) -> bytes:
+        (survivors, staying, leaving), rest = head(REQUEST_HEAD, request, "the REQUEST")
+        listed = read_listed(rest, staying + leaving, "the list of neighbours to reveal")
+        stayed, left = listed[:staying], listed[staying:]
+        self._check_neighbours(stayed)
+        self._check_neighbours(left)
+        both = sorted(set(stayed) & set(left))
+        if both:
+            raise Refusal(
+                f"neighbour {both[0]} is listed both as there and as gone; revealing both would "
+                "unmask it"
+            )
+        if set(listed) != self._pairs.keys() - self._left:
+            raise Refusal("the REQUEST is about other neighbours than those that are still there")
+        check_minimum(survivors, self.round.minimum)
+        self._check_staying(stayed)
+        self._left |= set(left)
+        shares = {number: self._held[number][SharedSecret.OWN] for number in stayed}
+        shares |= {number: self._held[number][SharedSecret.MASKING] for number in left}
+        self._forget()
+        return pack_shares(shares)
+
+    def _learn_neighbours(self, data: bytes) -> None:
+        (number, joined, degree), rest = head(SETUP_HEAD, data, "the SETUP")
+        if not self.round.minimum <= joined <= self.round.reports:
+            raise Refusal(
+                f"{joined} clients are said to have joined; expected are {self.round.minimum} to "
+                f"{self.round.reports}"
+            )
+        fitted = self.round.neighbourhood.fit(joined)
+        if degree != fitted.degree or number >= joined:
+            raise Refusal(
+                f"client {number} was given {degree} neighbours; {fitted.degree} of {joined} were "
+                "announced"
+            )
+        listed = records(rest, SETUP_ENTRY.size, degree, "the list of neighbours")
+        neighbours = {
+            party.number: party
+            for party in (ClientKeys(*SETUP_ENTRY.unpack(one)) for one in listed)
+        }
+        _check_ascending(neighbours, joined, number)
+        own = ClientKeys(number, self.address, self._masking_public, self._signing_public)
+        roles = zip(own, *neighbours.values(), strict=True)
+        if any(len(set(keys)) != degree + 1 for keys in roles):
+            raise Refusal(
+                "two neighbours in the SETUP have the same number or key; each client has its own"
+            )
+        self._number, self._neighbours, self._threshold = number, neighbours, fitted.threshold
+
+    def _read_pairs(self, content: bytes) -> tuple[list[int], dict[int, SignedShares]]:
+        """With whom to mask, and what those signed whose parcels were not what they should be."""
+        (staying, shown), rest = head(PAIRS_HEAD, content, "the PAIRS")
+        pairs = read_listed(rest[: 4 * staying], staying, "the list of pairs")
+        self._check_neighbours(pairs)
+        if not self._held.keys() >= set(pairs):
+            raise Refusal("a neighbour is to be masked with whose shares this device does not hold")
+        degree = len(self._neighbours)
+        parts = records(rest[4 * staying :], evidence_size(degree), shown, "the evidence")
+        evidence = [SignedShares.decode(part, degree) for part in parts]
+        if not self._spoilt.keys() >= {one.owner for one in evidence}:
+            raise Refusal("the evidence is about parcels that this device did not complain of")
+        return pairs, {one.owner: one for one in evidence}
+
+    def _check_neighbours(self, numbers: list[int]) -> None:
+        if self._number in numbers:
+            raise Refusal("this device is listed among its own neighbours")
+        unknown = [number for number in numbers if number not in self._neighbours]
+        if unknown:
+            raise Refusal(f"client {unknown[0]} is not a neighbour of this device")
+        _check_ascending(numbers, self.round.reports, self._number)
+
+    def _check_before_reveal(self) -> None:
+        if Kind.REVEAL in self._answers:
+            raise Refusal("this device has revealed its shares; it is asked about nobody that left")
+
+    def _check_staying(self, staying: Iterable[int]) -> None:
+        """Refuses to go on with fewer masks than the threshold that nobody but the two can know."""
+        count = len(set(staying))
+        if count < self._threshold:
+            raise Refusal(
+                f"only {count} neighbours stayed; {self._threshold} are needed. Nothing was "
+                "revealed."
+            )
+
+    def _too_few(self, count: int, what: str) -> Refusal:
+        return Refusal(
+            f"only {count} neighbours {what}; {self._threshold} are needed. Nothing was sent: "
+            "leave this round."
+        )
+
+    def _once(
+        self,
+        kind: Kind,
+        after: Kind,
+        asked: tuple[Kind, bytes],
+        make: Callable[[bytes], bytes],
+    ) -> bytes:
+        """The answer to what is asked, made once: the same question gets the same bytes, a
+        different one is refused, and so is one that comes too early.
+        """
+        with self._lock:
+            if after not in self._answers:
+                raise Refusal(
+                    f"a {kind.name} follows a {after.name}, which this device has not sent yet"
+                )
+            content = self._open(*asked)
+            if kind not in self._answers:
+                return self._answer(kind, content, make(content))
+            before, answer = self._answers[kind]
+            if before != content:
+                raise Refusal(
+                    f"the {kind.name} of this round was already sent in answer to another message"
+                )
+            return answer
+
+    def _open(self, kind: Kind, message: bytes) -> bytes:
+        data = body(message, kind, self.round.identity)
+        if data[: len(self.address)] != self.address:
+            raise Refusal(f"the {kind.name} is addressed to another client")
+        return self._channel.open(bytes(message[:FRONT_SIZE]), data[FRONT_SIZE - HEADER_SIZE :])
+
+    def _answer(self, kind: Kind, asked: bytes, content: bytes) -> bytes:
+        answer = self._channel.seal(header(kind, self.round.identity) + self.address, content)
+        self._answers[kind] = (asked, answer)
+        return answer
+
+    def _forget(self) -> None:
+        """After its shares are revealed a device needs no secret but the seeds of common masks, in
+        case that a neighbour is convicted; the answers stay, for repeated requests.
+        """
+        self._seed = b""
+        for secrets in (self._incoming, self._held, self._spoilt):
+            secrets.clear()
+        del self._key, self._masking_key, self._signing_key
+
+
+def _check_ascending(numbers: Iterable[int], limit: int, own: int) -> None:
+    last = -1
+    for number in numbers:
+        if not last < number < limit or number == own:
+            raise Refusal(
+                "a list of neighbours is not in ascending order, or names someone who cannot be in "
+                "it"
+            )
+        last = number

@@ -1,0 +1,471 @@
+"""The server's side of masking: it deals the graph, carries parcels, and opens the sum of those who
+stayed, or nothing.
+
+The server holds public keys, sealed parcels and masked numbers. Shares reach it only after masking,
+in two stages: of the masking keys of those who left, then of the own masks of those who stayed; it
+puts secrets together only when enough shares of every one of that stage are there. What it has put
+together when a round is refused stays of no use without the rest. Everything it sends follows from
+the round's key and from the set of messages that counts, and which set that is stands in its record
+before anything is sent: a copy that was restored from an older state gives the same answer or none.
+The same message twice is taken once, and `close` of a stage that is over gives what it gave. `save`
+holds the messages as they came, sealed; the key is in the record alone, and the end of the round
+takes its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import ClassVar, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tacit.aggregation import masking as layout
+from tacit.aggregation.agreement import (
+    KEY_SIZE,
+    Channel,
+    check_public,
+    derive,
+    public_bytes,
+)
+from tacit.aggregation.announcements import endorse_offer
+from tacit.aggregation.blame import decode_blames, said_of
+from tacit.aggregation.client_registry import ClientRegistry, Member
+from tacit.aggregation.graph import Shuffle, regular_graph, shuffled_by
+from tacit.aggregation.interface import (
+    SYSTEM,
+    Refusal,
+    Source,
+    SumView,
+    check_minimum,
+)
+from tacit.aggregation.masking import (
+    BITS,
+    MaskingRound,
+    check_withstands,
+    client_kind,
+)
+from tacit.aggregation.masking_messages import (
+    READERS,
+    Letters,
+    appeals,
+    inboxes,
+    left,
+    pairs,
+    proofs,
+    requests,
+    setups,
+)
+from tacit.aggregation.round_state import (
+    PartyRoundState,
+    RoundEntry,
+    RoundPhase,
+    ended,
+    never_copied,
+)
+from tacit.aggregation.wire import (
+    Kind,
+    body,
+    front,
+    header,
+    number_size,
+    pack_numbers,
+    packed,
+    records,
+    unpack_numbers,
+    unpacked,
+)
+from tacit.errors import TacitError
+from tacit.records import Records
+from tacit.terms import Pinned
+
+_DIGEST_SIZE = 32
+_DECIDED = struct.Struct(">BI")  # stage, messages that count
+_PARTY = b"masking server"
+
+
+class MaskingStage(Enum):
+    """Where a round stands: which messages are taken next, or how it ended. `LEAVING`, `PROVING`
+    and `APPEALING` are passed over where there is nothing to ask.
+    """
+
+    JOINING = "joining"
+    SHARING = "sharing"
+    CHECKING = "checking"
+    MASKING = "masking"
+    LEAVING = "leaving"
+    PROVING = "proving"
+    REVEALING = "revealing"
+    APPEALING = "appealing"
+    OPENED = "opened"
+    REFUSED = "refused"
+
+
+STAGES: tuple[MaskingStage, ...] = tuple(MaskingStage)[:-2]
+_ENDS = {RoundPhase.ANSWERED: MaskingStage.OPENED, RoundPhase.REFUSED: MaskingStage.REFUSED}
+_STAGE_OF = {
+    Kind.JOIN: MaskingStage.JOINING,
+    Kind.SHARES: MaskingStage.SHARING,
+    Kind.CHECKED: MaskingStage.CHECKING,
+    Kind.MASKED: MaskingStage.MASKING,
+    Kind.ACCUSED: MaskingStage.MASKING,
+    Kind.KEYS: MaskingStage.LEAVING,
+    Kind.SEEDS: MaskingStage.PROVING,
+    Kind.REVEAL: MaskingStage.REVEALING,
+    Kind.LAST_SEEDS: MaskingStage.APPEALING,
+}
+
+
+def prepare_server(store: Records, identity: bytes, source: Source = SYSTEM) -> bytes:
+    """Makes the server's key for a round, on record before anybody hears of it; returns its public
+    half. Asked again, the same. `source` is for test vectors only.
+    """
+    secret = PartyRoundState(store, _PARTY, identity).prepare(source(KEY_SIZE))
+    return public_bytes(X25519PrivateKey.from_private_bytes(secret[:KEY_SIZE]))
+
+
+def masking_outcome(announced: MaskingRound, store: Records, key: Ed25519PrivateKey) -> bytes:
+    """The server's signed outcome of a round: see `PartyRoundState.outcome`."""
+    return PartyRoundState(store, _PARTY, announced.identity).outcome(announced, 0, key)
+
+
+class MaskingServer:
+    """One round of masking: `take` messages and `close` stages until `view`, or `refuse` the round.
+
+    Whatever is refused changes nothing. One lock guards the whole round.
+    """
+
+    def __init__(
+        self, announced: MaskingRound, store: Records, shuffle: Shuffle | None = None
+    ) -> None:
+        """The server of a round that was prepared in this store. `shuffle` is for test vectors
+        only.
+        """
+        self.round = announced
+        self.stage = MaskingStage.JOINING
+        self._by_address: dict[bytes, Member] = {}
+        self._crowd = ClientRegistry(announced, [], 0)
+        self._known_keys: set[tuple[str, bytes]] = set()
+        self._taken: dict[MaskingStage, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
+        self._decided: dict[MaskingStage, frozenset[bytes]] = {}
+        self._lock = threading.RLock()
+        self._standing = PartyRoundState.bound(store, _PARTY, announced)
+        self._shuffle = shuffle
+        self._obey(self._standing.read())
+
+    __reduce_ex__ = never_copied
+
+    def __repr__(self) -> str:
+        where = f"round={self.round.identity.hex()}, stage={self.stage.name}"
+        return f"MaskingServer({where}, clients={len(self._by_address)})"
+
+    def endorse(self, pinned: Pinned, key: Ed25519PrivateKey, bits: int = BITS) -> bytes:
+        """The server's signature under the description that its record is tied to, if that keeps
+        to the terms.
+        """
+        check_withstands(self.round, pinned.terms.aggregation, bits)
+        return endorse_offer(pinned, self.round, key)
+
+    @property
+    def _clients(self) -> list[Member]:
+        return self._crowd.members
+
+    def take(self, message: bytes) -> None:
+        """Accept one message of the current stage from one client, or one that was accepted before,
+        in whatever stage.
+        """
+        with self._lock:
+            if self.stage not in STAGES:
+                raise _over(self.stage)
+            kind, message = client_kind(message, self.round.identity), bytes(message)
+            digest = hashlib.sha256(message).digest()
+            if digest in self._taken[_STAGE_OF[kind]]:
+                return
+            if _STAGE_OF[kind] is not self.stage:
+                raise Refusal(
+                    f"the message is of kind 0x{kind:02x} ({kind.name}); this round is "
+                    f"{self.stage.value}"
+                )
+            decided = self._decided.get(self.stage)
+            if decided is not None and digest not in decided:
+                raise Refusal("this stage is over, and this message came too late for it")
+            if kind is Kind.JOIN:
+                self._take_join(message)
+            else:
+                READERS[kind](self._crowd, *self._open(kind, message))
+            self._taken[self.stage][digest] = message
+
+    def close(self, stage: MaskingStage | None = None) -> Mapping[bytes, bytes]:
+        """End a stage, the current one unless named; returns one message for each client that is
+        still there, by address.
+
+        A stage that is over gives the same messages again; one that cannot be ended yet is refused
+        and goes on. Name the stage wherever a `close` may be repeated.
+        """
+        with self._lock:
+            wanted = self.stage if stage is None else stage
+            if wanted is self.stage in STAGES:
+                self._close_now()
+            if self.stage is MaskingStage.OPENED and wanted in (*STAGES[-2:], MaskingStage.OPENED):
+                return {}
+            if self.stage not in STAGES:
+                raise _over(self.stage)
+            if wanted not in STAGES or STAGES.index(wanted) >= STAGES.index(self.stage):
+                raise Refusal(f"this round is {self.stage.value}; it is not that far yet")
+            return self._outgoing(wanted)
+
+    def view(self) -> SumView:
+        """The sum of those who stayed, and who is known to have lied."""
+        with self._lock:
+            if self.stage is not MaskingStage.OPENED:
+                raise Refusal("this round was not opened; there is no sum")
+            content = self._standing.read().content
+            modulus, length = self.round.modulus, self.round.length
+            end = 4 + length * number_size(modulus)
+            numbers = unpack_numbers(content[4:end], modulus, length, "a view")
+            reports, blamed = int.from_bytes(content[:4], "big"), decode_blames(content[end:])
+            return SumView(tuple(numbers), reports, blamed=blamed)
+
+    def refuse(self) -> None:
+        """End the round without a sum, for ever; a round that is opened stays opened."""
+        with self._lock:
+            self._obey(self._standing.refuse())
+
+    def save(self) -> bytes:
+        """Everything but the secrets: the description, and the messages that were taken, as they
+        came.
+        """
+        with self._lock:
+            messages = [message for taken in self._taken.values() for message in taken.values()]
+            return packed([self.round.encode(), *messages])
+
+    @classmethod
+    def restore(cls, saved: bytes, store: Records) -> Self:
+        """The server as it was saved, as far as its record agrees. Of what the record says was
+        decided, messages that are missing must be sent again.
+        """
+        description, *messages = unpacked(saved)
+        server = cls(MaskingRound.decode(description), store)
+        with server._lock:
+            by_stage: dict[MaskingStage, list[bytes]] = {stage: [] for stage in STAGES}
+            for message in messages:
+                by_stage[_STAGE_OF[client_kind(message, server.round.identity)]].append(message)
+            while server.stage in STAGES and server._retake(by_stage[server.stage]):
+                pass
+        return server
+
+    def _retake(self, messages: Iterable[bytes]) -> bool:
+        """Takes messages of the current stage from a saved state; whether the stage was over, and
+        is now.
+        """
+        for message in messages:
+            try:
+                self.take(message)
+            except Refusal:
+                continue  # it did not count
+        decided = self._decided.get(self.stage)
+        if decided is None or not decided <= self._taken[self.stage].keys():
+            return False
+        self._advance()
+        return True
+
+    def _close_now(self) -> None:
+        """Decides the current stage, unless its record says that it is decided, and moves on."""
+        entry, concluded = self._standing.read(), False
+        self._obey(entry)
+        while self.stage in STAGES and self.stage not in self._decided:
+            try:
+                self._conclude()
+                decision = self._decision(entry)
+            except Refusal as why:
+                raise Refusal(f"{why}{said_of(self._crowd.blamed())}") from None
+            concluded = True
+            self._obey(self._standing.move(entry, decision))
+            entry = self._standing.read()
+        if self.stage not in STAGES:
+            return
+        if self._drop_undecided():
+            concluded = False
+        missing = self._decided[self.stage] - self._taken[self.stage].keys()
+        if missing:
+            raise Refusal(
+                f"this stage was closed with {len(missing)} messages that this copy of the server "
+                "does not hold: have them sent again, or refuse the round"
+            )
+        self._advance(concluded=concluded)
+
+    def _decision(self, entry: RoundEntry) -> RoundEntry:
+        """The record after the current stage: who counts, or in the end the sum."""
+        crowd, stage = self._crowd, self.stage
+        if stage is MaskingStage.APPEALING or (
+            stage is MaskingStage.REVEALING and not crowd.appealed
+        ):
+            numbers, reports = crowd.total()
+            blamed = b"".join([blame.encode() for blame in crowd.blamed()])
+            packed_numbers = pack_numbers(numbers, self.round.modulus)
+            answer = reports.to_bytes(4, "big") + packed_numbers + blamed
+            return RoundEntry(RoundPhase.ANSWERED, entry.context, answer)
+        digests = sorted(self._taken[stage])
+        listed = _DECIDED.pack(STAGES.index(stage), len(digests)) + b"".join(digests)
+        return entry._replace(content=entry.content + listed)
+
+    def _obey(self, entry: RoundEntry) -> None:
+        """Takes over what the record says."""
+        if entry.phase is not RoundPhase.OPEN:
+            self._forget()
+            self.stage = _ENDS[entry.phase]
+            return
+        secret, rest = entry.content[:KEY_SIZE], entry.content[KEY_SIZE:]
+        if "_key" not in self.__dict__:  # it never changes while the round is open
+            self._key = X25519PrivateKey.from_private_bytes(secret)
+            if public_bytes(self._key) != self.round.server:
+                raise TacitError(
+                    "the round names another server key than the one that was prepared"
+                )
+        while rest:
+            place, count = _DECIDED.unpack_from(rest)
+            end = _DECIDED.size + _DIGEST_SIZE * count
+            listed = records(rest[_DECIDED.size : end], _DIGEST_SIZE, count, "the record")
+            self._decided[STAGES[place]], rest = frozenset(listed), rest[end:]
+
+    def _conclude(self) -> None:
+        """Works out what follows from the messages of the current stage, and refuses to end it
+        where too few are there.
+        """
+        match self.stage:
+            case MaskingStage.JOINING:
+                check_minimum(len(self._by_address), self.round.minimum, "clients joined")
+                self._deal_graph()
+            case MaskingStage.SHARING:
+                self._crowd.gather()
+            case MaskingStage.CHECKING:
+                self._crowd.pair_up()
+            case MaskingStage.MASKING:
+                self._crowd.part()
+            case MaskingStage.LEAVING:
+                self._crowd.rebuild()
+            case MaskingStage.PROVING:
+                self._crowd.desert()
+            case MaskingStage.REVEALING:
+                self._crowd.complete()
+
+    def _advance(self, *, concluded: bool = False) -> None:
+        """To the next stage, with exactly the messages that were decided on; `concluded` if what
+        follows from all that were taken was worked out.
+        """
+        taken = self._taken[self.stage]
+        self._taken[self.stage] = {digest: taken[digest] for digest in sorted(taken)}
+        if not concluded:
+            self._conclude()
+        self.stage = self._after(self.stage)
+
+    def _drop_undecided(self) -> bool:
+        """Undoes what messages did that came too late for the current stage as it was decided, so
+        that those that were decided on find their places free; whether there were any.
+        """
+        decided, taken = self._decided[self.stage], self._taken[self.stage]
+        extra = [digest for digest in taken if digest not in decided]
+        for digest in extra:
+            self._drop(taken.pop(digest))
+        return bool(extra)
+
+    def _after(self, ended: MaskingStage) -> MaskingStage:
+        """The stage that follows, where those are passed over in which there is nothing to ask."""
+        following = STAGES[STAGES.index(ended) + 1]
+        nothing = {
+            MaskingStage.LEAVING: not self._crowd.left,
+            MaskingStage.PROVING: not self._crowd.convicted,
+        }
+        return self._after(following) if nothing.get(following) else following
+
+    def _drop(self, message: bytes) -> None:
+        """Undoes what a message did."""
+        kind = client_kind(message, self.round.identity)
+        address = body(message, kind)[: layout.ADDRESS_SIZE]
+        if kind is Kind.JOIN:
+            self._known_keys -= self._by_address.pop(address).its_keys()
+        else:
+            self._by_address[address].unsay(kind)
+
+    def _outgoing(self, ended: MaskingStage) -> Mapping[bytes, bytes]:
+        """What the end of a stage sends: the same whenever it is asked for."""
+        kind, contents = self._ASK[self._after(ended)](self._crowd)
+        return {
+            self._clients[number].address: self._seal(self._clients[number], kind, content)
+            for number, content in contents.items()
+        }
+
+    def _take_join(self, message: bytes) -> None:
+        data = body(message, Kind.JOIN, self.round.identity)
+        address = front(data, layout.ADDRESS_SIZE, "the JOIN")
+        if address in self._by_address:
+            raise Refusal("this client has joined already, with another message")
+        if len(self._by_address) >= self.round.reports:
+            raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
+        channel = Channel(self._key, address, self.round.server, self.round.context, starts=False)
+        content = channel.open(bytes(message[: layout.FRONT_SIZE]), data[layout.ADDRESS_SIZE :])
+        masking, signing = records(content, KEY_SIZE, 2, "the JOIN")
+        # the address is read on the way: as another's masking key it keeps nobody out
+        member = Member(address, masking, signing, channel)
+        if len({address, masking, signing}) < 3 or not self._known_keys.isdisjoint(
+            member.its_keys()
+        ):
+            raise Refusal(
+                "a key of this client is also another's, or used twice; every key must be fresh"
+            )
+        check_public(masking)  # a useless key would make every neighbour leave
+        self._by_address[address] = member
+        self._known_keys |= member.its_keys()
+
+    def _deal_graph(self) -> None:
+        """Numbers the clients by their addresses and deals the graph, both the same whenever the
+        same clients joined.
+        """
+        clients = [self._by_address[address] for address in sorted(self._by_address)]
+        fitted = self.round.neighbourhood.fit(len(clients))
+        joined = hashlib.sha256(b"".join(sorted(self._taken[MaskingStage.JOINING]))).digest()
+        seed = derive(
+            self._key.private_bytes_raw(), self.round.context, b"tacit masking graph v2" + joined
+        )
+        graph = regular_graph(len(clients), fitted.degree, self._shuffle or shuffled_by(seed))
+        for number, (client, neighbours) in enumerate(zip(clients, graph, strict=True)):
+            client.number, client.neighbours = number, neighbours
+        self._crowd = ClientRegistry(self.round, clients, fitted.threshold)
+
+    def _open(self, kind: Kind, message: bytes) -> tuple[Member, bytes]:
+        data = body(message, kind, self.round.identity)
+        client = self._by_address.get(data[: layout.ADDRESS_SIZE])
+        if client is None:
+            raise Refusal(f"the {kind.name} comes from a client that has not joined this round")
+        sealed = data[layout.ADDRESS_SIZE :]
+        return client, client.channel.open(bytes(message[: layout.FRONT_SIZE]), sealed)
+
+    def _seal(self, client: Member, kind: Kind, content: bytes) -> bytes:
+        return client.channel.seal(header(kind, self.round.identity) + client.address, content)
+
+    def _forget(self) -> None:
+        """Whether opened or refused, nothing that came from a client is kept."""
+        self._crowd = ClientRegistry(self.round, [], 0)
+        for held in (self._by_address, self._known_keys, self._decided):
+            held.clear()
+        for taken in self._taken.values():
+            taken.clear()
+        self.__dict__.pop("_key", None)
+
+    _ASK: ClassVar[Mapping[MaskingStage, Callable[[ClientRegistry], Letters]]] = {
+        MaskingStage.SHARING: setups,
+        MaskingStage.CHECKING: inboxes,
+        MaskingStage.MASKING: pairs,
+        MaskingStage.LEAVING: left,
+        MaskingStage.PROVING: proofs,
+        MaskingStage.REVEALING: requests,
+        MaskingStage.APPEALING: appeals,
+    }
+
+
+def _over(stage: MaskingStage) -> Refusal:
+    return ended(RoundPhase.ANSWERED if stage is MaskingStage.OPENED else RoundPhase.REFUSED)

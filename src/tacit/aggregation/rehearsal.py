@@ -1,0 +1,83 @@
+"""Terms and keys for rounds that are played in one process: tests, simulations, demonstrations.
+
+All parties' keys are made and held in one place here, which is exactly what must not be so in life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.announcements import Binding, announce, endorse
+from tacit.aggregation.interface import SYSTEM, Source
+from tacit.signatures import KEY_SIZE, public_key
+from tacit.terms import ROLES, VIEWS, Aggregation, Noise, Pinned, Promise, cosign, document
+from tacit.trust import TrustModel
+
+DEADLINE = 2_000_000_000  # seconds since 1970
+FIRST, LAST = date(2026, 1, 1), date(2099, 12, 31)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Pinned terms, and the keys of all parties that signed them."""
+
+    pinned: Pinned
+    keys: tuple[Ed25519PrivateKey, ...]
+
+    def __repr__(self) -> str:
+        return f"Rehearsal({self.pinned.terms.kind}, {self.pinned.terms.digest.hex()})"
+
+    @property
+    def binding(self) -> Binding:
+        """What the description of a round under these terms begins with."""
+        answer = self.pinned.terms.answer
+        return Binding(self.pinned.terms.digest, 0, answer.levels, answer.window, DEADLINE)
+
+    def announced(self, description: bytes) -> bytes:
+        """The announcement of a round, signed by everyone."""
+        return announce(description, [endorse(description, key) for key in self.keys])
+
+
+def rehearse(
+    trust: TrustModel,
+    aggregation: Aggregation,
+    *,
+    proofs: int = 0,
+    suite: str = "",
+    levels: int = 1,
+    metrics: int = 1,
+    promise: Promise | None = None,
+    noise: Noise | None = None,
+    source: Source = SYSTEM,
+) -> Rehearsal:
+    """Terms for a trust model, signed by all of its parties. Noise is just enough for the promise,
+    (1, 0)-DP unless another is given; devices add it where servers do not. `source` is for test
+    vectors only.
+    """
+    made = promise or Promise(Fraction(1))
+    scale = Fraction(levels * metrics * made.participations) / made.epsilon
+    by = "servers" if (trust, "servers") in VIEWS else "devices"
+    roles = ROLES[trust]
+    keys = tuple(Ed25519PrivateKey.from_private_bytes(source(KEY_SIZE)) for _ in roles)
+    terms = document.Terms(
+        question="Which of these do people like?",
+        options=("one", "other"),
+        answer=document.Answer("a rehearsal", tuple(f"metric {n}" for n in range(metrics)), levels),
+        promise=made,
+        noise=noise or Noise(scale, by),
+        parties=tuple(
+            document.Party(role, f"https://{role}.example", public_key(key))
+            for role, key in zip(roles, keys, strict=True)
+        ),
+        first_day=FIRST,
+        last_day=LAST,
+        trust=trust,
+        proofs=proofs,
+        aggregation=aggregation,
+        suite=suite,
+    )
+    return Rehearsal(Pinned(terms, tuple(cosign(terms, key) for key in keys), terms.keys), keys)

@@ -1,0 +1,149 @@
+"""How a party stands in a round, outside of everything that can be saved and restored.
+
+A party keeps one record per round: first the round's secrets and what it has decided, in the end
+the one answer that takes their place. Each change is a compare-and-swap, and only what stands
+afterwards is acted on; so a copy of the party that was restored from an older state, or runs beside
+another, decides nothing a second time. A party without its record knows nothing and says nothing.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, NoReturn, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.interface import Refusal
+from tacit.aggregation.two_servers import AnnouncedRound, RoundOutcome
+from tacit.aggregation.wire import Kind, header
+from tacit.errors import TacitError
+from tacit.records import Records
+from tacit.signatures import Signed, sign
+
+CONTEXT_SIZE = 32
+_UNBOUND = bytes(CONTEXT_SIZE)
+
+
+class RoundPhase(IntEnum):
+    """How far a party is with a round; the number is the first byte of its record."""
+
+    OPEN = 0
+    ANSWERED = 1
+    REFUSED = 2
+    FORGOTTEN = 3
+
+
+class RoundEntry(NamedTuple):
+    """What a record says: the context of the one description that it is tied to, and while the
+    round is open its secrets and decisions, then the answer.
+    """
+
+    phase: RoundPhase
+    context: bytes
+    content: bytes = b""
+
+    def encode(self) -> bytes:
+        """The bytes of the record."""
+        return bytes((self.phase,)) + self.context + self.content
+
+    @classmethod
+    def decode(cls, data: bytes) -> RoundEntry:
+        """What `encode` wrote."""
+        return cls(RoundPhase(data[0]), data[1 : 1 + CONTEXT_SIZE], data[1 + CONTEXT_SIZE :])
+
+
+class PartyRoundState:
+    """The record of one party in one round."""
+
+    def __init__(self, records: Records, party: bytes, identity: bytes) -> None:
+        self._records = records
+        self._name = party + b" " + identity
+
+    def prepare(self, secret: bytes) -> bytes:
+        """The round's secret: the one given, or the one that was prepared before."""
+        first = RoundEntry(RoundPhase.OPEN, _UNBOUND, secret).encode()
+        self._records.replace(self._name, None, first)
+        found = self.read()
+        if found.phase is not RoundPhase.OPEN:
+            raise ended(found.phase)
+        return found.content
+
+    @classmethod
+    def bound(cls, records: Records, party: bytes, announced: AnnouncedRound) -> Self:
+        """A party's record of a round, which is tied to this description, ever: also when it is
+        over.
+        """
+        standing = cls(records, party, announced.identity)
+        standing._bind(announced.context)
+        return standing
+
+    def _bind(self, context: bytes) -> None:
+        entry = self.read()
+        if entry.phase is RoundPhase.OPEN and entry.context == _UNBOUND:
+            entry = self.move(entry, entry._replace(context=context))
+        if entry.context != context:
+            raise Refusal(
+                "the secrets of this round were made for another description of it; there is one "
+                "description per round"
+            )
+
+    def read(self) -> RoundEntry:
+        """What stands; a `Refusal` if this party knows nothing of the round."""
+        found = self.find()
+        if found is None:
+            raise Refusal("this round is unknown here: there is no record of it")
+        return found
+
+    def find(self) -> RoundEntry | None:
+        """What stands; None if this party knows nothing of the round."""
+        found = self._records.read(self._name)
+        return None if found is None else RoundEntry.decode(found)
+
+    def move(self, old: RoundEntry, new: RoundEntry) -> RoundEntry:
+        """Puts the new entry in the place of the old one if that still stands; returns what stands
+        afterwards.
+        """
+        stands = self._records.replace(self._name, old.encode(), new.encode())
+        if stands is None:
+            raise Refusal("this round is unknown here: its record is gone")
+        return RoundEntry.decode(stands)
+
+    def refuse(self) -> RoundEntry:
+        """Ends an open round without an answer; one that has ended stays as it is."""
+        entry = self.read()
+        while entry.phase is RoundPhase.OPEN:
+            entry = self.move(entry, RoundEntry(RoundPhase.REFUSED, entry.context))
+        return entry
+
+    def outcome(self, announced: AnnouncedRound, role: int, key: Ed25519PrivateKey) -> bytes:
+        """What became of a round, for whoever asks: one signed message once it is over. A party
+        that has no record of this description of it says so and signs nothing. `role` is its place
+        among the terms' parties.
+        """
+        front = header(Kind.OUTCOME, announced.identity) + bytes((role,))
+        entry = self.find()
+        if entry is None or entry.context != announced.context:
+            return front + bytes((RoundOutcome.UNKNOWN,))
+        if entry.phase is RoundPhase.OPEN:
+            raise Refusal("this round is not over yet; ask again after its deadline")
+        said = RoundOutcome.REFUSED if entry.phase is RoundPhase.REFUSED else RoundOutcome.OPENED
+        signed = announced.context + bytes((role, said))
+        return front + bytes((said,)) + sign(Signed.OUTCOME, signed, key)
+
+
+def ended(phase: RoundPhase) -> Refusal:
+    """The one answer to whatever is still asked of a round that is over."""
+    how = {
+        RoundPhase.ANSWERED: "was opened",
+        RoundPhase.REFUSED: "was refused and nothing of it was opened",
+        RoundPhase.FORGOTTEN: "was handed on and forgotten",
+    }[phase]
+    return Refusal(f"this round is over: it {how}; it takes no more messages")
+
+
+def never_copied(self: object, _protocol: object = None) -> NoReturn:
+    """For `__reduce_ex__`: pickling and copying would bring secrets back after they were used."""
+    raise TacitError(
+        f"a {type(self).__name__} is never pickled or copied: a second one would answer a second "
+        "time"
+    )

@@ -1,0 +1,524 @@
+"""Mixing: a shuffler that sees who sends but not what, and an analyzer that sees what but not who.
+
+Each message is sealed to the analyzer; a person's messages of a round are then wrapped together for
+the shuffler, which unwraps them, drops what it has seen before, waits until the batch is full or
+closed, deals all messages of all people in random order, hands them on and forgets. Every message
+of a round has the same length and carries nothing that ties it to another. Both parties make keys
+for the round, which live in their records until the one answer of the round takes their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.agreement import KEY_SIZE, Channel, derive, public_bytes
+from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
+from tacit.aggregation.encryption import DEFAULT, Recipient, Sealing, ServerKeys, recipients, suite
+from tacit.aggregation.interface import (
+    IDENTITY_SIZE,
+    SYSTEM,
+    Refusal,
+    Source,
+    check_counts,
+    check_minimum,
+    new_identity,
+)
+from tacit.aggregation.round_state import (
+    PartyRoundState,
+    RoundEntry,
+    RoundPhase,
+    ended,
+    never_copied,
+)
+from tacit.aggregation.wire import (
+    HEADER_SIZE,
+    SIZE_LIMIT,
+    Kind,
+    body,
+    described,
+    head,
+    header,
+    identity_of,
+    packed,
+    records,
+    unpacked,
+)
+from tacit.errors import TacitError, integer
+from tacit.records import Records
+from tacit.terms import Offer, Pinned
+
+ID_SIZE = 16
+
+_HEAD = struct.Struct(">IIIIIB")
+_BATCH_HEAD = struct.Struct(">I")
+_VIEW_HEAD = struct.Struct(">III")  # reports, messages that did not open, that were repeated
+_SEEN_SIZE = 16
+_DIGEST_SIZE = 32
+_SECRET_SIZE = 32
+_KEYS_INFO = b"tacit mixing keys v2"
+
+
+@dataclass(frozen=True)
+class MixingRound:
+    """What everyone knows about a round: the terms, and that each of `reports` people sends
+    `messages` messages of `size` bytes about `metrics` metrics, with a share of the noise in them.
+    A new round has a fresh random identity.
+    """
+
+    binding: Binding
+    reports: int
+    minimum: int
+    size: int
+    shuffler: bytes
+    analyzer: bytes
+    messages: int = 1
+    sealing: Sealing = DEFAULT
+    identity: bytes = field(default_factory=new_identity)
+    metrics: int = 1
+    noise: SharedNoise = WHOLE_NOISE
+
+    def __post_init__(self) -> None:
+        check_counts(self.reports, self.minimum)
+        integer("size", self.size, at_least=1)
+        integer("messages", self.messages, at_least=1)
+        integer("metrics", self.metrics, at_least=1)
+        if self.reports * self.messages * self.sealed_size >= SIZE_LIMIT:
+            raise TacitError(
+                f"the batch would exceed {SIZE_LIMIT} bytes; open several rounds of fewer reports"
+            )
+        sizes = {len(self.shuffler), len(self.analyzer)}
+        if len(self.identity) != IDENTITY_SIZE or sizes != {self.sealing.public_size}:
+            raise TacitError(
+                f"a round names a shuffler and an analyzer by keys of its suite {self.sealing.name}"
+            )
+        if (
+            self.shuffler[:KEY_SIZE] == self.analyzer[:KEY_SIZE]
+            or self.shuffler[KEY_SIZE:] == self.analyzer[KEY_SIZE:]
+        ):
+            raise TacitError(
+                "the shuffler and the analyzer have the same key; each must have its own"
+            )
+
+    def encode(self) -> bytes:
+        """The message that announces the round."""
+        counts = (self.reports, self.minimum, self.size, self.messages, self.metrics)
+        front = header(Kind.MIXING_ROUND, self.identity) + self.binding.encode()
+        keys = self.shuffler + self.analyzer
+        return front + _HEAD.pack(*counts, self.sealing) + self.noise.encode() + keys
+
+    @classmethod
+    def decode(cls, message: bytes) -> MixingRound:
+        """The round that a message announces."""
+        with described():
+            binding, rest = Binding.first(body(message, Kind.MIXING_ROUND))
+            fields, rest = head(_HEAD, rest, "the description")
+            reports, minimum, size, messages, metrics, number = fields
+            sealing = suite(number)
+            noise, rest = SharedNoise.first(rest)
+            shuffler, analyzer = records(rest, sealing.public_size, 2, "the list of keys")
+            return cls(
+                binding,
+                reports,
+                minimum,
+                size,
+                shuffler,
+                analyzer,
+                messages,
+                sealing,
+                identity_of(message),
+                metrics,
+                noise,
+            )
+
+    def offer(self) -> Offer:
+        """What a device holds against its terms."""
+        return self.binding.offer(
+            kind="mixing",
+            slots=self.reports,
+            minimum=self.minimum,
+            metrics=self.metrics,
+            suite=self.sealing.identifier,
+            divisor=self.noise.divisor,
+            total=self.noise.total,
+        )
+
+    @cached_property
+    def context(self) -> bytes:
+        """A digest of everything above; it is bound into every seal and key."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @cached_property
+    def recipients(self) -> tuple[Recipient, Recipient]:
+        """The shuffler and the analyzer, as people seal to them."""
+        return recipients(self.sealing, (self.shuffler, self.analyzer))
+
+    @property
+    def sealed_size(self) -> int:
+        """Bytes of one message as the shuffler holds it, sealed to the analyzer."""
+        return self.sealing.overhead + ID_SIZE + self.size
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of one person's report on the wire."""
+        return HEADER_SIZE + self.sealing.overhead + self.messages * self.sealed_size
+
+
+def wrap(
+    pinned: Pinned, announcement: bytes, messages: Sequence[bytes], source: Source = SYSTEM
+) -> bytes:
+    """One person's report: every message sealed to the analyzer by itself, all together wrapped for
+    the shuffler, if both pinned parties signed the round and it keeps to their terms.
+
+    Each message carries a fresh random id, so that the analyzer counts it once whatever a shuffler
+    does. `source` is for test vectors only.
+    """
+    announced = accept(MixingRound, pinned, announcement)
+    if len(messages) != announced.messages or any(
+        len(message) != announced.size for message in messages
+    ):
+        raise TacitError(
+            f"a report of this round is {announced.messages} messages of {announced.size} bytes "
+            "each: pad shorter ones"
+        )
+    shuffler, analyzer = announced.recipients
+    info = _inner_info(announced.context)
+    inner = b"".join([analyzer.seal(source(ID_SIZE) + message, info) for message in messages])
+    return header(Kind.WRAPPED, announced.identity) + shuffler.seal(
+        inner, _outer_info(announced.context)
+    )
+
+
+class ShuffleRole(Enum):
+    """The two parties of mixing; the value is the name of their record."""
+
+    SHUFFLER = b"shuffler"
+    ANALYZER = b"analyzer"
+
+
+def prepare_party(
+    store: Records,
+    role: ShuffleRole,
+    identity: bytes,
+    sealing: Sealing = DEFAULT,
+    source: Source = SYSTEM,
+) -> bytes:
+    """A party's public keys for a new round; their secret is on record before anybody hears of
+    them. Asked again, they are the same. `source` is for test vectors only.
+    """
+    secret = PartyRoundState(store, role.value, identity).prepare(source(_SECRET_SIZE))
+    return _keys(secret, identity, sealing).public()
+
+
+def mixing_outcome(
+    announced: MixingRound, store: Records, role: ShuffleRole, key: Ed25519PrivateKey
+) -> bytes:
+    """What a party says to whoever asks what became of a round: see `PartyRoundState.outcome`."""
+    standing = PartyRoundState(store, role.value, announced.identity)
+    return standing.outcome(announced, list(ShuffleRole).index(role), key)
+
+
+class Shuffler:
+    """The shuffler in one round: takes reports until it is full or closed, then hands everything on
+    in random order, once: the batch takes the place of the round's keys in its record, and nothing
+    but what the record holds is ever handed on.
+
+    Whatever is refused changes nothing. One lock guards the whole round.
+    """
+
+    def __init__(self, announced: MixingRound, store: Records) -> None:
+        """The shuffler of a round that was prepared in this store."""
+        self.round = announced
+        self._lock = threading.RLock()
+        self._standing = PartyRoundState.bound(store, ShuffleRole.SHUFFLER.value, announced)
+        self._taken: dict[bytes, list[bytes]] = {}
+        self._seen: set[bytes] = set()
+        self._keys: ServerKeys | None = None
+        self._obey(self._standing.read())
+
+    __reduce_ex__ = never_copied
+
+    def __repr__(self) -> str:
+        return f"Shuffler(round={self.round.identity.hex()}, reports={len(self._taken)})"
+
+    @property
+    def full(self) -> bool:
+        """Whether the batch is complete and should be closed."""
+        return len(self._taken) >= self.round.reports
+
+    def take(self, message: bytes) -> None:
+        """Unwrap one report and keep its sealed messages; the same report again is taken once."""
+        with self._lock:
+            keys = self._open_keys()
+            data = body(message, Kind.WRAPPED, self.round.identity)
+            digest = hashlib.sha256(data).digest()
+            if digest in self._taken:
+                return
+            if self.full:
+                raise Refusal(f"the round is full: it was opened for {self.round.reports} reports")
+            if len(data) + HEADER_SIZE != self.round.report_size:
+                raise Refusal(
+                    f"a report has {self.round.report_size} bytes here; this has "
+                    f"{len(data) + HEADER_SIZE}"
+                )
+            inner = keys.sealing.open(data, _outer_info(self.round.context))
+            self._keep(digest, inner)
+
+    def close(self) -> Mapping[bytes, bytes]:
+        """The batch for the analyzer, in random order: made once, and the same whenever asked for
+        again.
+        """
+        with self._lock:
+            entry = self._standing.read()
+            while entry.phase is RoundPhase.OPEN:
+                check_minimum(len(self._taken), self.round.minimum)
+                entry = self._standing.move(
+                    entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._batch())
+                )
+            self._obey(entry)
+            if entry.phase is not RoundPhase.ANSWERED:
+                raise ended(entry.phase)
+            return {self.round.analyzer[:KEY_SIZE]: entry.content}
+
+    def refuse(self) -> None:
+        """End the round without a batch, for ever; one that was made stays."""
+        with self._lock:
+            self._obey(self._standing.refuse())
+
+    def forget(self) -> None:
+        """Once the analyzer has the batch, no copy of it needs to be kept."""
+        with self._lock:
+            entry = self._standing.read()
+            if entry.phase is RoundPhase.ANSWERED:
+                self._standing.move(entry, RoundEntry(RoundPhase.FORGOTTEN, entry.context))
+
+    def save(self) -> bytes:
+        """The description and what was taken, not in the order in which it came, sealed under a
+        secret that is in the record alone.
+        """
+        with self._lock:
+            parts = [self.round.encode()]
+            if self._keys is not None:
+                reports = [digest + b"".join(self._taken[digest]) for digest in sorted(self._taken)]
+                parts.append(_vault(self.round, self._keys, writes=True).seal(b"", packed(reports)))
+            return packed(parts)
+
+    @classmethod
+    def restore(cls, saved: bytes, store: Records) -> Self:
+        """The shuffler as it was saved, as far as its record agrees."""
+        description, *sealed = unpacked(saved)
+        shuffler = cls(MixingRound.decode(description), store)
+        if shuffler._keys is not None:
+            vault = _vault(shuffler.round, shuffler._keys, writes=False)
+            for content in [vault.open(b"", part) for part in sealed]:
+                for report in unpacked(content) if content else ():
+                    shuffler._keep(report[:_DIGEST_SIZE], report[_DIGEST_SIZE:])
+        return shuffler
+
+    def _keep(self, digest: bytes, inner: bytes) -> None:
+        sealed = records(inner, self.round.sealed_size, self.round.messages, "the wrapped report")
+        seen = {hashlib.sha256(item).digest()[:_SEEN_SIZE] for item in sealed}
+        if len(seen) != len(sealed) or not seen.isdisjoint(self._seen):
+            raise Refusal("a message of this report has arrived before; it counts once")
+        self._seen |= seen
+        self._taken[digest] = sealed
+
+    def _batch(self) -> bytes:
+        batch = [message for report in self._taken.values() for message in report]
+        secrets.SystemRandom().shuffle(batch)
+        content = _BATCH_HEAD.pack(len(self._taken)) + b"".join(batch)
+        line = _line(self.round, self._open_keys(), starts=True)
+        return line.seal(header(Kind.BATCH, self.round.identity), content)
+
+    def _open_keys(self) -> ServerKeys:
+        if self._keys is None:
+            raise ended(self._standing.read().phase)
+        return self._keys
+
+    def _obey(self, entry: RoundEntry) -> None:
+        """Takes over what the record says; when the round is over, nothing is held."""
+        if entry.phase is RoundPhase.OPEN:
+            self._keys = _keys_of(entry, self.round, self.round.shuffler, "shuffler")
+            return
+        self._keys = None
+        self._taken.clear()
+        self._seen.clear()
+
+
+@dataclass(frozen=True)
+class MixView:
+    """What the analyzer learns: the messages in random order, how many reports came, and how many
+    messages were spoilt and dropped.
+
+    A message is spoilt when it does not open or repeats another's id; of the latter there are
+    `repeated`. Honest devices and shufflers make none. What is spoilt does not cost a round that
+    has its minimum of good messages.
+    """
+
+    messages: tuple[bytes, ...]
+    reports: int
+    spoilt: int
+    repeated: int = 0
+
+
+class Analyzer:
+    """The analyzer in one round: takes the shuffler's batch and opens its messages, once: what they
+    say takes the place of the round's keys in its record.
+
+    Whatever is refused changes nothing. One lock guards the whole round.
+    """
+
+    def __init__(self, announced: MixingRound, store: Records) -> None:
+        """The analyzer of a round that was prepared in this store."""
+        self.round = announced
+        self._lock = threading.RLock()
+        self._standing = PartyRoundState.bound(store, ShuffleRole.ANALYZER.value, announced)
+        self._batch = b""
+        self._keys: ServerKeys | None = None
+        self._obey(self._standing.read())
+
+    __reduce_ex__ = never_copied
+
+    def __repr__(self) -> str:
+        return f"Analyzer(round={self.round.identity.hex()}, batch={bool(self._batch)})"
+
+    def take(self, message: bytes) -> None:
+        """Accept the shuffler's batch; the same again is taken once, another is refused."""
+        with self._lock:
+            keys = self._keys
+            if keys is None:
+                raise ended(self._standing.read().phase)
+            data = body(message, Kind.BATCH, self.round.identity)
+            if self._batch and self._batch != data:
+                raise Refusal("another batch of this round has arrived before; there is one")
+            self._read(keys, data)
+            self._batch = data
+
+    def close(self) -> Mapping[bytes, bytes]:
+        """Open the messages; without a batch, or with too few that can be opened, a `Refusal`."""
+        with self._lock:
+            entry = self._standing.read()
+            while entry.phase is RoundPhase.OPEN:
+                entry = self._standing.move(
+                    entry, RoundEntry(RoundPhase.ANSWERED, entry.context, self._opened())
+                )
+            self._obey(entry)
+            if entry.phase is not RoundPhase.ANSWERED:
+                raise ended(entry.phase)
+            return {}
+
+    def view(self) -> MixView:
+        """The messages, in an order that says nothing about who sent them."""
+        with self._lock:
+            entry = self._standing.read()
+            if entry.phase is not RoundPhase.ANSWERED:
+                raise Refusal("this round was not opened; there are no messages")
+            counts, rest = head(_VIEW_HEAD, entry.content, "the record")
+            reports, unopened, repeated = counts
+            size, spoilt = self.round.size, unopened + repeated
+            count = reports * self.round.messages - spoilt
+            messages = tuple(records(rest, size, count, "the record"))
+            return MixView(messages, reports, spoilt, repeated)
+
+    def refuse(self) -> None:
+        """End the round without opening it, for ever; one that is opened stays opened."""
+        with self._lock:
+            self._obey(self._standing.refuse())
+
+    def save(self) -> bytes:
+        """The description and the batch, sealed as it came."""
+        with self._lock:
+            return packed([self.round.encode(), self._batch])
+
+    @classmethod
+    def restore(cls, saved: bytes, store: Records) -> Self:
+        """The analyzer as it was saved, as far as its record agrees."""
+        description, *batches = unpacked(saved)
+        analyzer = cls(MixingRound.decode(description), store)
+        for batch in batches:
+            if batch and analyzer._keys is not None:
+                analyzer.take(header(Kind.BATCH, analyzer.round.identity) + batch)
+        return analyzer
+
+    def _read(self, keys: ServerKeys, data: bytes) -> tuple[int, list[bytes]]:
+        """How many reports a batch is of, and its messages, still sealed."""
+        line = _line(self.round, keys, starts=False)
+        content = line.open(header(Kind.BATCH, self.round.identity), data)
+        (reports,), rest = head(_BATCH_HEAD, content, "the batch")
+        if reports > self.round.reports:
+            raise Refusal(
+                f"the batch has {reports} reports; the round was opened for {self.round.reports}"
+            )
+        size, count = self.round.sealed_size, reports * self.round.messages
+        return reports, records(rest, size, count, "the batch")
+
+    def _opened(self) -> bytes:
+        """What the batch says, as the record keeps it."""
+        if self._keys is None or not self._batch:
+            raise Refusal("no batch has arrived; nothing was opened")
+        reports, sealed = self._read(self._keys, self._batch)
+        check_minimum(reports, self.round.minimum)
+        info = _inner_info(self.round.context)
+        opened: dict[bytes, bytes] = {}
+        unopened = 0
+        for item in sealed:
+            try:
+                content = self._keys.sealing.open(item, info)
+            except Refusal:
+                unopened += 1  # a device sealed nonsense: it spoils its own message and no other
+            else:
+                opened.setdefault(content[:ID_SIZE], content[ID_SIZE:])
+        repeated = len(sealed) - unopened - len(opened)
+        good = "messages that open" + (
+            f" ({unopened} do not and {repeated} are repeated)" if unopened or repeated else ""
+        )
+        check_minimum(len(opened), self.round.minimum * self.round.messages, good)
+        return _VIEW_HEAD.pack(reports, unopened, repeated) + b"".join(opened.values())
+
+    def _obey(self, entry: RoundEntry) -> None:
+        if entry.phase is RoundPhase.OPEN:
+            self._keys = _keys_of(entry, self.round, self.round.analyzer, "analyzer")
+            return
+        self._keys, self._batch = None, b""
+
+
+def _keys(secret: bytes, identity: bytes, sealing: Sealing) -> ServerKeys:
+    """A party's keys for one round, from the one secret in its record."""
+    return ServerKeys.new(sealing, io.BytesIO(derive(secret, identity, _KEYS_INFO, 256)).read)
+
+
+def _keys_of(entry: RoundEntry, announced: MixingRound, public: bytes, who: str) -> ServerKeys:
+    keys = _keys(entry.content, announced.identity, announced.sealing)
+    if keys.public() != public:
+        raise TacitError(f"the round names other keys of the {who} than those that were prepared")
+    return keys
+
+
+def _vault(announced: MixingRound, keys: ServerKeys, *, writes: bool) -> Channel:
+    """The shuffler's line to itself, for what it saves."""
+    own = public_bytes(keys.line)
+    return Channel(keys.line, own, own, announced.context, starts=writes)
+
+
+def _line(announced: MixingRound, keys: ServerKeys, *, starts: bool) -> Channel:
+    """The line between shuffler and analyzer."""
+    ends = (announced.shuffler[:KEY_SIZE], announced.analyzer[:KEY_SIZE])
+    return Channel(keys.line, *ends, announced.context, starts=starts)
+
+
+def _inner_info(context: bytes) -> bytes:
+    return b"tacit mixing message v2" + context
+
+
+def _outer_info(context: bytes) -> bytes:
+    return b"tacit mixing wrap v2" + context

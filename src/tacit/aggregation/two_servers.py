@@ -1,0 +1,417 @@
+"""Two servers, what a device does: it splits its numbers in two halves, one sealed to each server.
+
+The two parts add up to the numbers modulo m, each alone uniformly random; the first is the mask of
+a 32-byte seed where that is shorter. One message per person and server, and no second: dropping out
+is simply not being there. The servers' side is `half_server`, the sum is put together in
+`collecting`. Where the servers add noise of their own, one honest server is enough; where devices
+bring the noise, both must be. In a verified round (`verified`) the parts carry a proof that the
+numbers are in range.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Protocol
+
+from tacit.aggregation import masks
+from tacit.aggregation.agreement import KEY_SIZE
+from tacit.aggregation.announcements import WHOLE_NOISE, Binding, SharedNoise, accept
+from tacit.aggregation.encryption import DEFAULT, Recipient, Sealing, recipients, suite
+from tacit.aggregation.interface import (
+    IDENTITY_SIZE,
+    SYSTEM,
+    Refusal,
+    Source,
+    check_counts,
+    new_identity,
+    uniform,
+)
+from tacit.aggregation.verified import COMMITMENT_SIZE, MODULUS, Proofs
+from tacit.aggregation.wire import (
+    HEADER_SIZE,
+    SIZE_LIMIT,
+    Kind,
+    body,
+    check_length,
+    check_modulus,
+    check_numbers,
+    described,
+    first_integer,
+    front,
+    head,
+    header,
+    identity_of,
+    last_modulus,
+    number_size,
+    pack_integer,
+    pack_modulus,
+    pack_numbers,
+    records,
+)
+from tacit.errors import TacitError
+from tacit.signatures import Signed, verify
+from tacit.terms import Offer, Pinned
+
+WORD_SIZE = 16
+DIGEST_SIZE = 16
+TOKEN_SIZE = 16
+
+_HEAD = struct.Struct(">QIIIIB")
+PLACE = struct.Struct(f">I{TOKEN_SIZE}s")
+HALF_FRONT = 1 + PLACE.size  # role and place
+LINK_SIZE = WORD_SIZE + DIGEST_SIZE
+_VERIFIED = bytes((Kind.VERIFIED_ROUND,))
+
+
+@dataclass(frozen=True)
+class TwoServerRound:
+    """What everyone knows about a round: the terms, the counts, the times, the noise, and the keys
+    that both servers and the collector made for this round and no other.
+
+    `scale` is that of the discrete Laplace noise that each server adds to each number, None where
+    devices draw the noise, `shared` among them. Places are given out until `assigned_until`;
+    reports are taken until `binding.closes`, and what is not opened `grace` seconds later never
+    will be. A round that has a `commitment` to a verify key is a verified one.
+    """
+
+    binding: Binding
+    places: int
+    minimum: int
+    modulus: int
+    servers: tuple[bytes, bytes]
+    collector: bytes
+    length: int = 1
+    scale: Fraction | None = None
+    assigned_until: int = 0
+    grace: int = 0
+    sealing: Sealing = DEFAULT
+    identity: bytes = field(default_factory=new_identity)
+    commitment: bytes = b""
+    shared: SharedNoise = WHOLE_NOISE
+
+    def __post_init__(self) -> None:
+        check_counts(self.places, self.minimum)
+        check_modulus(self.modulus)
+        check_length(self.length, self.modulus)
+        if not 0 <= self.assigned_until <= self.binding.closes or not 0 <= self.grace < 1 << 32:
+            raise TacitError("places are given out until the deadline, and a grace is below 2^32")
+        if self.scale is not None and not 0 < self.scale < 1 << 1000:
+            raise TacitError(f"the scale of a server's noise is {self.scale}; it must be above 0")
+        self._check_keys()
+        self._check_verified()
+
+    def _check_keys(self) -> None:
+        sizes = {len(public) for public in self.servers}
+        if (
+            len(self.identity) != IDENTITY_SIZE
+            or len(self.collector) != self.sealing.key_size
+            or sizes != {self.sealing.public_size}
+        ):
+            raise TacitError(
+                "a round names two servers and a collector by keys of its suite "
+                f"{self.sealing.name}"
+            )
+        lines = {self.line(0), self.line(1)}
+        keys = {self.servers[0][KEY_SIZE:], self.servers[1][KEY_SIZE:], self.collector}
+        if len(lines) != 2 or len(keys) != 3:
+            raise TacitError("two of the three parties have the same key; each must have its own")
+
+    def _check_verified(self) -> None:
+        proofs = self.proofs
+        if proofs is None:
+            return
+        if len(self.commitment) != COMMITMENT_SIZE or self.modulus != MODULUS or not self.scale:
+            raise TacitError(
+                f"a verified round has a commitment of {COMMITMENT_SIZE} bytes, the modulus "
+                f"{MODULUS}, and noise that the servers add"
+            )
+        if proofs.part_size(0) >= SIZE_LIMIT:
+            raise TacitError(
+                f"length is {self.length}; a report must stay below {SIZE_LIMIT} bytes: use "
+                "several rounds"
+            )
+
+    def encode(self) -> bytes:
+        """The message that describes the round."""
+        counts = (self.places, self.minimum, self.length)
+        kind = Kind.VERIFIED_ROUND if self.commitment else Kind.TWO_SERVER_ROUND
+        return (
+            header(kind, self.identity)
+            + self.binding.encode()
+            + self.commitment
+            + _HEAD.pack(self.assigned_until, self.grace, *counts, self.sealing)
+            + self.collector
+            + b"".join(self.servers)
+            + self._encoded_noise()
+            + pack_modulus(self.modulus)
+        )
+
+    def _encoded_noise(self) -> bytes:
+        """The servers' scale; or 00, and what devices draw."""
+        if self.scale is None:
+            return b"\x00" + self.shared.encode()
+        return pack_integer(self.scale.numerator) + pack_integer(self.scale.denominator)
+
+    @classmethod
+    def decode(cls, message: bytes) -> TwoServerRound:
+        """The round that a message describes."""
+        with described():
+            verified = isinstance(message, bytes) and message[3:4] == _VERIFIED
+            kind = Kind.VERIFIED_ROUND if verified else Kind.TWO_SERVER_ROUND
+            binding, rest = Binding.first(body(message, kind))
+            size = COMMITMENT_SIZE if verified else 0
+            commitment, rest = front(rest, size, "the description"), rest[size:]
+            fields, rest = head(_HEAD, rest, "the description")
+            assigned_until, grace, places, minimum, length, number = fields
+            sealing = suite(number)
+            sizes = (sealing.key_size, sealing.public_size, sealing.public_size)
+            keys, rest = front(rest, sum(sizes), "the list of keys"), rest[sum(sizes) :]
+            collector, both = keys[: sizes[0]], keys[sizes[0] :]
+            first, second = records(both, sizes[1], 2, "the list of servers")
+            scale, shared, rest = _first_noise(rest)
+            return cls(
+                binding,
+                places,
+                minimum,
+                last_modulus(rest),
+                (first, second),
+                collector,
+                length,
+                scale,
+                assigned_until,
+                grace,
+                sealing,
+                identity_of(message),
+                commitment,
+                shared,
+            )
+
+    def offer(self) -> Offer:
+        """What a device holds against its terms."""
+        devices = self.scale is None
+        return self.binding.offer(
+            kind="verified" if self.commitment else "two-servers",
+            slots=self.places,
+            minimum=self.minimum,
+            metrics=self.length,
+            suite=self.sealing.identifier,
+            grace=self.grace,
+            modulus=self.modulus,
+            scale=self.scale,
+            divisor=self.shared.divisor if devices else None,
+            total=self.shared.total if devices else None,
+        )
+
+    @cached_property
+    def context(self) -> bytes:
+        """A digest of everything above; it is bound into every seal and key."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @cached_property
+    def recipients(self) -> tuple[Recipient, Recipient]:
+        """The two servers, as people seal to them."""
+        return recipients(self.sealing, self.servers)
+
+    @cached_property
+    def collecting(self) -> Recipient:
+        """The collector, as servers seal to it."""
+        return Recipient.parse(self.sealing, self.collector)
+
+    @cached_property
+    def proofs(self) -> Proofs | None:
+        """How reports are proved and verified, where they are."""
+        if not self.commitment:
+            return None
+        return Proofs(self.binding.levels, self.length, self.context)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the first server's half is a seed, because that is shorter."""
+        return self.length * number_size(self.modulus) > masks.SEED_SIZE
+
+    def half_size(self, role: int) -> int:
+        """Bytes of one half of a report on the wire."""
+        if self.proofs:
+            part = self.proofs.part_size(role)
+        elif role == 0 and self.seeded:
+            part = masks.SEED_SIZE
+        else:
+            part = self.length * number_size(self.modulus)
+        return HEADER_SIZE + HALF_FRONT + self.sealing.overhead + LINK_SIZE + part
+
+    def line(self, role: int) -> bytes:
+        """The public key of a server's line."""
+        return self.servers[role][:KEY_SIZE]
+
+
+def _first_noise(data: bytes) -> tuple[Fraction | None, SharedNoise, bytes]:
+    """The scale of the servers' noise, or None and what devices draw; and the rest."""
+    if data[:1] == b"\x00":
+        shared, rest = SharedNoise.first(data[1:])
+        return None, shared, rest
+    numerator, rest = first_integer(data, "scale")
+    denominator, rest = first_integer(rest, "scale")
+    scale = Fraction(numerator, denominator)
+    if denominator != scale.denominator:
+        raise Refusal("the scale is not spelt in lowest terms")
+    return scale, WHOLE_NOISE, rest
+
+
+class RoundOutcome(IntEnum):
+    """What became of a round, as a server says to whoever asks."""
+
+    OPENED = 1
+    REFUSED = 2
+    UNKNOWN = 3
+
+
+class AnnouncedRound(Protocol):
+    """A round of whatever kind, as far as its outcome is concerned."""
+
+    @property
+    def identity(self) -> bytes:
+        """Its random name."""
+
+    @property
+    def context(self) -> bytes:
+        """The digest of its description."""
+
+
+def read_outcome(
+    pinned: Pinned, announced: AnnouncedRound, message: bytes
+) -> tuple[int, RoundOutcome]:
+    """Which party of the terms says what became of a round; UNKNOWN is not signed and proves
+    nothing.
+    """
+    data = body(message, Kind.OUTCOME, announced.identity)
+    role, number = front(data, 2, "the outcome")
+    if role >= len(pinned.keys) or number not in tuple(RoundOutcome):
+        raise Refusal(f"an outcome {number} of server {role} is not known")
+    said = RoundOutcome(number)
+    if said is not RoundOutcome.UNKNOWN:
+        signed = announced.context + data[:2]
+        verify(Signed.OUTCOME, signed, data[2:], pinned.terms.keys[role], f"server {role}")
+    elif len(data) != 2:
+        raise Refusal("an outcome that is not known has nothing behind it")
+    return role, said
+
+
+def refused_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[bytes]) -> bool:
+    """Whether both servers have signed that the round was refused: what a refund needs."""
+    announced = accept(TwoServerRound, pinned, announcement)
+    said = {read_outcome(pinned, announced, message) for message in messages}
+    return {(0, RoundOutcome.REFUSED), (1, RoundOutcome.REFUSED)} <= said
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a round, as the coordinator gives it out: its number, and a token that both
+    servers recognize. One half is taken per place and server.
+    """
+
+    number: int
+    token: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < 1 << 32 or len(self.token) != TOKEN_SIZE:
+            raise TacitError(f"a place is a number below 2^32 and a token of {TOKEN_SIZE} bytes")
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        return PLACE.pack(self.number, self.token)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Place:
+        """The place that these bytes say."""
+        (only,) = records(data, PLACE.size, 1, "a place")
+        return cls(*PLACE.unpack(only))
+
+
+def split(
+    pinned: Pinned,
+    announcement: bytes,
+    place: Place,
+    values: Sequence[int],
+    source: Source = SYSTEM,
+) -> tuple[bytes, bytes]:
+    """One person's report: the half for server 0 and the half for server 1, if the round is signed
+    by the pinned parties and keeps to their terms. `source` is for test vectors only.
+
+    Inside, each half carries a random word of its own and the digest of the other's word: nobody
+    who does not know a half's word, not even the other server, can put another in its place.
+    """
+    announced = accept(TwoServerRound, pinned, announcement)
+    numbers = _checked(announced, values)
+    words = (source(WORD_SIZE), source(WORD_SIZE))
+    if announced.proofs:
+        digests = (word_digest(words[0]), word_digest(words[1]))
+        tag = report_tag(announced.context, place.number, digests)
+        parts = announced.proofs.shards(numbers, tag, source)
+    else:
+        parts = _parts(announced, numbers, source)
+    return sealed_halves(announced, place, words, parts)
+
+
+def sealed_halves(
+    announced: TwoServerRound,
+    place: Place,
+    words: tuple[bytes, bytes],
+    parts: tuple[bytes, bytes],
+) -> tuple[bytes, bytes]:
+    """Both halves of a report, of these words and parts."""
+    halves = []
+    for role, recipient in enumerate(announced.recipients):
+        content = words[role] + word_digest(words[1 - role]) + parts[role]
+        sealed = recipient.seal(content, half_info(announced.context, role, place.number))
+        front_ = header(Kind.HALF, announced.identity) + bytes((role,)) + place.encode()
+        halves.append(front_ + sealed)
+    return halves[0], halves[1]
+
+
+def _parts(announced: TwoServerRound, numbers: list[int], source: Source) -> tuple[bytes, bytes]:
+    """What each server gets of the numbers: uniform ones, and what is missing of the true ones."""
+    modulus, length = announced.modulus, announced.length
+    if announced.seeded:
+        sent = source(masks.SEED_SIZE)
+        first = masks.expand(sent, modulus, length)
+    else:
+        first = uniform(modulus, length, source)
+        sent = pack_numbers(first, modulus)
+    second = [(number - part) % modulus for number, part in zip(numbers, first, strict=True)]
+    return sent, pack_numbers(second, modulus)
+
+
+def _checked(announced: TwoServerRound, values: Sequence[int]) -> list[int]:
+    """What a person reports: levels where servers add the noise, else any residues."""
+    numbers = check_numbers(values, announced.modulus, announced.length)
+    levels = announced.binding.levels
+    if announced.scale is not None and any(not 0 <= value <= levels for value in values):
+        raise TacitError(
+            f"the report holds {list(values)}; the noise of this round hides numbers from 0 to "
+            f"{levels}: encode the answer to a level"
+        )
+    return numbers
+
+
+def half_info(context: bytes, role: int, place: int) -> bytes:
+    """What a half is sealed under."""
+    return b"tacit half v2" + context + struct.pack(">BI", role, place)
+
+
+def word_digest(word: bytes) -> bytes:
+    """What the other half knows of a half's word."""
+    return hashlib.sha256(b"tacit word v2" + word).digest()[:DIGEST_SIZE]
+
+
+def report_tag(context: bytes, place: int, digests: tuple[bytes, bytes]) -> bytes:
+    """What both servers call the same report; only who knows a half's word can make a half with the
+    same tag.
+    """
+    whole = b"tacit tag v2" + context + struct.pack(">I", place) + b"".join(digests)
+    return hashlib.sha256(whole).digest()[:DIGEST_SIZE]

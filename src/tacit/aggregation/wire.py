@@ -1,0 +1,254 @@
+"""The bytes on the wire: one header for every message, and readers that accept exactly one
+spelling.
+
+A message is `header | body`; the header is the magic `ta`, the version, the kind of the message and
+the identity of its round. Integers are big-endian. A body has the length that its kind and its
+round prescribe, never one byte more or less; anything else raises `Refusal`. The layout of every
+body is in docs/wire-formats.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+from tacit.aggregation.interface import IDENTITY_SIZE, Refusal
+from tacit.errors import TacitError, integer
+
+MAGIC = b"ta"
+VERSION = 2
+HEADER_SIZE = len(MAGIC) + 2 + IDENTITY_SIZE
+
+MODULUS_LIMIT = 1 << 2040
+"""Moduli stay below this, so that their length in bytes fits into one byte."""
+
+SIZE_LIMIT = 1 << 30
+"""No message gets this long, so that every one can be sealed in one piece."""
+
+
+class Kind(IntEnum):
+    """What a message is; the number is its fourth byte."""
+
+    MASKING_ROUND = 0x10
+    JOIN = 0x11
+    SETUP = 0x12
+    SHARES = 0x13
+    INBOX = 0x14
+    MASKED = 0x15
+    REQUEST = 0x16
+    REVEAL = 0x17
+    CHECKED = 0x18
+    PAIRS = 0x19
+    ACCUSED = 0x1A
+    LEFT = 0x1B
+    KEYS = 0x1C
+    PROOF = 0x1D
+    SEEDS = 0x1E
+    LAST_SEEDS = 0x1F
+    TWO_SERVER_ROUND = 0x20
+    HALF = 0x21
+    PRESENT = 0x22
+    PARTIAL = 0x23
+    OUTCOME = 0x24
+    VERIFIED_ROUND = 0x28
+    MIXING_ROUND = 0x30
+    WRAPPED = 0x31
+    BATCH = 0x32
+
+
+@contextmanager
+def described() -> Iterator[None]:
+    """Inside, a value that makes no sense came in a message: a `Refusal`, not a mistake of the
+    caller.
+    """
+    try:
+        yield
+    except Refusal:
+        raise
+    except TacitError as problem:
+        raise Refusal(f"the round's description makes no sense: {problem}") from None
+
+
+def header(kind: Kind, identity: bytes) -> bytes:
+    """The first bytes of a message.
+
+    >>> header(Kind.JOIN, bytes(16)).hex()
+    '7461021100000000000000000000000000000000'
+    """
+    return MAGIC + bytes((VERSION, kind)) + identity
+
+
+def body(message: object, kind: Kind, identity: bytes | None = None) -> bytes:
+    """The body of a message of this kind (and round, when given), or a `Refusal` that says what it
+    is instead.
+    """
+    if not isinstance(message, bytes | bytearray | memoryview):
+        raise Refusal(f"a message is bytes; this is {type(message).__name__}")
+    data = bytes(message)
+    if len(data) < HEADER_SIZE or data[:2] != MAGIC:
+        raise Refusal(f"not a message of tacit: {len(data)} bytes without its header")
+    if data[2] != VERSION:
+        raise Refusal(
+            f"the message is of version {data[2]}; this side speaks version {VERSION}: update the "
+            "older side"
+        )
+    if data[3] != kind:
+        raise Refusal(
+            f"the message is of kind 0x{data[3]:02x}; expected here is {kind.name} (0x{kind:02x})"
+        )
+    if identity is not None and data[4:HEADER_SIZE] != identity:
+        raise Refusal("the message belongs to another round")
+    return data[HEADER_SIZE:]
+
+
+def identity_of(message: bytes) -> bytes:
+    """The round that an already checked message names."""
+    return bytes(message[4:HEADER_SIZE])
+
+
+def front(data: bytes, size: int, what: str) -> bytes:
+    """The first `size` bytes of `data`, which must have them."""
+    if len(data) < size:
+        raise Refusal(f"{what} ends after {len(data)} bytes; it begins with {size}")
+    return data[:size]
+
+
+def head(layout: struct.Struct, data: bytes, what: str) -> tuple[tuple[Any, ...], bytes]:
+    """The fields at the front of `data`, and the rest."""
+    return layout.unpack(front(data, layout.size, what)), data[layout.size :]
+
+
+def records(data: bytes, size: int, count: int, what: str) -> list[bytes]:
+    """`data` cut into exactly `count` records of `size` bytes.
+
+    >>> records(b"aabbcc", 2, 3, "list")
+    [b'aa', b'bb', b'cc']
+    """
+    if len(data) != size * count:
+        raise Refusal(f"{what} has {len(data)} bytes; expected are {count} records of {size}")
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def check_modulus(modulus: object) -> int:
+    """A modulus that a round can carry."""
+    number = integer("modulus", modulus, at_least=2)
+    if number >= MODULUS_LIMIT:
+        raise TacitError(f"modulus has {number.bit_length()} bits; at most 2040 are supported")
+    return number
+
+
+def check_length(length: object, modulus: int) -> int:
+    """How many numbers a report holds: at least one, and together less than 1 GiB, so that one
+    message carries them.
+    """
+    number = integer("length", length, at_least=1)
+    if number * number_size(modulus) >= SIZE_LIMIT:
+        raise TacitError(
+            f"length is {number}; a report must stay below {SIZE_LIMIT} bytes: use several rounds"
+        )
+    return number
+
+
+def pack_integer(number: int) -> bytes:
+    """One byte of length, then a positive integer without leading zeros."""
+    size = (number.bit_length() + 7) // 8
+    return bytes((size,)) + number.to_bytes(size, "big")
+
+
+def first_integer(data: bytes, what: str) -> tuple[int, bytes]:
+    """The integer that `data` begins with, and the rest; only the shortest spelling is accepted."""
+    size = data[0] if data else 0
+    digits = data[1 : 1 + size]
+    if not size or len(digits) != size or digits[0] == 0:
+        raise Refusal(
+            f"the {what} is not spelt as one byte of length and that many bytes without a leading "
+            "zero"
+        )
+    return int.from_bytes(digits, "big"), data[1 + size :]
+
+
+def pack_modulus(modulus: int) -> bytes:
+    """One byte of length, then the modulus without leading zeros."""
+    return pack_integer(modulus)
+
+
+def last_modulus(data: bytes) -> int:
+    """The modulus that a description ends with; only the shortest spelling is accepted."""
+    modulus, rest = first_integer(data, "modulus")
+    if modulus < 2:
+        raise Refusal("the modulus is 1; it must be at least 2")
+    if rest:
+        raise Refusal(f"the round's description has {len(rest)} bytes too many")
+    return modulus
+
+
+def number_size(modulus: int) -> int:
+    """Bytes that one number modulo `modulus` takes on the wire, whatever its value.
+
+    >>> number_size(256), number_size(257)
+    (1, 2)
+    """
+    return ((modulus - 1).bit_length() + 7) // 8
+
+
+def pack_numbers(numbers: Sequence[int], modulus: int) -> bytes:
+    """Numbers in 0..modulus-1, each in `number_size` bytes."""
+    size = number_size(modulus)
+    return b"".join([number.to_bytes(size, "big") for number in numbers])
+
+
+def unpack_numbers(data: bytes, modulus: int, count: int, what: str) -> list[int]:
+    """Exactly `count` numbers in 0..modulus-1."""
+    numbers = [
+        int.from_bytes(record, "big") for record in records(data, number_size(modulus), count, what)
+    ]
+    if any(number >= modulus for number in numbers):
+        raise Refusal(f"{what} holds a number that is not below the modulus")
+    return numbers
+
+
+def check_numbers(values: Sequence[int], modulus: int, count: int) -> list[int]:
+    """What a person reports, reduced modulo `modulus`; anything that is not `count` whole numbers
+    is an error.
+    """
+    if len(values) != count:
+        raise TacitError(
+            f"the report has {len(values)} numbers; this round takes {count} per report"
+        )
+    return [_whole(value) % modulus for value in values]
+
+
+def _whole(value: object) -> int:
+    try:
+        return value.__index__()  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        raise TacitError(
+            f"a report holds a {type(value).__name__}; it must hold whole numbers: encode the "
+            "value first"
+        ) from None
+
+
+def packed(parts: Iterable[bytes]) -> bytes:
+    """Parts of a saved state, each with its length in front.
+
+    >>> unpacked(packed([b"ab", b""]))
+    [b'ab', b'']
+    """
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
+
+
+def unpacked(saved: bytes) -> list[bytes]:
+    """The parts of a saved state."""
+    parts, start = [], 0
+    while start < len(saved):
+        end = start + 4 + int.from_bytes(saved[start : start + 4], "big")
+        if end > len(saved) or start + 4 > len(saved):
+            raise Refusal("the saved state is cut off; restore another")
+        parts.append(saved[start + 4 : end])
+        start = end
+    if not parts:
+        raise Refusal("the saved state is empty; restore another")
+    return parts

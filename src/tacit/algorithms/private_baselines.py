@@ -1,0 +1,43 @@
+"""The best that others have published for a trusted server and pure privacy, as references."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tacit.algorithms.builders import WORLD, assemble
+from tacit.algorithms.lazy_imports import bandits, factories
+from tacit.algorithms.problems import ArmsProblem
+from tacit.algorithms.registry import algorithm
+from tacit.trust import TrustModel
+
+if TYPE_CHECKING:
+    from tacit.bandits import Learner
+    from tacit.experiment import Experiment
+
+peer = partial(
+    algorithm,
+    trust=TrustModel.CENTRAL,
+    promise="(ε, 0)-DP of what the server publishes, in ideal arithmetic",
+    problem=ArmsProblem,
+    options=(*WORLD, "epsilon", "participations"),
+)
+
+
+@peer("adap-klucb", paper="Azize & Basu 2022")
+def adap_klucb(problem: ArmsProblem) -> Experiment:
+    """KL-UCB on episodes that double and forget."""
+    size = (problem.arms, problem.horizon)
+    return _trusted(problem, bandits.AdaPKLUCB(*size, problem.each))
+
+
+@peer("lazy-dp-ts", paper="Hu & Hegde 2022")
+def lazy_dp_ts(problem: ArmsProblem) -> Experiment:
+    """Thompson sampling on batches that double and forget."""
+    size, seed = (problem.arms, problem.horizon), problem.learner_seed
+    return _trusted(problem, bandits.LazyDPTS(*size, problem.each, seed=seed))
+
+
+def _trusted(problem: ArmsProblem, learner: Learner) -> Experiment:
+    """Continuous Laplace noise of scale 1/ε on the sum of every batch."""
+    return assemble(problem, learner, factories.continuous_laplace, target=problem.pure)

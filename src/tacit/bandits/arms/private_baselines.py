@@ -1,0 +1,150 @@
+"""The best that others have published under pure privacy and a trusted server, as printed.
+
+AdaP-KLUCB (Azize & Basu 2022) and Lazy-DP-TS (Hu & Hegde 2022). Both judge an arm by its last batch
+alone, which doubles, and add to its mean what the Laplace noise of scale 1/ε may have taken away.
+The noise comes from the protocol; these learners only know ε.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from tacit.bandits.arms.divergence import kl_upper
+from tacit.bandits.arms.nonprivate_baselines import DRAWS, check_lazy
+from tacit.bandits.contract import Learner, Plan, check_horizon
+from tacit.errors import Number, integer, positive
+from tacit.types import Arm, Estimate, Round
+
+
+class LastBatch(Learner):
+    """Judges an arm by its last batch, raised by what noise may have taken away."""
+
+    def __init__(self, arms: int, horizon: int, epsilon: Number) -> None:
+        super().__init__(arms, horizon)
+        check_horizon(self.arms, self.horizon)
+        positive("epsilon", epsilon, "for no privacy use KLUCB or Thompson")
+        self.epsilon = epsilon
+        self._means = [0.0] * self.arms
+        self._sizes = [0] * self.arms
+
+    @abstractmethod
+    def _choose(self) -> Plan:
+        """The next rounds, once every arm was tried."""
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Indices hold ln t."""
+        return False
+
+    def best(self) -> int:
+        """The arm with the longest last batch; of several the one with the largest estimate."""
+        return max(range(self.arms), key=lambda arm: (self._sizes[arm], self._means[arm]))
+
+    def _plan(self) -> Plan:
+        new = [arm for arm in range(self.arms) if not self._sizes[arm]]
+        return [(Arm(arm), 1) for arm in new] if new else self._choose()
+
+    def _raised(self, arm: int, level: float) -> float:
+        """The mean of the last batch plus level/(ε n), within [0, 1]."""
+        offset = level / (float(self.epsilon) * self._sizes[arm])
+        return min(max(self._means[arm] + offset, 0.0), 1.0)
+
+    def _learn(self, round_: Round, estimate: Estimate) -> None:
+        self._means[round_.arm] = float(estimate.mean)
+        self._sizes[round_.arm] = int(estimate.error.participants)
+
+    def _state(self) -> dict[str, Any]:
+        return {"means": list(self._means), "sizes": list(self._sizes)}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._means, self._sizes = list(state["means"]), list(state["sizes"])
+
+
+class AdaPKLUCB(LastBatch):
+    """KL-UCB on an arm's last episode; the chosen arm is played as often as ever before.
+
+    The index is the largest q with n·kl(m, q) <= α ln t, n the participants of the last episode and
+    m its private mean plus α ln t/(ε n), within [0, 1]. `alpha` is 3.1 in the paper's experiments.
+
+    >>> [round_.participants for round_ in AdaPKLUCB(3, 100, epsilon=1.0).propose()]
+    [1, 1, 1]
+
+    References: Azize & Basu 2022, Algorithm 1.
+    """
+
+    def __init__(self, arms: int, horizon: int, epsilon: Number, alpha: Number = 3.1) -> None:
+        super().__init__(arms, horizon, epsilon)
+        positive("alpha", alpha, "the analysis is for alpha > 3, such as 3.1")
+        self.alpha = alpha
+
+    def _choose(self) -> Plan:
+        level = float(self.alpha) * math.log(self.played + 1)
+        arm = max(range(self.arms), key=lambda arm: self._index(arm, level))
+        return [(Arm(arm), self._tallies[arm].participants)]
+
+    def _index(self, arm: int, level: float) -> float:
+        return kl_upper(self._raised(arm, level), level, self._sizes[arm])[0]
+
+
+class LazyDPTS(LastBatch):
+    """Thompson sampling whose posterior is that of an arm's last batch, shifted by 3 ln t/(ε n).
+
+    An arm's plays are collected until they are twice its last batch, then opened together; so a
+    round is proposed when it is complete, and what is incomplete at the horizon is played but never
+    opened. As with `Thompson`, lazy · t participants are shared out at once, by up to 100 draws.
+
+    >>> [round_.participants for round_ in LazyDPTS(3, 100, epsilon=1.0).propose()]
+    [1, 1, 1]
+
+    References: Hu & Hegde 2022, Algorithm 2.
+    """
+
+    def __init__(
+        self, arms: int, horizon: int, epsilon: Number, lazy: Number = 0.01, seed: int = 0
+    ) -> None:
+        super().__init__(arms, horizon, epsilon)
+        check_lazy(lazy)
+        self.lazy = lazy
+        self.seed = integer("seed", seed, at_least=0)
+        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self._waiting = [0] * self.arms
+
+    def _choose(self) -> Plan:
+        while True:
+            full = [arm for arm in range(self.arms) if self._waiting[arm] >= 2 * self._sizes[arm]]
+            if full:
+                for arm in full:
+                    self._waiting[arm] -= 2 * self._sizes[arm]
+                return [(Arm(arm), 2 * self._sizes[arm]) for arm in full]
+            left = self.horizon - self.played - sum(self._waiting)
+            if left <= 0:
+                return [(Arm(arm), n, False) for arm, n in enumerate(self._waiting) if n]
+            self._draw(left)
+
+    def _draw(self, left: int) -> None:
+        """Who the next participants would be given to."""
+        now = self.played + sum(self._waiting)
+        block = min(max(1, math.floor(self.lazy * now)), left)
+        draws = min(block, DRAWS)
+        sizes = np.array(self._sizes)
+        ones = sizes * [self._raised(arm, 3 * math.log(now + 1)) for arm in range(self.arms)]
+        samples = self._generator.beta(1 + ones, 1 + sizes - ones, (draws, self.arms))
+        wins = np.bincount(samples.argmax(axis=1), minlength=self.arms).tolist()
+        ends = [won * block // draws for won in accumulate(wins)]
+        for arm, (start, end) in enumerate(pairwise([0, *ends])):
+            self._waiting[arm] += end - start
+
+    def _state(self) -> dict[str, Any]:
+        drawn = {"waiting": list(self._waiting), "generator": self._generator.bit_generator.state}
+        return super()._state() | drawn
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        self._waiting = list(state["waiting"])
+        self._generator.bit_generator.state = state["generator"]

@@ -1,0 +1,265 @@
+"""What an option's private estimates prove about its mean at all rounds at once.
+
+The statistic is W = Σ h_b S_b, S_b the estimated sum of round b's n_b rewards and h_b its weight.
+For a mean q and any fixed θ
+
+    exp(θW) / Π_b (1 - q + q e^{θ h_b})^{n_b} M_b(θ h_b)
+
+is a supermartingale: among rewards in [0, 1] of mean q the Bernoulli one has the largest moment
+generating function, M_b is that of the noise, and sizes, weights and noise laws are settled by
+earlier rounds. So is a mixture over θ that is fixed before the option's first answer, and it ever
+reaches e^L with probability at most e^{-L} (Ville's inequality), however rounds were chosen and
+whenever somebody looks or stops. Rounds of two options are of different people, so the product of
+an option's mixture and another's has the same property: that gives comparisons. Misread rounds are
+not covered; whoever states a level adds their probability.
+
+References: Robbins 1970 for mixtures; Howard, Ramdas, McAuliffe & Sekhon 2021 for such bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from operator import mul
+from typing import Any
+
+import numpy as np
+
+from tacit.types import ErrorLaw, Estimate, Floats
+
+LIKELY = 6.0  # the exponent for which tilts are chosen; any choice is valid
+TYPICAL = 0.1  # the rate of success by whose sampling rounds are weighed
+RAREST = 0.01  # the rate of success down to which first rounds are allowed for
+STEEPEST = 4.0  # a larger tilt of bits is as good as infinite
+LARGEST = 30.0  # e^-30 is not lost beside 1
+STEP = math.sqrt(2.0)  # between neighbouring weights
+APART = 1.6  # between neighbouring tilts
+LIGHTEST = 16  # steps of weight: 1 to 1/256
+STEPS: Floats = STEP ** -np.arange(LIGHTEST + 1, dtype=float)
+HALVINGS = 40  # of an interval of means, which is [0, 1] at first
+
+
+class Tally:
+    """All estimates of one option, added up by weight.
+
+    A round's weight is about 1 / (1 + noise variance / sampling variance), the latter guessed from
+    the option's earlier rounds: a small round whose noise drowns its answers counts for little.
+    `tilts` are the θ of the mixture, `odds` their weights; θ = 0 is one of them.
+
+    Parameters
+    ----------
+    horizon
+        The most people who may try the option.
+    typical
+        The number for which its bounds are made to be narrowest; they hold for any.
+    """
+
+    def __init__(self, horizon: int, typical: int) -> None:
+        self.horizon = horizon
+        self.typical = typical
+        self.participants = 0
+        self.misread = 0.0
+        self.tilts, self.odds = np.zeros(0), np.zeros(0)
+        self._people: list[float] = []  # by steps of weight, as are the sums
+        self._sums: list[float] = []
+        self._noise = 0.0  # variance in the weighted sum
+        self._cumulants = np.zeros((2, 0))  # of the noise, at the tilts and at their negatives
+        self._sum_up()
+
+    def add(self, estimate: Estimate) -> None:
+        """Take in the estimate of one round."""
+        error: Any = estimate.error
+        people = int(error.participants)
+        variance = 0.0 if error.noise is None else float(error.variance)
+        if not self.participants:
+            self.tilts, self.odds = mixture(error, self.horizon, self.typical)
+            self._cumulants = np.zeros((2, len(self.tilts)))
+        step = weight_step(people, variance)
+        while len(self._people) <= step:
+            self._people.append(0.0)
+            self._sums.append(0.0)
+        self._people[step] += people
+        self._sums[step] += float(estimate.total)
+        self.participants += people
+        self.misread += error.misread
+        if variance:
+            weight = STEP**-step
+            self._noise += weight * weight * variance
+            scaled = tuple((weight * self.tilts).tolist())
+            self._cumulants = self._cumulants + cumulants(error.noise, error.precision, scaled)
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        """What bounds need again and again: all weights, W, and Σhn."""
+        self._weights: Floats = STEPS[: len(self._people)]
+        weights = self._weights.tolist()
+        self._statistic = float(sum(map(mul, weights, self._sums)))
+        self._held = float(sum(map(mul, weights, self._people)))
+
+    @property
+    def mean(self) -> float | None:
+        """The weighted mean, which noise may put outside [0, 1]; None before anything was seen."""
+        if not self.participants:
+            return None
+        return self._statistic / self._held
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the mean: sampling as of a coin that was shrunk a little
+        towards one half, and noise.
+        """
+        if not self.participants:
+            return math.inf
+        rate = min(max((self._statistic + 1) / (self._held + 2), 0.0), 1.0)
+        sampling = max(rate * (1 - rate), 0.25 / self.participants)
+        squares = float(self._weights**2 @ self._people)
+        return math.sqrt(sampling * squares + self._noise) / self._held
+
+    def against(self, means: Floats, side: int) -> Floats:
+        """How strongly each of these means is refuted, as the logarithm of the mixture: as too
+        small (side 1: falls with the mean) or too large (side -1: rises). Convex in the mean.
+        """
+        if not self.participants:
+            return np.zeros(len(means))
+        tilt = side * self.tilts
+        growth = np.expm1(tilt[:, None] * self._weights)
+        fixed = tilt * self._statistic - self._cumulants[(1 - side) // 2]
+        grown = np.log1p(means[:, None, None] * growth) @ np.array(self._people)
+        found: Floats = np.logaddexp.reduce(fixed - grown + np.log(self.odds), axis=1)
+        return np.logaddexp(found, math.log(1 - self.odds.sum()))
+
+    @property
+    def least(self) -> float:
+        """A number below which `against` never falls."""
+        return math.log(1 - self.odds.sum())
+
+    def bounds(self, levels: Floats, side: int) -> Floats:
+        """The least (side 1) or the largest mean (side -1) that is not refuted at each level."""
+        low, high = np.zeros(len(levels)), np.ones(len(levels))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            # refuted means lie below the bound on side 1, above it on side -1
+            above = (self.against(middle, side) > levels) == (side > 0)
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        end = 0.0 if side > 0 else 1.0
+        open_ = self.against(np.full(len(levels), end), side) <= levels
+        return np.where(open_, end, low if side > 0 else high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "horizon": self.horizon,
+            "typical": self.typical,
+            "participants": self.participants,
+            "misread": self.misread,
+            "tilts": self.tilts.tolist(),
+            "odds": self.odds.tolist(),
+            "people": list(self._people),
+            "sums": list(self._sums),
+            "noise": self._noise,
+            "cumulants": [[_stored(x) for x in row] for row in self._cumulants.tolist()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Tally:
+        """The reverse."""
+        tally = cls(data["horizon"], data["typical"])
+        tally.participants, tally.misread = data["participants"], data["misread"]
+        tally.tilts, tally.odds = np.array(data["tilts"]), np.array(data["odds"])
+        tally._people, tally._sums = list(data["people"]), list(data["sums"])
+        tally._noise = data["noise"]
+        rows = [[math.inf if x is None else x for x in row] for row in data["cumulants"]]
+        tally._cumulants = np.array(rows, dtype=float).reshape(2, -1)
+        tally._sum_up()
+        return tally
+
+
+def _stored(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def weight_step(people: int, variance: float) -> int:
+    """The weight of a round, in steps down from 1: about 1 / (1 + noise / sampling variance)."""
+    weight = 1 / (1 + variance / (people * TYPICAL * (1 - TYPICAL)))
+    return min(round(-math.log(weight) / math.log(STEP)), LIGHTEST)
+
+
+@lru_cache(maxsize=4096)
+def mixture(error: ErrorLaw, horizon: int, typical: int) -> tuple[Floats, Floats]:
+    """Tilts, and their odds, for an option whose first round has this error: from the best for that
+    round, if successes are rare, down to the best for the whole horizon, as far as the noise has
+    moments. They are the likelier the nearer they are to the best for a typical number of people.
+    """
+    variance, people = float(error.variance), error.participants
+    weight = STEP ** -weight_step(people, variance)
+    largest, smallest, middle = (
+        math.sqrt(2 * LIKELY / (variance + sampling)) / scale
+        for sampling, scale in (
+            (RAREST * people, weight),
+            (horizon / 4, 1.0),
+            (TYPICAL * (1 - TYPICAL) * typical, 1.0),
+        )
+    )
+    top = min(largest, STEEPEST / weight, LARGEST)
+    count = max(1, math.ceil(math.log(top * APART / smallest) / math.log(APART)))
+    tilts = top * APART ** -np.arange(count, dtype=float)
+    moments = error.log_mgf(weight * tilts) + error.log_mgf(-weight * tilts)
+    tilts = tilts[np.isfinite(moments)] if np.isfinite(moments).any() else np.array([smallest])
+    odds = 1 / (1 + np.abs(np.log(tilts / min(middle, tilts[0]))) / math.log(APART))
+    return tilts, odds / (odds.sum() + odds.min())  # the rest is for no tilt at all
+
+
+@lru_cache(maxsize=4096)
+def cumulants(noise: Any, precision: int, scaled: tuple[float, ...]) -> Floats:
+    """ln E[e^{s · error}] at these s, and at their negatives."""
+    s = np.array(scaled)
+    error = ErrorLaw(1, precision, noise)
+    return np.array([error.log_mgf(s), error.log_mgf(-s)])
+
+
+def is_larger(one: Tally, other: Tally, level: float, margin: float = 0.0) -> bool:
+    """Whether it is refuted at a level that the mean of `one` is at most that of `other` and this
+    margin.
+    """
+    if one.mean is None or other.mean is None or one.mean <= other.mean + margin:
+        return False
+    weights = [1 / one.spread**2, 1 / other.spread**2]
+    common = (weights[0] * (one.mean - margin) + weights[1] * other.mean) / sum(weights)
+    common = min(max(common, 0.0), 1.0 - margin)
+    if _joint(one, other, common, margin) <= level:  # as most often: not even nearly
+        return False
+    return evidence_that_larger(one, other, level, margin) > level
+
+
+def _joint(one: Tally, other: Tally, mean: float, margin: float) -> float:
+    return float(
+        one.against(np.array([mean + margin]), 1)[0] + other.against(np.array([mean]), -1)[0]
+    )
+
+
+def evidence_that_larger(
+    one: Tally, other: Tally, enough: float = 0.0, margin: float = 0.0
+) -> float:
+    """The level at which it is refuted that the mean of `one` is at most that of `other` and the
+    margin: the least of a convex function of the mean of `other`, with that of `one` a margin
+    above it. Not looked for below `enough`.
+    """
+    low, high = 0.0, 1.0 - margin
+    ratio = (math.sqrt(5) - 1) / 2
+
+    def joint(mean: float) -> float:
+        return _joint(one, other, mean, margin)
+
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = joint(left), joint(right)
+    while high - low > 1e-7 and min(at_left, at_right) > enough:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = joint(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = joint(right)
+    return min(at_left, at_right, joint(0.0), joint(1.0 - margin))

@@ -1,0 +1,604 @@
+"""A device of one person, without a network: what it asks of servers, and what it makes of replies.
+
+Terms are held against the keys that the app pinned, a round against the terms, before anything is
+drawn; then the time of sending is fixed. Answers stay here until that time, are sealed and charged
+in one step, and both halves are sent, each until its server has it or the deadline is over. `http`
+and `aio` are this with a network.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from tacit.aggregation import Place, RoundOutcome, TwoServerRound, accept, refused_by_both, split
+from tacit.aggregation.interface import SYSTEM, Source
+from tacit.aggregation.two_servers import read_outcome
+from tacit.client.entries import Joining, Known, PartySpending, Post, Receipt, Running
+from tacit.client.exchange import (
+    Reply,
+    Request,
+    Talk,
+    bytes_of,
+    document,
+    text_of,
+    unhex,
+)
+from tacit.client.ledger import Ledger, decoded
+from tacit.client.levels import Value, levels_of, nothing_happened
+from tacit.client.report_schedule import MOST_QUESTIONS, SEED_SIZE, Attempt, Pace, check_times
+from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.signatures import KEY_SIZE
+from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_successor, in_words
+from tacit.trust import View
+
+MOST_REFUSED = 3  # rounds of one experiment
+NONCE_SIZE = 16
+UNASKED = 60.0  # seconds that an option stays at least, where nothing was asked
+REFRESH = 3600.0  # seconds until terms are fetched again
+_MOST_SUCCESSORS = 16
+_SUCCEEDED = 409  # places are given out under other terms now
+_FINAL = (403, 409, 410, 413, 422)  # a half that is refused so is never taken
+
+
+class Unset(Enum):
+    """No value was given, not even None."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+
+Experiment = bytes | str
+"""An experiment's name: the digest of its terms, as bytes or in hexadecimal digits."""
+
+
+class Unagreed(Refusal):
+    """Terms whose question or options changed, or of an experiment that the person left: show
+    `words`, and call `agree(digest)` if the person wants to take part.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(
+            f"the terms {terms.digest.hex()} were not agreed to on this device: show them, and "
+            "call agree() with this digest if the person wants to take part"
+        )
+        self.digest, self.words = terms.digest, in_words(terms)
+
+
+@dataclass(frozen=True)
+class Pins:
+    """Where the coordinator is, and both servers' long-term keys in hexadecimal digits, from a
+    source that is neither server: built into the app, or read from a third place.
+    """
+
+    address: str
+    coordinator: str
+    helper: str
+
+    def __post_init__(self) -> None:
+        if any(len(key) != KEY_SIZE for key in self.keys):
+            raise TacitError(f"a pinned key has {2 * KEY_SIZE} hexadecimal digits")
+
+    @property
+    def keys(self) -> tuple[bytes, bytes]:
+        """The keys, in the order of the terms' parties."""
+        return unhex(self.coordinator, "the coordinator's key"), unhex(self.helper, "the helper's")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The option that a person is given. `asked`: whether an answer is reported, at `reports_at`
+    (seconds since 1970, fixed now). `terms` is the digest that it is under.
+    """
+
+    option: str
+    asked: bool
+    reports_at: float | None
+    terms: bytes
+
+
+@dataclass(frozen=True)
+class Due:
+    """When a device goes on: with reports, and with asking what became of rounds; None: nothing
+    waits.
+    """
+
+    reports: float | None
+    outcomes: float | None
+
+    def next(self, *, outcomes: bool = True) -> float | None:
+        """The earlier of both, or None once there is nothing left to wait for."""
+        if self.reports is None and not outcomes:
+            return None
+        times = [when for when in (self.reports, self.outcomes) if when is not None]
+        return min(times, default=None)
+
+
+@dataclass(frozen=True)
+class TermsForConsent:
+    """Terms for the person who decides."""
+
+    terms: Terms
+    words: list[str]
+    agreed: bool
+
+
+_Successor = tuple[Terms, tuple[bytes, ...], tuple[bytes, ...]]  # signatures, approvals
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """One server's copy of terms."""
+
+    terms: Terms
+    signatures: tuple[bytes, ...]
+    state: str
+    successor: _Successor | None
+
+
+class DeviceCore:
+    """What every device does; see the module.
+
+    Parameters
+    ----------
+    ledger, pins
+        The participant's ledger, and the pinned parties.
+    limit
+        The participant's own limit of ε over all experiments of the ledger; None for none. Where a
+        limit was set before it only falls; `Ledger.set_own_limit` sets it. Not given: what the
+        ledger has, `OWN_LIMIT` = 8 if nothing was ever set.
+    clock, source
+        Seconds since 1970, and the randomness of nonces and times; for tests.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pins: Pins,
+        *,
+        limit: Fraction | Unset | None = UNSET,
+        clock: Callable[[], float] = time.time,
+        source: Source = SYSTEM,
+    ) -> None:
+        self.ledger, self.pins = ledger, pins
+        if not isinstance(limit, Unset):
+            ledger.begin_limit(limit)
+        self._clock, self._source = clock, source
+
+    # What stays on the device
+
+    def record(self, experiment: Experiment, value: Value | Mapping[str, Value]) -> bool:
+        """Keeps what happened, in the place of what was recorded before; sends nothing. False if
+        nobody is asked: there is no participation, or it has been sealed.
+        """
+        digest = _digest(experiment)
+        with self.ledger.together():
+            known = self.ledger.known(digest)
+            if known is None:
+                return False
+            return self.ledger.record(digest, levels_of(known.pinned.terms.answer, value))
+
+    def agree(self, experiment: Experiment) -> None:
+        """The person was shown these terms and takes part."""
+        self.ledger.agree(_digest(experiment))
+
+    def withdraw(self, experiment: Experiment) -> None:
+        """The person leaves the experiment: what is unsent is deleted, nothing is refunded, and
+        nothing is joined again before `agree`.
+        """
+        self.ledger.withdraw(_digest(experiment))
+
+    def status(self) -> list[Receipt]:
+        """Every participation of this device: exactly what was sent, to whom, and what it cost."""
+        return self.ledger.receipts()
+
+    def overview(self) -> list[PartySpending]:
+        """What was spent with whom; experiments of the same party stand together."""
+        return self.ledger.overview()
+
+    def known_terms(self, experiment: Experiment) -> Terms | None:
+        """The last terms that this device was shown of an experiment; None if there are none."""
+        known = self.ledger.known(_digest(experiment))
+        return None if known is None else known.pinned.terms
+
+    # Terms
+
+    def showing(self, experiment: Experiment) -> Talk[TermsForConsent]:
+        """Fetches terms, checks them, and gives them to be shown."""
+        digest = _digest(experiment)
+        known = yield from self._up_to_date(digest, self.ledger.known(digest))
+        terms = known.pinned.terms
+        return TermsForConsent(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
+
+    def _up_to_date(self, digest: bytes, known: Known | None) -> Talk[Known]:
+        """The last terms in the line of these; fetched if nobody looked for an hour, or if the app
+        pins other keys now.
+        """
+        if (
+            known is None
+            or known.named.keys != self.pins.keys
+            or not 0 <= self._clock() - known.checked < REFRESH
+        ):
+            known = yield from self._fetch(digest)
+        return known
+
+    def _fetch(self, named: bytes) -> Talk[Known]:
+        """Terms and all that succeed them, checked before any is kept."""
+        line: list[tuple[Pinned, str]] = []
+        copy = yield from self._copy("the coordinator", self.pins.address, named)
+        pinned = self._pinned(copy)
+        while True:
+            successor = yield from self._compared(pinned, copy)
+            line.append((pinned, copy.state))
+            if successor is None:
+                break
+            if len(line) > _MOST_SUCCESSORS:
+                raise Refusal(f"more than {_MOST_SUCCESSORS} terms succeed each other here")
+            pinned = pinned.succeeded_by(*successor)
+            where, digest = pinned.terms.parties[0].address, pinned.terms.digest
+            copy = yield from self._copy("the coordinator", where, digest)
+        now = self._clock()
+        with self.ledger.together():
+            for place, (shown, state) in enumerate(line):
+                self.ledger.remember(shown, state, now, approved=place > 0)
+            return self._known(named)
+
+    def _known(self, digest: bytes) -> Known:
+        """Where the person stands with terms that were shown."""
+        known = self.ledger.known(digest)
+        assert known is not None
+        return known
+
+    def _pinned(self, copy: _Copy) -> Pinned:
+        """Terms as the app names them, under the keys that it pinned."""
+        pinned = Pinned(copy.terms, copy.signatures, self.pins.keys)
+        predecessor = copy.terms.predecessor
+        before = self.ledger.known(predecessor) if predecessor else None
+        if before is not None and before.pinned.terms.digest == predecessor:
+            check_successor(before.pinned.terms, copy.terms)
+        return pinned
+
+    def _compared(self, pinned: Pinned, one: _Copy) -> Talk[_Successor | None]:
+        """What succeeds the terms, if the helper has the same."""
+        address, digest = pinned.terms.parties[1].address, pinned.terms.digest
+        other = yield from self._copy("the helper", address, digest)
+        if one.successor and other.successor and one.successor[0] != other.successor[0]:
+            raise Refusal("coordinator and helper name different successors of these terms")
+        return one.successor or other.successor
+
+    def _copy(self, who: str, address: str, digest: bytes) -> Talk[_Copy]:
+        url = f"{address.rstrip('/')}/experiments/{digest.hex()}/terms"
+        found = document((yield Request("GET", url)), who)
+        terms = _terms(found, who)
+        if terms.digest != digest:
+            raise Refusal(
+                f"{who} gave the terms {terms.digest.hex()} where {digest.hex()} were asked for"
+            )
+        if terms.view is not View.OTHER_SERVER:
+            raise Refusal("this device takes part where two servers add noise of their own only")
+        successor = found.get("successor")
+        if successor is not None and not isinstance(successor, dict):
+            raise Refusal(f"{who} names a successor that is no JSON object")
+        return _Copy(
+            terms,
+            _signatures(found, "signatures", who),
+            text_of(found, "state", who),
+            None
+            if successor is None
+            else (
+                _terms(successor, who),
+                _signatures(successor, "signatures", who),
+                _signatures(successor, "approvals", who),
+            ),
+        )
+
+    # Joining
+
+    def joining(self, experiment: Experiment, invitation: str | None = None) -> Talk[Slot]:
+        """An option for the person; asked again while it holds, nothing is sent."""
+        digest = _digest(experiment)
+        known = self.ledger.known(digest)
+        if known is not None and known.option is not None and self._clock() < known.until:
+            return _kept(known, known.option)
+        known = yield from self._up_to_date(digest, known)
+        if known.agreed is None and not known.withdrawn:
+            with self.ledger.together():
+                self.ledger.agree(digest)  # to join is to agree, the first time
+                known = self._known(digest)
+        with self.ledger.together():
+            spent = self._nothing_left(known, invitation)
+            if spent is not None:
+                return _last_option(known, spent)
+            nonce = self.ledger.nonce(known.pinned.terms.digest, self._source(NONCE_SIZE))
+        now = self._clock()  # of asking: a reply that takes its time does not make it late
+        reply = yield _asking(known.pinned.terms, nonce, invitation)
+        if reply.status == _SUCCEEDED and (yield from self._succeeded(known, digest)):
+            return (yield from self.joining(digest, invitation))
+        return self._placed(known.pinned, reply, now, invitation)
+
+    def _succeeded(self, known: Known, digest: bytes) -> Talk[bool]:
+        """Whether other terms have taken the place of those that a device knew."""
+        now = yield from self._fetch(digest)
+        return now.pinned != known.pinned
+
+    def _nothing_left(self, known: Known, invitation: str | None) -> Refusal | None:
+        """Which limit is reached while an experiment runs; when it has ended, whoever comes is
+        given the best option and is not asked.
+        """
+        _check_willing(known, invitation)
+        try:
+            self.ledger.check_room(known.pinned.terms.digest, _least_cost(known.pinned.terms))
+        except Refusal as reached:
+            return reached if known.state in ("running", "paused") else None
+        return None
+
+    def _placed(self, pinned: Pinned, reply: Reply, now: float, invitation: str | None) -> Slot:
+        """Takes what the coordinator gave, or refuses and forgets it."""
+        try:
+            found = document(reply, "the coordinator")
+            option, asked = text_of(found, "option", "the coordinator"), found.get("asked")
+            if not isinstance(asked, bool) or option not in pinned.terms.options:
+                raise Refusal("the coordinator gave an option that the terms do not have")
+            if asked:
+                place = _place(found)
+                announcement = bytes_of(found, "announcement", "the coordinator")
+                return self._taken(pinned, announcement, place, option, now, invitation)
+        except Unavailable:
+            raise  # the next attempt asks with the same nonce, and gets the same place
+        except TacitError:
+            self.ledger.forget_nonce(pinned.terms.digest)
+            raise
+        until = now + max(float(pinned.terms.answer.window), UNASKED)
+        with self.ledger.together():
+            self.ledger.keep_option(pinned.terms.digest, option, now, until)
+            return self._held(pinned.terms.digest)
+
+    def _taken(
+        self,
+        pinned: Pinned,
+        announcement: bytes,
+        place: Place,
+        option: str,
+        now: float,
+        invitation: str | None,
+    ) -> Slot:
+        """Checks a round against the terms and the clock; only then is anything drawn."""
+        announced = accept(TwoServerRound, pinned, announcement)
+        cost = pinned.check(announced.offer())
+        check_times(announced, now)
+        if pinned.terms.options[announced.binding.option] != option:
+            raise Refusal(f"the place is in a round about another option than {option!r}")
+        if place.number >= announced.places:
+            raise Refusal(f"place {place.number} is none of the {announced.places} of the round")
+        with self.ledger.together():
+            self.ledger.check_round(pinned.terms.digest, announced.identity, place, cost, now)
+            seed = self._source(SEED_SIZE)
+            self.ledger.join(
+                Joining(
+                    announced.identity,
+                    pinned.terms.digest,
+                    option,
+                    cost,
+                    announcement,
+                    place,
+                    seed,
+                    now,
+                    Pace.of(announced, now, seed).sends,
+                    float(announced.binding.closes),
+                    nothing_happened(pinned.terms.answer),
+                    invitation,
+                )
+            )
+            return self._held(pinned.terms.digest)
+
+    def _held(self, digest: bytes) -> Slot:
+        """What the ledger holds now; another process may have been faster."""
+        known = self._known(digest)
+        assert known.option is not None
+        return _kept(known, known.option)
+
+    # Reporting
+
+    def reporting(self) -> Talk[Due]:
+        """Does all that is due: seals, sends, asks what became of rounds."""
+        waiting, advanced = self.ledger.running(), False
+        for running in waiting:
+            try:
+                advanced |= yield from self._advance(running)
+            except Refusal:  # a limit was lowered since, or the file was altered: nothing is sent
+                self.ledger.end(running.identity, "broken")
+                advanced = True
+        if advanced:
+            waiting = self.ledger.running()
+        reports = [when for one in waiting for when in self._reports_due(one)]
+        outcomes = [when for one in waiting for when in self._outcomes_due(one)]
+        return Due(min(reports, default=None), min(outcomes, default=None))
+
+    def _advance(self, running: Running) -> Talk[bool]:
+        """One participation, as far as it goes now; whether it was time for anything."""
+        closes = self._announced(running).binding.closes
+        if running.levels is not None:
+            if self._clock() < self._pace(running).sends:
+                return False
+            if self._clock() >= closes:
+                self.ledger.end(running.identity, "missed")
+                return True
+        with self.ledger.together():
+            self.ledger.seal(running.identity, _halves)
+            posts = self.ledger.posts(running.identity)
+        for post in posts:
+            yield from self._send(running, post, closes)
+        if self._clock() >= closes:
+            self.ledger.expire(running.identity)
+            yield from self._ask(running)
+        return True
+
+    def _send(self, running: Running, post: Post, closes: int) -> Talk[None]:
+        if post.sealed is None or not self._claim(running, post, Attempt.REPORT, closes):
+            return
+        reply = yield Request(
+            "PUT",
+            f"{_round_url(running, post)}/reports/{running.place.number}",
+            post.sealed,
+            (("Content-Type", "application/octet-stream"), *_invited(running)),
+        )
+        if 200 <= reply.status < 300:
+            self.ledger.taken(running.identity, post.role, self._clock())
+        elif reply.status in _FINAL:
+            self.ledger.turned_down(running.identity, post.role, f"refused: {reply.said}")
+
+    def _ask(self, running: Running) -> Talk[None]:
+        """What became of the round: a refund needs both servers' word that it was refused."""
+        for post in self.ledger.posts(running.identity):
+            if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
+                reply = yield Request("GET", f"{_round_url(running, post)}/outcome")
+                if reply.status == 200 and self._final(running, post, reply.content):
+                    self.ledger.told(running.identity, post.role, reply.content)
+        posts = self.ledger.posts(running.identity)
+        words = [post.outcome for post in posts if post.outcome is not None]
+        said = {read_outcome(running.pinned, self._announced(running), word)[1] for word in words}
+        if RoundOutcome.OPENED in said:
+            self.ledger.end(running.identity, "opened")
+        elif posts and not any(map(_questions_left, posts)):
+            refund = refused_by_both(running.pinned, running.announcement, words)
+            outcome = "refused" if RoundOutcome.REFUSED in said else "unknown"
+            self.ledger.end(running.identity, outcome, refund=refund)
+
+    def _final(self, running: Running, post: Post, message: bytes) -> bool:
+        """Whether this is that server's signed word, and not that it does not know."""
+        try:
+            role, said = read_outcome(running.pinned, self._announced(running), message)
+        except Refusal:
+            return False
+        return role == post.role and said is not RoundOutcome.UNKNOWN
+
+    # When
+
+    def seconds_until(self, when: float | None) -> float | None:
+        """The pause until then; None for never."""
+        return None if when is None else max(0.0, when - self._clock())
+
+    def _reports_due(self, running: Running) -> list[float]:
+        """When halves are sent next."""
+        pace, closes = self._pace(running), self._announced(running).binding.closes
+        if running.levels is not None:
+            return [pace.sends]
+        times = [
+            pace.next(Attempt.REPORT, post.role, *post.attempts[Attempt.REPORT])
+            for post in running.posts
+            if post.sealed is not None
+        ]
+        return [when for when in times if when < closes]
+
+    def _outcomes_due(self, running: Running) -> list[float]:
+        """When servers are asked next what became of the round."""
+        pace = self._pace(running)
+        return [
+            pace.next(Attempt.OUTCOME, post.role, *post.attempts[Attempt.OUTCOME])
+            for post in running.posts
+            if _questions_left(post)
+        ]
+
+    def _claim(
+        self, running: Running, post: Post, what: Attempt, until: float = float("inf")
+    ) -> bool:
+        """Whether an attempt is due, and this process makes it."""
+        now, (attempts, last) = self._clock(), post.attempts[what]
+        due = self._pace(running).next(what, post.role, attempts, last)
+        return due <= now < until and self.ledger.claim(running.identity, post, what, now)
+
+    def _announced(self, running: Running) -> TwoServerRound:
+        return accept(TwoServerRound, running.pinned, running.announcement)
+
+    def _pace(self, running: Running) -> Pace:
+        return Pace.of(self._announced(running), running.joined, running.seed)
+
+
+def _round_url(running: Running, post: Post) -> str:
+    return f"{post.address.rstrip('/')}/rounds/{running.identity.hex()}"
+
+
+def _questions_left(post: Post) -> bool:
+    return post.outcome is None and post.attempts[Attempt.OUTCOME][0] < MOST_QUESTIONS
+
+
+def _kept(known: Known, option: str) -> Slot:
+    asked = known.reports_at is not None
+    return Slot(option, asked, known.reports_at, known.pinned.terms.digest)
+
+
+def _last_option(known: Known, spent: Refusal) -> Slot:
+    """The last option stays, as long as it is one; without one, which limit is reached."""
+    terms, option = known.pinned.terms, known.option
+    if option in terms.options:
+        return Slot(option, False, None, terms.digest)
+    raise Refusal(f"{spent}; this device takes part no more")
+
+
+def _check_willing(known: Known, invitation: str | None) -> None:
+    """Refuses to ask for a place where none would be used."""
+    if not known.agreed or known.withdrawn:
+        raise Unagreed(known.pinned.terms)
+    if known.refused >= MOST_REFUSED:
+        raise Refusal(
+            f"{known.refused} rounds of this experiment were refused after this device had joined "
+            "them, or nobody says what became of them: it joins no more"
+        )
+    if known.pinned.terms.admission == "invitation" and not invitation:
+        raise Refusal("who takes part here was invited: give join() the invitation")
+    if invitation and not (invitation.isascii() and invitation.isprintable()):
+        raise Refusal("an invitation is printable ASCII: copy it again")
+
+
+def _asking(terms: Terms, nonce: bytes, invitation: str | None) -> Request:
+    asked = {"nonce": nonce.hex()} | ({"invitation": invitation} if invitation else {})
+    return Request(
+        "POST",
+        f"{terms.parties[0].address.rstrip('/')}/experiments/{terms.digest.hex()}/places",
+        json.dumps(asked).encode(),
+        (("Content-Type", "application/json"),),
+    )
+
+
+def _halves(running: Running) -> tuple[bytes, bytes]:
+    assert running.levels is not None
+    return split(running.pinned, running.announcement, running.place, running.levels)
+
+
+def _invited(running: Running) -> tuple[tuple[str, str], ...]:
+    return (("Tacit-Invitation", running.invitation),) if running.invitation else ()
+
+
+def _least_cost(terms: Terms) -> Fraction:
+    """What a round of just the terms' noise costs."""
+    return terms.answer.levels * len(terms.answer.metrics) / terms.noise.scale
+
+
+def _digest(experiment: Experiment) -> bytes:
+    digest = experiment if isinstance(experiment, bytes) else unhex(experiment, "the experiment")
+    if len(digest) != DIGEST_SIZE:
+        raise TacitError("an experiment is named by the digest of its terms: 64 hexadecimal digits")
+    return digest
+
+
+def _place(found: dict[str, object]) -> Place:
+    number = found.get("place")
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise Refusal("the coordinator gave a place that is no number")
+    return Place(number, bytes_of(found, "token", "the coordinator"))
+
+
+def _terms(found: dict[str, object], who: str) -> Terms:
+    return decoded(text_of(found, "terms", who).encode("utf-8", "replace"))
+
+
+def _signatures(found: dict[str, object], name: str, who: str) -> tuple[bytes, ...]:
+    listed = found.get(name)
+    if not isinstance(listed, list) or len(listed) > 2:
+        raise Refusal(f"{who} gave no list of two {name}")
+    return tuple(unhex(entry, f"a signature of {who}") for entry in listed)

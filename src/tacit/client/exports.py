@@ -1,0 +1,74 @@
+"""A ledger's export, as another device reads it: strictly, and all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tacit.errors import TacitError
+
+FORMAT = "tacit ledger 2"
+_FRACTION = re.compile(r"[0-9]{1,80}(/[1-9][0-9]{0,79})?")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One entry of an export."""
+
+    terms: tuple[bytes, ...]
+    keys: tuple[bytes, ...]
+    epsilon: Fraction
+    participations: int
+    withdrawn: bool
+    rounds: tuple[tuple[bytes, Fraction, bool, bool], ...]
+
+
+def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
+    """The person's own limit, and every entry."""
+    try:
+        document = json.loads(exported)
+        if document["format"] != FORMAT:
+            raise TacitError(f"the format is {document['format']!r}")
+        own = document["own_limit"]
+        limit = None if own is None else _spelt(own)
+        return limit, [_read_entry(entry) for entry in document["experiments"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise TacitError(
+            f"this is no export of a ledger ({problem}); nothing was taken over: export it again"
+        ) from None
+
+
+def _read_entry(entry: Mapping[str, Any]) -> Exported:
+    terms, rounds, keys = entry["terms"], entry["rounds"], entry["keys"]
+    lists = all(isinstance(one, list) for one in (terms, rounds, keys))
+    if not lists or not terms:
+        raise TacitError("an experiment has no list of terms, of keys or of rounds")
+    times = entry["participations"]
+    if type(times) is not int or times < 0:
+        raise TacitError(f"participations is {times!r}: must be a whole number from 0 on")
+    return Exported(
+        tuple(bytes.fromhex(digest) for digest in terms),
+        tuple(bytes.fromhex(key) for key in keys),
+        _spelt(entry["epsilon"]),
+        times,
+        bool(entry["withdrawn"]),
+        tuple(
+            (
+                bytes.fromhex(row["round"]),
+                _spelt(row["cost"]),
+                bool(row["charged"]),
+                bool(row["refused"]),
+            )
+            for row in rounds
+        ),
+    )
+
+
+def _spelt(text: object) -> Fraction:
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise TacitError(f"{text!r} is no fraction such as 2 or 1/3")
+    return Fraction(text)

@@ -1,0 +1,822 @@
+"""Privacy budget of one participant and reports that wait to be sent: one SQLite file.
+
+Terms and all of their successors share an entry, whose limits are the smallest ε and the fewest
+participations ever shown; every round counts as one participation, whatever it costs. The
+participant's own limit is over everything, `OWN_LIMIT` unless another is set. A round is charged
+in the transaction that stores its sealed bytes, so before anything is sent, and every change is on
+disk before the call returns. Several processes may share the file. Answers are kept as levels until
+they are sealed, sealed bytes until both servers have them or the round is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+
+from tacit.aggregation import Place
+from tacit.client.entries import (
+    ExperimentSpending,
+    Joining,
+    Known,
+    PartySpending,
+    Post,
+    Receipt,
+    Running,
+    Sent,
+)
+from tacit.client.exports import FORMAT as EXPORT_FORMAT
+from tacit.client.exports import Exported, read_export
+from tacit.client.report_schedule import Attempt
+from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.signatures import SIGNATURE_SIZE
+from tacit.terms import Account, Pinned, Terms
+
+FORMAT = 2
+OWN_LIMIT = Fraction(8)
+"""The sum of ε over all experiments of a ledger, unless the participant sets another limit."""
+
+_APPLICATION = 0x7AC17001
+_PATIENCE = 10  # seconds for another process
+_PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF")
+_REMEMBERED = 64  # terms, of which a person knows few
+
+_SCHEMA = """
+CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE lineages (
+    id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, participations INTEGER NOT NULL,
+    withdrawn INTEGER NOT NULL DEFAULT 0, option TEXT, until REAL NOT NULL DEFAULT 0,
+    asked BLOB, nonce BLOB
+);
+CREATE TABLE keys (lineage INTEGER NOT NULL, key BLOB NOT NULL, PRIMARY KEY (lineage, key));
+CREATE TABLE terms (
+    digest BLOB PRIMARY KEY, lineage INTEGER NOT NULL, text BLOB, signatures BLOB, state TEXT,
+    agreed INTEGER NOT NULL DEFAULT 0, checked REAL NOT NULL DEFAULT 0,
+    approved INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE rounds (
+    identity BLOB PRIMARY KEY, lineage INTEGER NOT NULL, cost TEXT NOT NULL,
+    charged INTEGER NOT NULL DEFAULT 0, outcome TEXT, terms BLOB, option TEXT, joined REAL,
+    sends REAL, announcement BLOB, place BLOB, seed BLOB, invitation TEXT, levels TEXT
+);
+CREATE TABLE posts (
+    identity BLOB NOT NULL, role INTEGER NOT NULL, address TEXT NOT NULL, size INTEGER NOT NULL,
+    digest TEXT NOT NULL, sealed BLOB, sent REAL, refused TEXT, outcome BLOB,
+    report_attempts INTEGER NOT NULL DEFAULT 0, report_last REAL NOT NULL DEFAULT 0,
+    outcome_attempts INTEGER NOT NULL DEFAULT 0, outcome_last REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (identity, role)
+);
+"""
+
+
+class LedgerError(Unavailable):
+    """The ledger cannot be read or written: nothing is sent until it can."""
+
+
+class Ledger:
+    """The ledger of one person on one device; see the module. `":memory:"` forgets it at the end,
+    which is for tests and simulations.
+
+    >>> ledger = Ledger(":memory:")
+    >>> ledger.own_limit, ledger.spent
+    (Fraction(8, 1), Fraction(0, 1))
+    >>> ledger.set_own_limit(Fraction(2))
+    >>> ledger.own_limit
+    Fraction(2, 1)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._lock = threading.RLock()
+        with self._told():
+            if self.path != ":memory:":
+                Path(self.path).touch(mode=0o600)
+            self._db = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            self._db.row_factory = sqlite3.Row
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.path!r})"
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        with self._lock:
+            self._db.close()
+
+    # The file
+
+    def _prepare(self) -> None:
+        for pragma in _PRAGMAS:
+            self._db.execute(f"PRAGMA {pragma}")
+        with self.together():
+            found = [self._pragma(name) for name in ("application_id", "user_version")]
+            if found == [0, 0] and not self._all("SELECT 1 FROM sqlite_schema"):
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA application_id={_APPLICATION}")
+                self._db.execute(f"PRAGMA user_version={FORMAT}")
+            elif found != [_APPLICATION, FORMAT]:
+                raise LedgerError(
+                    f"{self.path} is no ledger of format {FORMAT}: name the right file; nothing is "
+                    "sent without it"
+                )
+            elif self._pragma("quick_check(1)") != "ok":
+                raise LedgerError(self._unusable("it is damaged"))
+
+    def _pragma(self, name: str) -> object:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as problem:
+            raise LedgerError(self._unusable(str(problem))) from None
+
+    def _unusable(self, why: str) -> str:
+        return (
+            f"the ledger {self.path} cannot be used ({why}); nothing was changed and nothing is "
+            "sent: free the disk, or put a copy of the file back that is not older than what was "
+            "sent last"
+        )
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Everything that is asked of the ledger inside is one step: alone among all threads and
+        processes; on disk at the end, or as it was before. Nothing is to be sent inside.
+        """
+        with self._lock, self._told():
+            if self._db.in_transaction:  # of this thread, which holds the lock
+                yield
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _all(self, query: str, *values: object) -> list[sqlite3.Row]:
+        return self._db.execute(query, values).fetchall()
+
+    def _one(self, query: str, *values: object) -> sqlite3.Row | None:
+        found: sqlite3.Row | None = self._db.execute(query, values).fetchone()
+        return found
+
+    def _fraction(self, text: object) -> Fraction:
+        try:
+            return Fraction(str(text))
+        except (ValueError, ZeroDivisionError):
+            raise LedgerError(self._unusable(f"{text!r} is no fraction")) from None
+
+    # What may be spent
+
+    @property
+    def own_limit(self) -> Fraction | None:
+        """The participant's own limit of ε over all experiments, `OWN_LIMIT` unless another was
+        set; None if it was switched off.
+        """
+        with self.together():
+            return self._own_limit()
+
+    def set_own_limit(self, limit: Fraction | None) -> None:
+        """Sets the participant's own limit, None to switch it off; what is spent stays spent."""
+        _check_limit(limit)
+        with self.together():
+            self._set_limit(limit)
+
+    def begin_limit(self, limit: Fraction | None) -> None:
+        """The own limit that an app gives: set where none was set before, else it only falls."""
+        _check_limit(limit)
+        with self.together():
+            if self._one("SELECT 1 FROM own WHERE name = 'limit'"):
+                limit = _lesser(limit, self._own_limit())
+            self._set_limit(limit)
+
+    def _set_limit(self, limit: Fraction | None) -> None:
+        text = None if limit is None else str(limit)
+        self._db.execute("INSERT OR REPLACE INTO own VALUES ('limit', ?)", (text,))
+
+    @property
+    def spent(self) -> Fraction:
+        """What was spent in all experiments together."""
+        with self.together():
+            rows = self._all("SELECT cost FROM rounds WHERE charged")
+            return sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
+
+    def _own_limit(self) -> Fraction | None:
+        row = self._one("SELECT value FROM own WHERE name = 'limit'")
+        if row is None:
+            return OWN_LIMIT
+        return None if row["value"] is None else self._fraction(row["value"])
+
+    def _limits(self, lineage: int) -> tuple[Fraction, int]:
+        """The smallest ε and the fewest participations that were shown."""
+        row = self._one("SELECT epsilon, participations FROM lineages WHERE id = ?", lineage)
+        assert row is not None
+        return self._read_limits(row)
+
+    def _read_limits(self, row: sqlite3.Row) -> tuple[Fraction, int]:
+        return self._fraction(row["epsilon"]), int(row["participations"])
+
+    def _check_room(self, lineage: int, cost: Fraction, besides: bytes = b"") -> None:
+        """Rejects a round for which there is no room beside what is charged or waits to be."""
+        rows = self._all(
+            "SELECT lineage, cost FROM rounds WHERE (charged OR outcome IS NULL) AND identity != ?",
+            besides,
+        )
+        taken = [(row["lineage"], self._fraction(row["cost"])) for row in rows]
+        here = [other for entry, other in taken if entry == lineage]
+        Account(*self._limits(lineage), sum(here, Fraction(0)), len(here)).charged(cost)
+        own, everywhere = self._own_limit(), sum((other for _, other in taken), Fraction(0))
+        if own is not None and everywhere + cost > own:
+            raise Refusal(
+                f"own limit: this round costs {cost}, and of your own limit {own} over all "
+                f"experiments {everywhere} are taken, so nothing is sent"
+            )
+
+    def check_room(self, digest: bytes, cost: Fraction) -> None:
+        """Refuses a round of this cost, if it is beyond what was promised or the person's own
+        limit.
+        """
+        with self.together():
+            self._check_room(self._lineage(digest), cost)
+
+    # Terms
+
+    def remember(self, pinned: Pinned, state: str, now: float, *, approved: bool = False) -> None:
+        """Terms that are about to be shown; the limit is the smallest ε ever shown. `approved`: the
+        parties of the terms before them have signed that these succeed them.
+        """
+        terms = pinned.terms
+        with self.together():
+            names, promise = {terms.digest, terms.predecessor or terms.digest}, terms.promise
+            lineage = self._united(sorted(names), promise.epsilon, promise.participations)
+            self._know_keys(lineage, terms.keys)
+            self._db.execute(
+                "UPDATE terms SET text = ?, signatures = ?, state = ?, checked = ?, "
+                "approved = max(approved, ?) WHERE digest = ?",
+                (terms.encode(), b"".join(pinned.signatures), state, now, approved, terms.digest),
+            )
+
+    def _know_keys(self, lineage: int, keys: Iterable[bytes]) -> None:
+        """By which experiments of the same party are listed together."""
+        rows = [(lineage, key) for key in keys]
+        self._db.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", rows)
+
+    def _united(self, digests: Sequence[bytes], epsilon: Fraction, participations: int) -> int:
+        """The one entry of terms that belong together, with the smallest limits of all; they may
+        have had several as long as nobody knew.
+        """
+        marks = ", ".join("?" * len(digests))
+        rows = self._all(
+            f"SELECT DISTINCT lineage FROM terms WHERE digest IN ({marks}) ORDER BY 1", *digests
+        )
+        lineage, *others = [int(row["lineage"]) for row in rows] or [
+            self._new_entry(epsilon, participations)
+        ]
+        limits = [(epsilon, participations), *map(self._limits, (lineage, *others))]
+        epsilons, times = zip(*limits, strict=True)
+        self._db.execute(
+            "UPDATE lineages SET epsilon = ?, participations = ? WHERE id = ?",
+            (str(min(epsilons)), min(times), lineage),
+        )
+        for other in others:
+            self._absorb(lineage, other)
+        for digest in digests:
+            self._db.execute(
+                "INSERT OR IGNORE INTO terms (digest, lineage) VALUES (?, ?)", (digest, lineage)
+            )
+        return lineage
+
+    def _absorb(self, lineage: int, other: int) -> None:
+        for table in ("terms", "rounds"):
+            self._db.execute(f"UPDATE {table} SET lineage = ? WHERE lineage = ?", (lineage, other))
+        self._know_keys(lineage, self._keys(other))
+        self._db.execute("DELETE FROM keys WHERE lineage = ?", (other,))
+        self._db.execute(
+            "UPDATE lineages SET withdrawn = max(withdrawn, "
+            "(SELECT withdrawn FROM lineages WHERE id = ?)) WHERE id = ?",
+            (other, lineage),
+        )
+        self._db.execute("DELETE FROM lineages WHERE id = ?", (other,))
+
+    def _keys(self, lineage: int) -> list[bytes]:
+        rows = self._all("SELECT key FROM keys WHERE lineage = ? ORDER BY key", lineage)
+        return [bytes(row["key"]) for row in rows]
+
+    def _new_entry(self, epsilon: Fraction, participations: int) -> int:
+        made = self._db.execute(
+            "INSERT INTO lineages (epsilon, participations) VALUES (?, ?)",
+            (str(epsilon), participations),
+        )
+        assert made.lastrowid is not None
+        return made.lastrowid
+
+    def agree(self, digest: bytes) -> None:
+        """The person was shown these terms and takes part; also again after a withdrawal."""
+        with self.together():
+            lineage = self._lineage(digest)
+            self._db.execute("UPDATE terms SET agreed = 1 WHERE digest = ?", (digest,))
+            self._db.execute("UPDATE lineages SET withdrawn = 0 WHERE id = ?", (lineage,))
+
+    def known(self, digest: bytes) -> Known | None:
+        """The last terms in the line of these, and where the person stands."""
+        with self.together():
+            line = self._all(
+                "SELECT * FROM terms WHERE text IS NOT NULL AND lineage = "
+                "(SELECT lineage FROM terms WHERE digest = ?)",
+                digest,
+            )
+            start = next((row for row in line if row["digest"] == digest), None)
+            if start is None:
+                return None
+            lineage, last = start["lineage"], _last(start, line)
+            entry = self._one("SELECT * FROM lineages WHERE id = ?", lineage)
+            assert entry is not None
+            rounds = self._all(
+                "SELECT identity, cost, charged, outcome, sends FROM rounds WHERE lineage = ?",
+                lineage,
+            )
+            pinned = self._pinned(last)
+            charged = [row for row in rounds if row["charged"]]
+            joined = [row for row in rounds if not row["charged"] and row["outcome"] is None]
+            spent, pending = (
+                sum((self._fraction(row["cost"]) for row in rows), Fraction(0))
+                for rows in (charged, joined)
+            )
+            asked = [row["sends"] for row in rounds if row["identity"] == entry["asked"]]
+            return Known(
+                pinned=pinned,
+                state=last["state"],
+                agreed=_agreed(line, pinned.terms),
+                checked=last["checked"],
+                account=Account(*self._read_limits(entry), spent, len(charged)),
+                pending=pending,
+                refused=sum(_in_vain(row) for row in rounds),
+                withdrawn=bool(entry["withdrawn"]),
+                option=entry["option"],
+                until=entry["until"],
+                reports_at=asked[0] if asked else None,
+                named=decoded(start["text"]),
+            )
+
+    def _pinned(self, row: sqlite3.Row) -> Pinned:
+        """Terms from the file; their signatures are checked again, so it cannot make any up."""
+        try:
+            return _pinned(row["text"], row["signatures"])
+        except Refusal as problem:
+            raise LedgerError(self._unusable(str(problem))) from None
+
+    def _lineage(self, digest: bytes) -> int:
+        row = self._one("SELECT lineage FROM terms WHERE digest = ?", digest)
+        if row is None:
+            raise TacitError(f"the terms {digest.hex()} were not shown on this device: join first")
+        return int(row["lineage"])
+
+    # A place
+
+    def nonce(self, digest: bytes, fresh: bytes) -> bytes:
+        """What a place is asked for with: the same again until there was an answer."""
+        with self.together():
+            lineage = self._lineage(digest)
+            self._db.execute(
+                "UPDATE lineages SET nonce = ? WHERE id = ? AND nonce IS NULL", (fresh, lineage)
+            )
+            row = self._one("SELECT nonce FROM lineages WHERE id = ?", lineage)
+            assert row is not None
+            return bytes(row["nonce"])
+
+    def forget_nonce(self, digest: bytes) -> None:
+        """There was an answer, and it gave no place."""
+        with self.together():
+            self._db.execute(
+                "UPDATE lineages SET nonce = NULL WHERE id = ?", (self._lineage(digest),)
+            )
+
+    def keep_option(self, digest: bytes, option: str, now: float, until: float) -> None:
+        """An option that was given without being asked about, and for how long it stays; one that
+        another process was given meanwhile stays instead.
+        """
+        with self.together():
+            lineage = self._lineage(digest)
+            if not self._all("SELECT 1 FROM lineages WHERE id = ? AND until > ?", lineage, now):
+                self._keep_option(lineage, option, until)
+
+    def _keep_option(
+        self, lineage: int, option: str, until: float, asked: bytes | None = None
+    ) -> None:
+        self._db.execute(
+            "UPDATE lineages SET option = ?, until = ?, asked = ?, nonce = NULL WHERE id = ?",
+            (option, until, asked, lineage),
+        )
+
+    def check_round(
+        self, digest: bytes, identity: bytes, place: Place, cost: Fraction, now: float
+    ) -> None:
+        """Refuses a round that `join` would refuse."""
+        with self.together():
+            self._joined(self._lineage(digest), identity, place, cost, now)
+
+    def _joined(
+        self, lineage: int, identity: bytes, place: Place, cost: Fraction, now: float
+    ) -> bool:
+        """Whether this place is kept already, or another process was given one meanwhile; refused
+        if it is new and cannot be kept.
+        """
+        entry = self._one("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
+        assert entry is not None
+        if entry["withdrawn"]:
+            raise Refusal("this person has left the experiment: the place is not taken")
+        row = self._one("SELECT place FROM rounds WHERE identity = ?", identity)
+        if entry["until"] > now or (row is not None and row["place"] == place.encode()):
+            return True
+        if row is not None:
+            raise Refusal("this device was in this round before: it takes part once in a round")
+        self._check_room(lineage, cost)
+        return False
+
+    def join(self, new: Joining) -> None:
+        """Keeps a place; refused if there is no room for its cost or if the round was joined
+        before.
+        """
+        with self.together():
+            lineage = self._lineage(new.terms)
+            if self._joined(lineage, new.identity, new.place, new.cost, new.joined):
+                return
+            self._db.execute(
+                "INSERT INTO rounds VALUES (?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    new.identity,
+                    lineage,
+                    str(new.cost),
+                    new.terms,
+                    new.option,
+                    new.joined,
+                    new.sends,
+                    new.announcement,
+                    new.place.encode(),
+                    new.seed,
+                    new.invitation,
+                    json.dumps(new.levels),
+                ),
+            )
+            self._keep_option(lineage, new.option, new.until, new.identity)
+
+    def record(self, digest: bytes, levels: Mapping[int, int]) -> bool:
+        """Puts levels in the place of what was recorded; False if nothing waits to be sealed."""
+        with self.together():
+            row = self._waiting(self._lineage(digest))
+            if row is None:
+                return False
+            merged = json.loads(row["levels"])
+            for place, level in levels.items():
+                merged[place] = level
+            self._db.execute(
+                "UPDATE rounds SET levels = ? WHERE identity = ?",
+                (json.dumps(merged), row["identity"]),
+            )
+            return True
+
+    def _waiting(self, lineage: int) -> sqlite3.Row | None:
+        return self._one(
+            "SELECT * FROM rounds WHERE lineage = ? AND outcome IS NULL AND levels IS NOT NULL "
+            "ORDER BY joined DESC",
+            lineage,
+        )
+
+    # Sealing and sending
+
+    def running(self) -> list[Running]:
+        """All participations that are not over, in the order in which they are sent."""
+        with self.together():
+            rows = self._all("SELECT * FROM rounds WHERE outcome IS NULL ORDER BY sends, identity")
+            return [self._running(row) for row in rows]
+
+    def _running(self, row: sqlite3.Row) -> Running:
+        terms = self._one("SELECT * FROM terms WHERE digest = ?", row["terms"])
+        assert terms is not None
+        return Running(
+            identity=row["identity"],
+            pinned=self._pinned(terms),
+            announcement=row["announcement"],
+            place=Place.decode(row["place"]),
+            seed=row["seed"],
+            joined=row["joined"],
+            invitation=row["invitation"],
+            levels=None if row["levels"] is None else tuple(json.loads(row["levels"])),
+            posts=self._posts(row["identity"]),
+        )
+
+    def _posts(self, identity: bytes) -> tuple[Post, ...]:
+        rows = self._all("SELECT * FROM posts WHERE identity = ? ORDER BY role", identity)
+        names = ("role", "address", "size", "digest", "sealed", "sent", "refused", "outcome")
+        return tuple(
+            Post(
+                **{name: row[name] for name in names},
+                attempts={
+                    what: (row[f"{what.value}_attempts"], row[f"{what.value}_last"])
+                    for what in Attempt
+                },
+            )
+            for row in rows
+        )
+
+    def posts(self, identity: bytes) -> tuple[Post, ...]:
+        """What is on its way of a participation; nothing if that is over or not sealed."""
+        with self.together():
+            row = self._one("SELECT 1 FROM rounds WHERE identity = ? AND outcome IS NULL", identity)
+            return () if row is None else self._posts(identity)
+
+    def seal(
+        self,
+        identity: bytes,
+        make: Callable[[Running], Sequence[bytes]],
+    ) -> None:
+        """Charges the round and stores what `make` seals of the recorded levels, which are
+        forgotten; all of it or nothing. Sealed before: nothing changes.
+        """
+        with self.together():
+            row = self._one("SELECT * FROM rounds WHERE identity = ?", identity)
+            if row is None or row["outcome"] is not None or row["levels"] is None:
+                return
+            self._check_room(row["lineage"], self._fraction(row["cost"]), besides=identity)
+            running = self._running(row)
+            for role, half in enumerate(make(running)):
+                address = running.pinned.terms.parties[role].address
+                digest = hashlib.sha256(half).hexdigest()
+                self._db.execute(
+                    "INSERT INTO posts (identity, role, address, size, digest, sealed) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (identity, role, address, len(half), digest, half),
+                )
+            self._db.execute(
+                "UPDATE rounds SET charged = 1, levels = NULL WHERE identity = ?", (identity,)
+            )
+
+    def claim(self, identity: bytes, post: Post, what: Attempt, now: float) -> bool:
+        """Whether this process makes the next attempt; another may have been faster."""
+        with self.together():
+            done = self._db.execute(
+                f"UPDATE posts SET {what.value}_attempts = {what.value}_attempts + 1, "
+                f"{what.value}_last = ? WHERE identity = ? AND role = ? "
+                f"AND {what.value}_attempts = ?",
+                (now, identity, post.role, post.attempts[what][0]),
+            )
+            return done.rowcount == 1
+
+    def taken(self, identity: bytes, role: int, now: float) -> None:
+        """A server has its half: the bytes are not kept any longer."""
+        self._post(identity, role, "sealed = NULL, sent = ?", now)
+
+    def turned_down(self, identity: bytes, role: int, why: str) -> None:
+        """A server will never take its half."""
+        self._post(identity, role, "sealed = NULL, refused = ?", why)
+
+    def told(self, identity: bytes, role: int, outcome: bytes) -> None:
+        """A server's signed word about what became of the round."""
+        self._post(identity, role, "outcome = ?", outcome)
+
+    def _post(self, identity: bytes, role: int, change: str, value: object) -> None:
+        with self.together():
+            self._db.execute(
+                f"UPDATE posts SET {change} WHERE identity = ? AND role = ?",
+                (value, identity, role),
+            )
+
+    def expire(self, identity: bytes) -> None:
+        """The deadline is over: sealed bytes that no server took are not kept."""
+        with self.together():
+            self._db.execute("UPDATE posts SET sealed = NULL WHERE identity = ?", (identity,))
+
+    def end(self, identity: bytes, outcome: str, *, refund: bool = False) -> None:
+        """A participation is over; what it cost stays charged, unless both servers have signed
+        that the round was refused.
+        """
+        with self.together():
+            self._end("identity = ?", identity, outcome)
+            if refund:
+                self._db.execute("UPDATE rounds SET charged = 0 WHERE identity = ?", (identity,))
+
+    def _end(self, where: str, value: object, outcome: str) -> None:
+        """Nothing is kept of participations but the account and the receipt."""
+        chosen = f"SELECT identity FROM rounds WHERE {where} AND outcome IS NULL"
+        self._db.execute(
+            f"UPDATE posts SET sealed = NULL, outcome = NULL WHERE identity IN ({chosen})", (value,)
+        )
+        self._db.execute(
+            "UPDATE rounds SET outcome = ?, announcement = NULL, place = NULL, seed = NULL, "
+            f"invitation = NULL, levels = NULL WHERE {where} AND outcome IS NULL",
+            (outcome, value),
+        )
+
+    def withdraw(self, digest: bytes) -> None:
+        """The person leaves: what is unsent is deleted, and nothing is refunded."""
+        with self.together():
+            lineage = self._lineage(digest)
+            self._end("lineage = ?", lineage, "withdrawn")
+            self._db.execute(
+                "UPDATE lineages SET withdrawn = 1, option = NULL, until = 0, asked = NULL, "
+                "nonce = NULL WHERE id = ?",
+                (lineage,),
+            )
+
+    # What it shows
+
+    def receipts(self) -> list[Receipt]:
+        """All participations of this device, the latest first."""
+        with self.together():
+            rows = self._all("SELECT * FROM rounds WHERE terms IS NOT NULL ORDER BY joined DESC")
+            return [self._receipt(row) for row in rows]
+
+    def _receipt(self, row: sqlite3.Row) -> Receipt:
+        terms = self._one("SELECT text FROM terms WHERE digest = ?", row["terms"])
+        assert terms is not None
+        return Receipt(
+            round=row["identity"].hex(),
+            question=decoded(terms["text"]).question,
+            option=row["option"],
+            joined=row["joined"],
+            reports_at=row["sends"],
+            cost=self._fraction(row["cost"]),
+            charged=bool(row["charged"]),
+            outcome=row["outcome"],
+            halves=tuple(
+                Sent(
+                    post.address,
+                    post.size,
+                    post.digest,
+                    post.attempts[Attempt.REPORT][0],
+                    post.sent,
+                    post.refused,
+                )
+                for post in self._posts(row["identity"])
+            ),
+        )
+
+    def export(self) -> str:
+        """What was spent, as JSON for another device of this person: no answers, nothing sealed.
+
+        What waits to be sent counts as spent, because it is going to be.
+        """
+        with self.together():
+            own = self._own_limit()
+            entries = self._all("SELECT * FROM lineages ORDER BY id")
+            document = {
+                "format": EXPORT_FORMAT,
+                "own_limit": None if own is None else str(own),
+                "experiments": [self._exported(entry) for entry in entries],
+                "parties": [group.to_dict() for group in self._overview()],
+            }
+            return json.dumps(document, indent=1)
+
+    def overview(self) -> list[PartySpending]:
+        """What was spent with whom: experiments that name a same party's key stand together, with
+        the total of all of them; the largest total first.
+        """
+        with self.together():
+            return self._overview()
+
+    def _overview(self) -> list[PartySpending]:
+        groups: list[tuple[set[bytes], list[int]]] = []
+        for entry in self._all("SELECT id FROM lineages ORDER BY id"):
+            keys, members = set(self._keys(entry["id"])), [int(entry["id"])]
+            for group in [one for one in groups if one[0] & keys]:
+                groups.remove(group)
+                keys, members = keys | group[0], group[1] + members
+            groups.append((keys, members))
+        found = [self._spending(keys, sorted(members)) for keys, members in groups]
+        return sorted(found, key=lambda one: (-one.spent, one.keys))
+
+    def _spending(self, keys: set[bytes], lineages: Sequence[int]) -> PartySpending:
+        experiments = tuple(self._spent_in(lineage) for lineage in lineages)
+        total = sum((one.spent for one in experiments), Fraction(0))
+        return PartySpending(tuple(sorted(key.hex() for key in keys)), experiments, total)
+
+    def _spent_in(self, lineage: int) -> ExperimentSpending:
+        """What counts as spent in one experiment, and how often this person took part."""
+        rows = self._all(
+            "SELECT cost FROM rounds WHERE lineage = ? AND (charged OR outcome IS NULL)", lineage
+        )
+        terms = self._all(
+            "SELECT digest, text FROM terms WHERE lineage = ? ORDER BY digest", lineage
+        )
+        texts = [row["text"] for row in terms if row["text"] is not None]
+        return ExperimentSpending(
+            tuple(row["digest"].hex() for row in terms),
+            decoded(texts[0]).question if texts else None,
+            sum((self._fraction(row["cost"]) for row in rows), Fraction(0)),
+            len(rows),
+            *self._limits(lineage),
+        )
+
+    def _exported(self, entry: sqlite3.Row) -> dict[str, object]:
+        lineage = entry["id"]
+        digests = self._all("SELECT digest FROM terms WHERE lineage = ? ORDER BY 1", lineage)
+        rounds = self._all("SELECT * FROM rounds WHERE lineage = ? ORDER BY identity", lineage)
+        return {
+            "terms": [row["digest"].hex() for row in digests],
+            "keys": [key.hex() for key in self._keys(lineage)],
+            "epsilon": entry["epsilon"],
+            "participations": entry["participations"],
+            "withdrawn": bool(entry["withdrawn"]),
+            "rounds": [
+                {
+                    "round": row["identity"].hex(),
+                    "cost": row["cost"],
+                    "charged": bool(row["charged"]) or row["outcome"] is None,
+                    "refused": row["outcome"] == "refused",
+                }
+                for row in rounds
+            ],
+        }
+
+    def merge(self, exported: str) -> None:
+        """Takes over what another device exported: limits only fall, charges only come to it."""
+        limit, experiments = read_export(exported)
+        with self.together():
+            self._set_limit(_lesser(limit, self._own_limit()))
+            for experiment in experiments:
+                self._merge(experiment)
+
+    def _merge(self, other: Exported) -> None:
+        lineage = self._united(other.terms, other.epsilon, other.participations)
+        self._know_keys(lineage, other.keys)
+        if other.withdrawn:
+            self._db.execute("UPDATE lineages SET withdrawn = 1 WHERE id = ?", (lineage,))
+        for identity, cost, charged, refused in other.rounds:
+            self._db.execute(
+                "INSERT INTO rounds (identity, lineage, cost, charged, outcome) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET "
+                "charged = max(charged, excluded.charged) WHERE outcome IS NOT 'refused'",
+                (identity, lineage, str(cost), charged, "refused" if refused else "elsewhere"),
+            )
+
+
+def _check_limit(limit: object) -> None:
+    if limit is not None and (not isinstance(limit, Fraction) or limit < 0):
+        raise TacitError(f"the limit is {limit!r}; it must be a Fraction, at least 0, or None")
+
+
+def _lesser(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """The smaller of two limits, of which None is no limit."""
+    given = [limit for limit in (one, other) if limit is not None]
+    return min(given, default=None)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def decoded(text: bytes) -> Terms:
+    """Terms, read once."""
+    return Terms.decode(text)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _pinned(text: bytes, joined: bytes) -> Pinned:
+    terms, parts = decoded(text), range(0, len(joined), SIGNATURE_SIZE)
+    signatures = tuple(joined[at : at + SIGNATURE_SIZE] for at in parts)
+    return Pinned(terms, signatures, terms.keys)
+
+
+def _last(start: sqlite3.Row, line: Sequence[sqlite3.Row]) -> sqlite3.Row:
+    """The row of terms, or of what succeeds them in the end."""
+    successors = {decoded(row["text"]).predecessor: row for row in line if row["approved"]}
+    last = start
+    while last["digest"] in successors:
+        last = successors[last["digest"]]
+    return last
+
+
+def _in_vain(row: sqlite3.Row) -> bool:
+    """Whether a round was refused, or nobody says what became of it: who withholds its outcome gets
+    no further than who refuses it.
+    """
+    unsaid = row["charged"] and row["outcome"] in (None, "unknown")
+    return bool(row["outcome"] == "refused" or unsaid)
+
+
+def _agreed(line: Sequence[sqlite3.Row], terms: Terms) -> bool | None:
+    """Whether these terms, or some of their line that say the same to participants, were agreed
+    to; None if none of the line were.
+    """
+    agreed = [decoded(row["text"]) for row in line if row["agreed"]]
+    return any(_said(old) == _said(terms) for old in agreed) if agreed else None
+
+
+def _said(terms: Terms) -> tuple[object, ...]:
+    """What is shown again where it changes."""
+    return terms.question, terms.options, terms.organisation, terms.purpose

@@ -1,0 +1,55 @@
+"""An answer as one of the levels that the noise hides, rounded at random so that its mean is exact.
+
+The draw is exact: an integer below the denominator of what is left over, from the operating system.
+What is kept, sealed and sent is a level; the number itself is kept nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from tacit.aggregation.interface import SYSTEM, Source, uniform
+from tacit.errors import TacitError, as_fraction
+from tacit.terms import Answer
+
+Value = bool | int | float | Fraction
+
+
+def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
+    """The level below a value or the next, at random, so that on average it is the value.
+
+    >>> level(Answer("minutes", levels=4, high=Fraction(60)), 45)
+    3
+    """
+    exact = Fraction(value) if isinstance(value, bool) else as_fraction("the answer", value)
+    if not answer.low <= exact <= answer.high:
+        raise TacitError(
+            f"the answer is {value}; the terms say that it lies from {answer.low} to {answer.high}:"
+            " rescale or clip it before it is recorded"
+        )
+    scaled = (exact - answer.low) / (answer.high - answer.low) * answer.levels
+    whole = math.floor(scaled)
+    rest = scaled - whole
+    return whole + (uniform(rest.denominator, 1, source)[0] < rest.numerator)
+
+
+def nothing_happened(answer: Answer) -> tuple[int, ...]:
+    """What is reported if nothing is recorded: zero, or what lies nearest to it in the range."""
+    zero = min(max(Fraction(0), answer.low), answer.high)
+    return tuple(level(answer, zero) for _ in answer.metrics)
+
+
+def levels_of(answer: Answer, value: Value | Mapping[str, Value]) -> dict[int, int]:
+    """The level of each metric that is recorded, by its place in the terms."""
+    if isinstance(value, Mapping):
+        unknown = [name for name in value if name not in answer.metrics]
+        if unknown:
+            raise TacitError(f"{unknown[0]!r} is none of the metrics {', '.join(answer.metrics)}")
+        return {answer.metrics.index(name): level(answer, part) for name, part in value.items()}
+    if len(answer.metrics) != 1:
+        raise TacitError(
+            f"the terms ask for {', '.join(answer.metrics)}: record a number for each by its name"
+        )
+    return {0: level(answer, value)}

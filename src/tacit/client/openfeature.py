@@ -1,0 +1,291 @@
+"""Live experiments behind OpenFeature: evaluating a flag is the assignment, tracking records.
+
+A flag names an experiment; its variants are the options. What is tracked stays on the device until
+the time that was fixed at the assignment; no evaluation context, targeting key or event ever leaves
+it. Where nobody can be assigned (paused, refused, offline) the default comes with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
+from openfeature.provider import AbstractProvider, Metadata
+from openfeature.track import TrackingEventDetails
+
+from tacit.client import Device, Slot
+from tacit.errors import TacitError
+from tacit.terms import Answer, Terms
+
+V = TypeVar("V")
+Structure = Sequence[FlagValueType] | Mapping[str, FlagValueType]
+PAUSE = 30.0  # seconds before a server that did not assign is asked again
+_LONGEST_SLEEP = 600.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Which experiment a flag is, and what its options mean to the app.
+
+    `values` gives the value of each option; a string flag without them has the options' names.
+    `events` says which tracked event is which metric; without it an event is the metric of its
+    name, and where there is one metric also the event that is called like the flag. `invitation`
+    is needed where admission is by invitation.
+    """
+
+    experiment: str
+    values: Mapping[str, FlagValueType] = field(default_factory=dict)
+    events: Mapping[str, str] = field(default_factory=dict)
+    invitation: str | None = field(default=None, repr=False)
+
+
+class TacitProvider(AbstractProvider):
+    """The provider of one device. With `reporter`, a thread of its own sends at the fixed times
+    from `initialize` to `shutdown`; without it somebody else calls `device.run_due()`.
+
+    Evaluating a flag takes part in its experiment: do it for people who were shown the terms.
+    """
+
+    def __init__(self, device: Device, flags: Mapping[str, Flag], *, reporter: bool = True) -> None:
+        super().__init__()
+        self.device, self.flags = device, dict(flags)
+        self._reporter = reporter
+        self._thread: threading.Thread | None = None
+        self._stop, self._wake = threading.Event(), threading.Event()
+        self._not_before: dict[str, tuple[float, str]] = {}
+
+    def get_metadata(self) -> Metadata:
+        """What it is called."""
+        return Metadata(name="tacit")
+
+    # From initialize to shutdown
+
+    def initialize(self, evaluation_context: EvaluationContext) -> None:  # noqa: ARG002
+        """Starts the reporter; what waited from an earlier run is sent."""
+        if self._reporter and self._thread is None:
+            self._stop = threading.Event()
+            self._thread = threading.Thread(
+                target=self._report, args=(self._stop,), name="tacit", daemon=True
+            )
+            self._thread.start()
+
+    def shutdown(self) -> None:
+        """Stops the reporter; what waits is sent after the next start."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            self._wake.set()
+            thread.join()
+
+    def _report(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            self._wake.clear()
+            try:
+                pause = self.device.run_due()
+            except TacitError as problem:
+                _log.warning("nothing could be reported: %s", problem)
+                pause = PAUSE
+            if not stop.is_set():
+                self._wake.wait(_LONGEST_SLEEP if pause is None else min(pause, _LONGEST_SLEEP))
+
+    # Recording
+
+    def track(
+        self,
+        tracking_event_name: str,
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+        tracking_event_details: TrackingEventDetails | None = None,
+    ) -> None:
+        """Records an outcome on this device, and sends nothing. Without a value the event counts
+        as the highest answer; a value beyond the range counts as its end.
+        """
+        value = None if tracking_event_details is None else tracking_event_details.value
+        for key, flag in self.flags.items():
+            try:
+                terms = self.device.known_terms(flag.experiment)
+                metric = None if terms is None else _metric(key, flag, terms, tracking_event_name)
+                if terms is not None and metric is not None:
+                    self.device.record(flag.experiment, {metric: _clipped(terms.answer, value)})
+            except TacitError as problem:
+                _log.warning("%s was not recorded: %s", tracking_event_name, problem)
+
+    # Evaluating
+
+    def resolve_boolean_details(
+        self,
+        flag_key: str,
+        default_value: bool,
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+    ) -> FlagResolutionDetails[bool]:
+        """The value of the assigned option."""
+        return self._resolve(flag_key, default_value, (bool,))
+
+    def resolve_string_details(
+        self,
+        flag_key: str,
+        default_value: str,
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+    ) -> FlagResolutionDetails[str]:
+        """The value of the assigned option, or its name."""
+        return self._resolve(flag_key, default_value, (str,))
+
+    def resolve_integer_details(
+        self,
+        flag_key: str,
+        default_value: int,
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+    ) -> FlagResolutionDetails[int]:
+        """The value of the assigned option."""
+        return self._resolve(flag_key, default_value, (int,))
+
+    def resolve_float_details(
+        self,
+        flag_key: str,
+        default_value: float,
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+    ) -> FlagResolutionDetails[float]:
+        """The value of the assigned option."""
+        return self._resolve(flag_key, default_value, (float,))
+
+    def resolve_object_details(
+        self,
+        flag_key: str,
+        default_value: Structure,
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002
+    ) -> FlagResolutionDetails[Structure]:
+        """The value of the assigned option."""
+        return self._resolve(flag_key, default_value, (dict, list))
+
+    async def resolve_boolean_details_async(
+        self,
+        flag_key: str,
+        default_value: bool,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[bool]:
+        """The same, in a thread."""
+        return await asyncio.to_thread(
+            self.resolve_boolean_details, flag_key, default_value, evaluation_context
+        )
+
+    async def resolve_string_details_async(
+        self,
+        flag_key: str,
+        default_value: str,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[str]:
+        """The same, in a thread."""
+        return await asyncio.to_thread(
+            self.resolve_string_details, flag_key, default_value, evaluation_context
+        )
+
+    async def resolve_integer_details_async(
+        self,
+        flag_key: str,
+        default_value: int,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[int]:
+        """The same, in a thread."""
+        return await asyncio.to_thread(
+            self.resolve_integer_details, flag_key, default_value, evaluation_context
+        )
+
+    async def resolve_float_details_async(
+        self,
+        flag_key: str,
+        default_value: float,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[float]:
+        """The same, in a thread."""
+        return await asyncio.to_thread(
+            self.resolve_float_details, flag_key, default_value, evaluation_context
+        )
+
+    async def resolve_object_details_async(
+        self,
+        flag_key: str,
+        default_value: Structure,
+        evaluation_context: EvaluationContext | None = None,
+    ) -> FlagResolutionDetails[Structure]:
+        """The same, in a thread."""
+        return await asyncio.to_thread(
+            self.resolve_object_details, flag_key, default_value, evaluation_context
+        )
+
+    def _resolve(self, key: str, default: V, kinds: tuple[type, ...]) -> FlagResolutionDetails[V]:
+        flag = self.flags.get(key)
+        if flag is None:
+            return _unresolved(default, ErrorCode.FLAG_NOT_FOUND, f"no experiment is called {key}")
+        until, why = self._not_before.get(key, (0.0, ""))
+        if time.monotonic() < until:
+            return _defaulted(default, why)
+        try:
+            values = self._values(flag)
+            wrong = [option for option, value in values.items() if not _is(value, kinds)]
+            if wrong:
+                return _unresolved(
+                    default,
+                    ErrorCode.TYPE_MISMATCH,
+                    f"the flag {key} has no value of this type for {wrong[0]!r}: nobody was asked",
+                )
+            given = self.device.join(flag.experiment, flag.invitation)
+        except TacitError as problem:
+            self._not_before[key] = (time.monotonic() + PAUSE, str(problem))
+            return _defaulted(default, str(problem))
+        self._wake.set()
+        return _assigned(values.get(given.option, default), given)
+
+    def _values(self, flag: Flag) -> dict[str, Any]:
+        """The value of every option, before anybody is assigned one of them."""
+        terms = self.device.known_terms(flag.experiment)
+        if terms is None:
+            terms = self.device.terms(flag.experiment).terms
+        named = flag.values or {option: option for option in terms.options}
+        return {option: named.get(option) for option in terms.options}
+
+
+def _is(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and (kinds == (bool,) or not isinstance(value, bool))
+
+
+def _assigned(value: V, given: Slot) -> FlagResolutionDetails[V]:
+    return FlagResolutionDetails(
+        value, reason=Reason.SPLIT, variant=given.option, flag_metadata={"asked": given.asked}
+    )
+
+
+def _defaulted(default: V, why: str) -> FlagResolutionDetails[V]:
+    return FlagResolutionDetails(default, reason=Reason.DEFAULT, flag_metadata={"why": why})
+
+
+def _unresolved(default: V, code: ErrorCode, why: str) -> FlagResolutionDetails[V]:
+    return FlagResolutionDetails(default, code, why, Reason.ERROR)
+
+
+def _metric(key: str, flag: Flag, terms: Terms, event: str) -> str | None:
+    """Which metric an event is about; None if it is about none of this flag's."""
+    metrics = terms.answer.metrics
+    if flag.events:
+        return flag.events.get(event)
+    if event in metrics:
+        return event
+    return metrics[0] if event == key and len(metrics) == 1 else None
+
+
+def _clipped(answer: Answer, value: float | None) -> Fraction:
+    if value is None:
+        return answer.high
+    if value != value:
+        raise TacitError("the value is not a number")
+    if not answer.low < value < answer.high:
+        return answer.low if value <= answer.low else answer.high
+    return Fraction(value)

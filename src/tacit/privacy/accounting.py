@@ -1,0 +1,290 @@
+"""Derivation of guarantees from noise distributions and their use: the only place that derives one.
+
+A protocol states the distribution of the noise that is certain to be in the adversary's view, and a
+target. `promised` computes what that noise earns and returns the target with view, assumptions and
+arithmetic, or rejects it; `earned` returns the computed numbers themselves. `derived` states the
+arithmetic of a guarantee from the distributions that it was computed from. Numbers are exact for
+one participation.
+
+For several, pure losses add up. Others are accounted for in one way that is fixed beforehand, so
+that rounds of different sizes compose: where the target asks for enough noise (`bell_shaped`) each
+round is compared with Gaussian noise (`gaussian_mu`), which composes exactly; else, and for noise
+with exponential tails, by a Rényi divergence of one order, which is the target's (`common_order`)
+or, where the noise is not made for the target, that of the smallest round (`best_order`). Rounds
+that one person may meet are of one kind of noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from tacit.assumptions import Accounting, Assumption, Method, together
+from tacit.errors import TacitError
+from tacit.noise import Chance, NoiseLaw
+from tacit.noise.law import LOG_TINY, ROUNDING
+from tacit.privacy.gaussian import GaussianLoss
+from tacit.privacy.guarantees import (
+    ORDERS,
+    ApproximateDP,
+    Arithmetic,
+    Guarantee,
+    Kept,
+    Neighbours,
+    PureDP,
+    View,
+    renyi_epsilon,
+    state_arithmetic,
+)
+from tacit.privacy.loss import Direction, PrivacyLoss, privacy_loss
+from tacit.privacy.search import least
+
+Target = PureDP | ApproximateDP
+Asked = TypeVar("Asked", bound=Target)
+LARGEST_RATIO = "exact: the largest ratio of probabilities"
+SUMMED = "exact: summed over the noise's probabilities, both directions"
+PACKAGE = __name__.partition(".")[0]
+DROPPED = 0.1  # the part of δ that pays for losses too large for any divergence or comparison
+SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
+
+
+def promised(
+    law: NoiseLaw,
+    sensitivity: int,
+    target: Asked,
+    view: View,
+    *assumptions: Assumption,
+    apart: float = 0,
+    order: float | None = None,
+) -> Asked:
+    """The target, about this view and under these assumptions, if the noise earns it.
+
+    `law` is the noise that is certain to be there, `sensitivity` the most that one participation
+    moves what it hides. `apart`: the log of the ratio between the noise and this law may be so
+    large everywhere (sums of shares that do not divide).
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> promised(DiscreteLaplace(10), 10, PureDP(1.0), View.OPENED_SUM).short
+    '(1, 0)-DP'
+    """
+    found = earned(law, sensitivity, target, apart, order)
+    pure = isinstance(target, PureDP) and not apart
+    enough = (
+        law.loses_at_most(target.epsilon, sensitivity, target.participations)
+        if pure
+        else found.epsilon <= target.epsilon
+    )
+    if not enough:
+        nearly = " (a float is a little less: write the epsilon as a Fraction)"
+        raise TacitError(
+            f"{law!r} on a sum that one person moves by {sensitivity} earns {found.short}, not "
+            f"{target.short}{nearly if found.short == target.short else ''}: calibrate the noise "
+            "to the target"
+        )
+    made = about(target.epsilon, target, view, *assumptions, *accounting(law, target, order))
+    return derived(made, law)
+
+
+def earned(
+    law: NoiseLaw, sensitivity: int, target: Asked, apart: float = 0, order: float | None = None
+) -> Asked:
+    """What the noise earns: the least ε at the target's δ, for as many participations.
+
+    Rounds that one person may meet must be given the same `order`.
+    """
+    epsilon = epsilon_of(law, sensitivity, target, apart, order)
+    ways = accounting(law, target, order)
+    return derived(about(epsilon, target, target.view, *target.assumptions, *ways), law)
+
+
+def derived(guarantee: Kept, *distributions: Any) -> Kept:
+    """The guarantee with the arithmetic in which noise of these distributions is drawn: `EXACT` for
+    integer noise and coins with exact samplers, `IDEAL` for continuous noise, `UNSTATED` for
+    distributions from outside this package, whose samplers nobody here has checked.
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> derived(PureDP(1.0), DiscreteLaplace(1)).arithmetic.value, PureDP(1.0).arithmetic.value
+    ('exact', 'unstated')
+    """
+    if not distributions:
+        raise TacitError("give the distributions that the guarantee was derived from")
+    ours = all(type(one).__module__.partition(".")[0] == PACKAGE for one in distributions)
+    exact = all(isinstance(one, (NoiseLaw, Chance)) for one in distributions)
+    if not ours:
+        return state_arithmetic(guarantee, Arithmetic.UNSTATED)
+    return state_arithmetic(guarantee, Arithmetic.EXACT if exact else Arithmetic.IDEAL)
+
+
+def about(epsilon: float, target: Asked, view: View, *assumptions: Assumption) -> Asked:
+    """The target's kind of guarantee with an ε that was computed, about a view, under assumptions;
+    its arithmetic is not stated.
+    """
+    check_replaced(target)
+    if not math.isfinite(epsilon):
+        raise TacitError(
+            f"this noise earns no {'pure' if isinstance(target, PureDP) else 'such'} guarantee at "
+            f"any epsilon, so not {target.short}: give a larger delta, or use other noise"
+        )
+    found: Asked = replace(target, epsilon=epsilon, view=view, assumptions=together(assumptions))
+    return found
+
+
+def check_replaced(target: Guarantee) -> None:
+    """Refuses a target about people who are added or removed: how many take part is seen, and
+    whoever is removed takes their share of the noise along.
+    """
+    if target.neighbours is not Neighbours.REPLACE_ONE:
+        raise TacitError(
+            f"{target.short} is about {target.neighbours.text()}, but everybody sees how many take "
+            "part: ask for neighbours that replace one person's data"
+        )
+
+
+@lru_cache(maxsize=1 << 14)
+def epsilon_of(
+    law: NoiseLaw, sensitivity: int, target: Target, apart: float = 0, order: float | None = None
+) -> float:
+    """The ε at the target's δ of a person who takes part as often as the target says."""
+    times = target.participations
+    if isinstance(target, PureDP):
+        return times * (law.pure_loss(sensitivity) + 2 * apart)
+    inner = target.delta * math.exp(-apart)
+    loss = resolved_loss(law, sensitivity, inner / times)
+    if times == 1:
+        return loss.epsilon(inner) + 2 * apart
+    if order is None and bell_shaped(law, target):
+        return _as_gaussian(loss, target, apart)
+    return _at_order(loss, order or common_order(target)[0], target, apart)
+
+
+def accounting(law: NoiseLaw, target: Target, order: float | None = None) -> tuple[Accounting, ...]:
+    """How several participations are accounted for; nothing for one, or where losses add up."""
+    count = target.participations
+    if count == 1 or isinstance(target, PureDP):
+        return ()
+    if order is None and bell_shaped(law, target):
+        return (Accounting(Method.GAUSSIAN, count),)
+    used = order or common_order(target)[0]
+    return (Accounting(Method.RENYI, count, Fraction(str(used))),)
+
+
+def bell_shaped(law: NoiseLaw, target: ApproximateDP) -> bool:
+    """Whether the target's participations are compared with Gaussian noise: where one that is
+    moved by 1 would need a standard deviation of 3. It depends on the target and on the kind of
+    noise alone, so that it is the same for all rounds.
+    """
+    return math.isinf(law.mgf_radius) and _gaussian_std(target) >= SMOOTH
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_std(target: ApproximateDP) -> float:
+    _, rest = split_delta(target)
+    moved = math.sqrt(target.participations)
+    return least(lambda std: GaussianLoss(std, moved).delta(target.epsilon) <= rest, moved)
+
+
+def _as_gaussian(loss: PrivacyLoss, target: ApproximateDP, apart: float) -> float:
+    """The ε of several participations, each no easier to tell than Gaussian noise moved by μ: √V μ
+    for V of them, also if each is chosen with a view to those before (Dong, Roth & Su 2022,
+    Theorem 3.2 and Corollary 3.3).
+    """
+    dropped, rest = split_delta(target)
+    mu = max(gaussian_mu(direction, dropped, apart) for direction in loss.directions)
+    if not math.isfinite(mu):
+        return math.inf
+    return GaussianLoss(1.0, mu * math.sqrt(target.participations)).epsilon(rest)
+
+
+def gaussian_mu(direction: Direction, dropped: float, apart: float = 0) -> float:
+    """The least μ such that the pair is no easier to tell apart than N(0, 1) and N(μ, 1), but for
+    an event of probability `dropped` that tells all.
+
+    For ε >= 0 the set where P - e^ε Q is largest is that of the losses above ε. Each such set has
+    P-mass t and Q-mass f, and t <= γ + (1 - γ) Φ(Φ⁻¹(f) + μ) for all of them bounds δ(ε) by that
+    of the Gaussian pair that fails openly with probability γ; the same for the other direction
+    bounds it for ε < 0. Where the noise is only within e^±a of the law, t is at most e^a and f at
+    least e^-a times the law's, and the sets are those of the law's losses above ε - 2a. The largest
+    has a P-mass of at least 1 - e^-2a, so that from a = 1 on nothing is known.
+    """
+    if apart >= 1 or direction.infinite * math.exp(apart) > dropped:
+        return math.inf
+    told = direction.losses > -2 * apart
+    masses, losses = direction.masses[told], direction.losses[told]
+    true = (np.cumsum(masses) + direction.infinite) * math.exp(apart) * (1 + ROUNDING)
+    false = np.cumsum(masses * np.exp(-losses)) * math.exp(-apart) * (1 - ROUNDING)
+    left = ((true - dropped) / (1 - dropped)).clip(0.0, 1.0)
+    beyond = left > 0
+    found = ndtri(left[beyond]) - ndtri(false[beyond])
+    return float(found.max(initial=ROUNDING))
+
+
+def _at_order(loss: PrivacyLoss, order: float, target: ApproximateDP, apart: float) -> float:
+    """The ε of several participations by a divergence of this order."""
+    dropped, rest = split_delta(target)
+    divergence = trimmed_renyi(loss, order, dropped * math.exp(-apart))
+    widened = divergence + apart * (2 * order - 1) / (order - 1)
+    return max(0.0, renyi_epsilon(order, target.participations * widened, rest))
+
+
+def best_order(law: NoiseLaw, sensitivity: int, target: ApproximateDP, apart: float = 0) -> float:
+    """The Rényi order at which this noise earns the least ε for the target's participations."""
+    inner = target.delta * math.exp(-apart) / target.participations
+    loss = resolved_loss(law, sensitivity, inner)
+    return min(ORDERS, key=lambda order: _at_order(loss, order, target, apart))
+
+
+def resolved_loss(law: NoiseLaw, sensitivity: int, delta: float) -> PrivacyLoss:
+    """The exact loss, resolved as far as δ needs."""
+    # what lies outside the window counts as lost; its mass is about the floor's probability times
+    # the standard deviation
+    floor = math.log(delta) - 30 - math.log1p(law.std) if delta else LOG_TINY
+    return privacy_loss(law, sensitivity, log_floor=max(floor, LOG_TINY))
+
+
+def split_delta(target: ApproximateDP) -> tuple[float, float]:
+    """The mass that each participation may drop, and the δ that is left for divergences."""
+    return DROPPED * target.delta / target.participations, (1 - DROPPED) * target.delta
+
+
+@lru_cache(maxsize=1024)
+def common_order(target: ApproximateDP) -> tuple[float, float, float]:
+    """The Rényi order for several participations, the mass that each may drop, and the δ that is
+    left: the order at which Gaussian noise needs least.
+
+    Every round of a run, whatever its size and levels, is held to the same order, so that
+    divergences add up.
+    """
+    dropped, rest = split_delta(target)
+    order = max(
+        ORDERS, key=lambda order: (target.epsilon - renyi_epsilon(order, 0.0, rest)) / order
+    )
+    return order, dropped, rest
+
+
+def trimmed_renyi(loss: PrivacyLoss, order: float, dropped: float) -> float:
+    """The Rényi divergence once the largest losses, of mass at most `dropped`, are left out.
+
+    For measures P' <= P with P - P' of mass γ, Σ P'^α Q^{1-α} = e^{(α-1)D} gives every event P(E)
+    <= e^ε Q(E) + γ + the δ of divergence D at ε, because CKS20 Proposition 12 holds point by point;
+    over V participations γ and D add up, adaptively. It makes divergences finite for noise of
+    finite range.
+    """
+    found = 0.0
+    for direction in loss.directions:
+        if direction.infinite > dropped:
+            return math.inf
+        left_out = np.cumsum(direction.masses) + direction.infinite <= dropped
+        kept = ~left_out
+        if not kept.any():
+            continue
+        exponents = np.log(direction.masses[kept]) + (order - 1) * direction.losses[kept]
+        top = float(exponents.max())
+        total = top + math.log(float(np.exp(exponents - top).sum()))
+        found = max(found, total / (order - 1) + 1e-12)
+    return found

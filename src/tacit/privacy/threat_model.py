@@ -1,0 +1,121 @@
+"""Threat model of a round: how many participants may drop out, be corrupted or be curious, and how
+many shares of noise remain.
+
+Every protocol that splits noise into n shares loses part of the noise when fewer than n honest
+shares arrive (CORRECTIONS 13), and one share to each curious participant, who knows their own.
+Shares are therefore made for the number that is certain. More of them only add noise, which never
+weakens a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from tacit.assumptions import Assumption, DishonestAtMost, ReleasedOnlyAbove, Scope
+from tacit.errors import Number, TacitError, integer, probability
+from tacit.noise import NoiseLaw
+from tacit.privacy.loss import PrivacyLoss, privacy_loss
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """What a round of noise shares withstands.
+
+    At least 1 - `dropout` of its participants report, else nothing is released. Of all participants
+    at most `corrupt` add no noise and reveal what they know. `curious` of the rest see the released
+    sum and know their own share; corrupted ones count as curious.
+
+    >>> ThreatModel().honest(64), ThreatModel(dropout=0.1).reports(64)
+    (63, 58)
+    >>> ThreatModel(corrupt=0.1).honest(100)
+    90
+    """
+
+    dropout: Number = 0
+    corrupt: Number = 0
+    curious: int = 1
+
+    def __post_init__(self) -> None:
+        integer("curious", self.curious, at_least=0, remedy="participants who may look")
+        guaranteed_reports(1, self.dropout, self.corrupt)
+
+    def reports(self, participants: int) -> int:
+        """The number of reports below which nothing is opened."""
+        return guaranteed_reports(participants, self.dropout)
+
+    def honest(self, participants: int) -> int:
+        """How many shares are certain to be there and unknown to whoever looks: at least the
+        person's own.
+        """
+        certain = guaranteed_reports(participants, self.dropout, self.corrupt)
+        return min(certain, max(1, self.reports(participants) - self.curious))
+
+    def dishonest(self, scope: Scope = Scope.ROUND) -> DishonestAtMost:
+        """How many participants may be curious, corrupted or invented.
+
+        `honest(n)` never exceeds `reports(n)` less `limit(n)` of this, whatever n (but for the
+        participant's own share): ⌈a - b⌉ <= ⌈a⌉ - ⌊b⌋.
+        """
+        return DishonestAtMost(scope, self.curious, _decimal(self.corrupt))
+
+    def assumptions(self, scope: Scope = Scope.ROUND) -> tuple[Assumption, ...]:
+        """The assumptions of a guarantee whose noise is shared: the same for rounds of every size.
+
+        >>> for assumption in ThreatModel(dropout=0.1).assumptions(): print(assumption.text())
+        at most 1 participant of a round is curious, corrupted or invented
+        a round is released only if at least 90% of its reports arrive
+        """
+        return self.dishonest(scope), ReleasedOnlyAbove(1 - _decimal(self.dropout))
+
+
+def guaranteed_reports(users: int, dropout: Number = 0, corrupt: Number = 0) -> int:
+    """The number of honest reports that is certain: ⌈(1 - dropout - corrupt) · users⌉.
+
+    >>> guaranteed_reports(64, dropout=0.1)
+    58
+    """
+    return math.ceil(_kept(dropout, corrupt) * integer("users", users, at_least=1))
+
+
+@lru_cache(maxsize=256)
+def _kept(dropout: Number, corrupt: Number) -> Fraction:
+    """The part of a round whose honest reports are certain."""
+    lost = sum(
+        (
+            probability(name, _decimal(value), zero=True)
+            for name, value in (("dropout", dropout), ("corrupt", corrupt))
+        ),
+        Fraction(0),
+    )
+    if lost >= 1:
+        raise TacitError(
+            f"dropout {dropout} and corrupt {corrupt} leave no honest report: they must sum to "
+            "less than 1"
+        )
+    return 1 - lost
+
+
+def _decimal(value: Number) -> Fraction:
+    """0.1 as one tenth, as people mean it, so that 10% of 10 is 1 and not a little more."""
+    try:
+        return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        return value  # type: ignore[return-value]  # which whoever checks it refuses by name
+
+
+def dropout_loss(law: NoiseLaw, arriving: Number, sensitivity: int) -> PrivacyLoss:
+    """The exact loss when only this fraction of the shares of `law` arrives.
+
+    Noise that was set for epsilon = 1:
+
+    >>> from tacit.noise import DiscreteLaplace
+    >>> round(dropout_loss(DiscreteLaplace(1), 0.8, sensitivity=1).pure, 2)
+    1.21
+    """
+    fraction = probability(
+        "arriving", _decimal(arriving), "the fraction of the shares that arrive", one=True
+    )
+    return privacy_loss(law.power(fraction), sensitivity)

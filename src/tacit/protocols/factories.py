@@ -1,0 +1,394 @@
+"""Protocols for batches of any size, by name of the noise: what the named algorithms are composed
+from.
+
+Each function returns the protocol of a batch of n users and remembers it, because a run asks for
+the same sizes again and again. `paper` settings copy the printed precision and modulus, `tight`
+ones choose what costs least at the same guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from tacit.errors import TacitError
+from tacit.names import named
+from tacit.noise import Binomial, DiscreteGaussian, DiscreteLaplace, NoiseLaw, Skellam
+from tacit.privacy import ApproximateDP, PureDP, Target, ThreatModel, best_order, calibrate, earned
+from tacit.protocols import vectors
+from tacit.protocols.continuous import CentralLaplace, Exact
+from tacit.protocols.contract import Protocol, SumProtocol
+from tacit.protocols.integer_vectors import SecureVector, ShuffledVector
+from tacit.protocols.joint import JointSums, for_each
+from tacit.protocols.l2_sums import BallSum, CentralBall, LocalBall, SecureBall, ShuffledBall
+from tacit.protocols.mechanism import recipe
+from tacit.protocols.pure_shuffle import PureShuffle
+from tacit.protocols.randomized_bits import RandomizedBits
+from tacit.protocols.shuffled_bits import ShuffledBits, shuffle_noise, tkms21_noise
+from tacit.protocols.split_and_mix import SplitAndMix
+from tacit.protocols.sums import (
+    Central,
+    Local,
+    SecureSum,
+    TwoServers,
+    Verified,
+    paper_modulus,
+)
+from tacit.protocols.vector_noise import gaussian_ratio
+from tacit.protocols.vectors import SeparateSums, VectorProtocol
+from tacit.trust import TrustModel
+
+CACHE = 1 << 14
+FEWEST = 2  # people in a round; one of them looks
+COARSEST, FINEST = (
+    16,
+    1024,
+    # levels for real rewards: fewer would cost more than the noise, more would gain nothing over
+    # sampling
+)
+
+
+def printed_precision(users: int, epsilon: float, scale: float = 1.0) -> int:
+    """g = ⌈s ε √n⌉ (CZ23)."""
+    return math.ceil(scale * epsilon * math.sqrt(users))
+
+
+def tight_precision(users: int, epsilon: float, binary: bool) -> int:
+    """One level for bits, which need no rounding; else the papers' ⌈ε √n⌉, but no fewer than 16 and
+    no more than 1,024.
+
+    Rounding adds at most n/(4g²) to the variance of a sum: past 1,024 levels less than a part in
+    10^6 of what a coin's sampling does.
+    """
+    return 1 if binary else min(FINEST, max(COARSEST, printed_precision(users, epsilon)))
+
+
+def _codec(
+    users: int, epsilon: float, binary: bool, confidence: float | None
+) -> tuple[int, int | None]:
+    """Precision and modulus: the printed ones with a confidence, else what costs least."""
+    if confidence is None:
+        return tight_precision(users, epsilon, binary), None
+    g = printed_precision(users, epsilon)
+    return g, paper_modulus(users, g, g / epsilon * math.log(2 / confidence))
+
+
+def _laplace(precision: int, target: PureDP) -> DiscreteLaplace:
+    """The noise of g levels: scale g · participations / ε."""
+    return DiscreteLaplace(precision * target.participations / Fraction(target.epsilon))
+
+
+def _shared_by_all(
+    users: int,
+    precision: int,
+    law: NoiseLaw,
+    target: Target,
+    modulus: int,
+    order: float | None = None,
+) -> SumProtocol:
+    """Shares made for everyone present, as printed: what they earn when one participant looks."""
+    left, apart = _left(users, law)
+    truth = earned(left, precision, target, apart, order)
+    share = law.nearby_share(users)
+    return SecureSum(users, precision, law, truth, share=share, modulus=modulus, order=order)
+
+
+def _left(users: int, law: NoiseLaw) -> tuple[NoiseLaw, float]:
+    """The noise of all shares but that of one who looks, and how far from it the true sum is."""
+    share, honest = law.nearby_share(users), ThreatModel().honest(users)
+    return share.sum_of_shares(honest), share.closeness(honest)
+
+
+Printed = Callable[[int, float, int], tuple[int, NoiseLaw]]
+
+
+@lru_cache(maxsize=CACHE)
+def _order(noise: Printed, fewest: int, target: ApproximateDP, scale: int) -> float | None:
+    """The Rényi order of all rounds: the best for the smallest, which has the least noise."""
+    if target.participations == 1:
+        return None
+    precision, law = noise(fewest, target.epsilon, scale)
+    left, apart = _left(fewest, law)
+    return best_order(left, precision, target, apart)
+
+
+@lru_cache(maxsize=CACHE)
+def polya_paper(users: int, target: PureDP, confidence: float) -> SumProtocol:
+    """CZ23 Theorem 1 as its figures run it: τ = ⌈(g/ε) ln(2/p)⌉."""
+    g = printed_precision(users, target.epsilon)
+    modulus = paper_modulus(users, g, g / target.epsilon * math.log(2 / confidence))
+    return _shared_by_all(users, g, _laplace(g, target), target, modulus)
+
+
+@lru_cache(maxsize=CACHE)
+def polya_tight(
+    users: int, target: PureDP, binary: bool, dropout: float, corrupt: float = 0
+) -> SumProtocol:
+    """Secure aggregation of Pólya shares."""
+    g = tight_precision(users, target.epsilon, binary)
+    return SecureSum(users, g, _laplace(g, target), target, dropout=dropout, corrupt=corrupt)
+
+
+@lru_cache(maxsize=CACHE)
+def central_laplace(
+    users: int, target: PureDP, binary: bool, confidence: float | None
+) -> SumProtocol:
+    """CZ23 Theorem 5; with a confidence, at the printed precision and modulus."""
+    g, modulus = _codec(users, target.epsilon, binary, confidence)
+    return Central(users, g, _laplace(g, target), target, modulus)
+
+
+@lru_cache(maxsize=CACHE)
+def two_servers_laplace(
+    users: int, target: PureDP, binary: bool, levels: int | None = None
+) -> SumProtocol:
+    """Two servers, of which one must be honest, each with discrete Laplace noise of its own.
+
+    `levels` are those of every round alike, as terms name them.
+    """
+    g = levels or tight_precision(users, target.epsilon, binary)
+    return TwoServers(users, g, target)
+
+
+@lru_cache(maxsize=CACHE)
+def verified_laplace(
+    users: int, target: PureDP, binary: bool, levels: int | None = None
+) -> SumProtocol:
+    """The same two servers, which also drop what is not in range."""
+    return Verified(users, levels or tight_precision(users, target.epsilon, binary), target)
+
+
+@lru_cache(maxsize=CACHE)
+def local_laplace(users: int, target: PureDP, paper: bool) -> SumProtocol:
+    """CZ23 Theorem 6. The precision only has to keep rounding below each user's own noise."""
+    g = printed_precision(users, target.epsilon) if paper else COARSEST
+    law = _laplace(g, target)
+    tau = (12 * math.sqrt(2 * users) + 40) * float(law.scale)
+    return Local(users, g, law, target, paper_modulus(users, g, tau))
+
+
+@lru_cache(maxsize=CACHE)
+def response(users: int, target: PureDP) -> SumProtocol:
+    """Randomized response: bits, each told by chance."""
+    return RandomizedBits(users, target)
+
+
+def _printed_skellam(users: int, epsilon: float, scale: int) -> tuple[int, NoiseLaw]:
+    """CZ23 Theorem 2: levels, and noise of variance g²/ε²."""
+    g = printed_precision(users, epsilon, scale)
+    return g, Skellam(Fraction(g * g) / Fraction(epsilon) ** 2)
+
+
+@lru_cache(maxsize=CACHE)
+def skellam_paper(
+    users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
+) -> SumProtocol:
+    """CZ23 Theorem 2 as its figures run it: variance g²/ε², τ = ⌈(2g/ε)√ln(2/p) + √2 ln(2/p)⌉.
+
+    The printed ε is a Rényi scale; the guarantee is what the noise earns at the target's δ.
+    """
+    epsilon, log = target.epsilon, math.log(2 / confidence)
+    g, law = _printed_skellam(users, epsilon, scale)
+    modulus = paper_modulus(users, g, 2 * g / epsilon * math.sqrt(log) + math.sqrt(2) * log)
+    order = _order(_printed_skellam, fewest, target, scale)
+    return _shared_by_all(users, g, law, target, modulus, order)
+
+
+@lru_cache(maxsize=CACHE)
+def skellam_tight(
+    users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
+) -> SumProtocol:
+    """The least Skellam noise for (ε, δ), exactly."""
+    g = tight_precision(users, target.epsilon, binary)
+    law = _skellam_law(g, target)
+    return SecureSum(users, g, law, target, dropout=dropout, corrupt=corrupt)
+
+
+@lru_cache(maxsize=512)
+def _skellam_law(precision: int, target: ApproximateDP) -> NoiseLaw:
+    return calibrate("skellam", precision, target).integer_law
+
+
+def _printed_gaussian(users: int, epsilon: float, scale: int) -> tuple[int, NoiseLaw]:
+    """CZ23 Theorem 4: levels, and noise of standard deviation g/ε."""
+    g = printed_precision(users, epsilon, scale)
+    return g, DiscreteGaussian(g / epsilon)
+
+
+@lru_cache(maxsize=CACHE)
+def gaussian_paper(
+    users: int, target: ApproximateDP, scale: int, confidence: float, fewest: int = FEWEST
+) -> SumProtocol:
+    """CZ23 Theorem 4 as its figures run it: shares N_Z(0, g²/(nε²)), τ = ⌈(g/ε)√(2 ln(2/p))⌉.
+
+    How far a sum of shares is from one draw grows with the batch (CORRECTIONS 11): at s = 1 and
+    10^9 users the noise promises next to nothing, from s = 2 on the distance is nil.
+    """
+    g, law = _printed_gaussian(users, target.epsilon, scale)
+    tail = g / target.epsilon * math.sqrt(2 * math.log(2 / confidence))
+    order = _order(_printed_gaussian, fewest, target, scale)
+    return _shared_by_all(users, g, law, target, paper_modulus(users, g, tail), order)
+
+
+@lru_cache(maxsize=CACHE)
+def gaussian_tight(users: int, target: ApproximateDP, binary: bool) -> SumProtocol:
+    """Discrete Gaussian shares whose sum is accounted for exactly (Kairouz, Liu & Steinke 2021)."""
+    g = max(
+        tight_precision(users, target.epsilon, binary), printed_precision(users, target.epsilon, 2)
+    )
+    law = calibrate("discrete-gaussian", g, target, users=ThreatModel().honest(users)).integer_law
+    return SecureSum(users, g, law, target)
+
+
+@lru_cache(maxsize=CACHE)
+def split_and_mix(
+    users: int, target: PureDP, binary: bool, confidence: float | None
+) -> SumProtocol:
+    """Pólya shares split for a shuffler; with a confidence, at the printed precision and
+    modulus.
+    """
+    g, modulus = _codec(users, target.epsilon, binary, confidence)
+    return SplitAndMix(SecureSum(users, g, _laplace(g, target), target, modulus=modulus))
+
+
+@lru_cache(maxsize=CACHE)
+def shuffled_tight(
+    users: int, target: ApproximateDP, binary: bool, dropout: float, corrupt: float = 0
+) -> SumProtocol:
+    """Shuffled bits with the least noise for (ε, δ)."""
+    g = tight_precision(users, target.epsilon, binary)
+    bits, bias = shuffle_noise(ThreatModel(dropout, corrupt).honest(users), g, target, exact=False)
+    return ShuffledBits(users, g, bits, bias, target, dropout=dropout, corrupt=corrupt)
+
+
+@lru_cache(maxsize=CACHE)
+def shuffled_paper(users: int, target: ApproximateDP, fewest: int = FEWEST) -> SumProtocol:
+    """TKMS21 Algorithm 3: one level, the printed number of bits, and what they truly earn."""
+    bits, bias = tkms21_noise(users, target)
+    order = None if target.participations == 1 else _shuffled_order(fewest, target)
+    truth = earned(_others_bits(users, target), 1, target, order=order)
+    return ShuffledBits(users, 1, bits, bias, truth, order=order)
+
+
+def _others_bits(users: int, target: ApproximateDP) -> Binomial:
+    """The noise of all but one who looks."""
+    bits, bias = tkms21_noise(users, target)
+    return Binomial(bits * ThreatModel().honest(users), bias)
+
+
+@lru_cache(maxsize=CACHE)
+def _shuffled_order(fewest: int, target: ApproximateDP) -> float:
+    return best_order(_others_bits(fewest, target), 1, target)
+
+
+@lru_cache(maxsize=CACHE)
+def continuous_laplace(users: int, target: PureDP) -> SumProtocol:
+    """A trusted server with continuous Laplace noise."""
+    return CentralLaplace(users, target)
+
+
+@lru_cache(maxsize=CACHE)
+def exact(users: int, binary: bool) -> SumProtocol:
+    """No privacy."""
+    return Exact(users, 1) if binary else Exact(users)
+
+
+@lru_cache(maxsize=CACHE)
+def pure_shuffle(users: int, target: PureDP) -> SumProtocol:
+    """Bits in certified groups behind a shuffler."""
+    return PureShuffle(users, target.epsilon, participations=target.participations)
+
+
+@lru_cache(maxsize=CACHE)
+def joint(users: int, metrics: int, each: str, target: Target, **how: Any) -> JointSums:
+    """Several metrics of the same people under one promise: `each` names the recipe of a metric's
+    sum, as `tacit.names` writes it, `how` are its further arguments.
+    """
+    make = recipe(named(each, Callable))  # type: ignore[arg-type]
+    try:
+        part = make(users, target=for_each(target, metrics), **how)
+    except TacitError as error:
+        raise TacitError(f"{error} (epsilon is shared among {metrics} metrics)") from error
+    if not isinstance(part, SumProtocol):
+        raise TacitError(f"{each} makes no sum of one number: name the recipe of a sum")
+    return JointSums(part, metrics)
+
+
+ROUNDING = 0.03  # variance that rounding to levels may add, as a part of what is there anyway
+ENDS = (
+    16  # levels where rewards are ±B: nothing is rounded, and less than a bit's noise can be added
+)
+
+
+def vector_of(
+    participants: int,
+    coordinates: int,
+    radius: float | None = None,
+    *,
+    trust: str,
+    bound: float,
+    target: PureDP | ApproximateDP,
+    setting: str,
+    noise: str,
+    client_std: float,
+) -> Protocol:
+    """The protocol of a phase of DP-DPE, by trust model; with a radius, of parameters in a ball.
+
+    Levels are such that rounding adds a few percent to the variance of a client's report, sampling
+    and privacy noise included.
+    """
+    if radius is not None:
+        return _ball((participants, coordinates, radius), trust, target, noise)
+    pure = isinstance(target, PureDP)
+    privacy = 1.0 if pure else 4 * gaussian_ratio(target) ** 2 * coordinates / participants
+    levels = math.ceil(math.sqrt(1 / (ROUNDING * (privacy + (client_std / bound) ** 2))))
+    size = (participants, coordinates, bound)
+    return _vector(size, levels, trust, target, setting, noise)
+
+
+def _ball(size: tuple[int, int, float], trust: str, target: Target, noise: str) -> BallSum:
+    match trust:
+        case TrustModel.CENTRAL:
+            return CentralBall(*size, target)
+        case TrustModel.LOCAL:
+            return LocalBall(*size, target)
+        case TrustModel.SHUFFLER:
+            return ShuffledBall(*size, target)
+    return SecureBall(*size, target, noise_kind=noise)
+
+
+def sums_of(
+    plays: tuple[int, ...],
+    trust: str,
+    bound: float,
+    target: PureDP | ApproximateDP,
+    setting: str,
+    noise: str,
+    client_std: float,  # noqa: ARG001
+) -> SeparateSums:
+    """The protocol of a phase of DP-PE: one sum per action, of those who played it."""
+    how = (trust, target, setting, noise)
+    return SeparateSums([_vector((count, 1, bound), ENDS, *how) for count in plays])
+
+
+def _vector(
+    size: tuple[int, int, float],
+    levels: int,
+    trust: str,
+    target: PureDP | ApproximateDP,
+    setting: str,
+    noise: str,
+) -> VectorProtocol:
+    match trust:
+        case TrustModel.NONE:
+            return vectors.Plain(*size)
+        case TrustModel.CENTRAL:
+            return vectors.CentralVectors(*size, target, paper=setting == "paper")
+        case TrustModel.LOCAL:
+            return vectors.LocalVectors(*size, target, paper=setting == "paper")
+        case TrustModel.SHUFFLER:
+            return ShuffledVector(*size, target, precision=levels, paper=setting == "paper")
+    return SecureVector(*size, target, precision=4 * levels, noise_kind=noise)

@@ -1,0 +1,310 @@
+"""Sums of vectors in a ball: every participant holds a vector of length at most C.
+
+The secret is the whole vector; neighbours replace it, so the sum moves by at most 2C in l2 norm,
+however many coordinates there are. Devices round each coordinate at random to a grid, which moves
+a vector by less than a step in each of d coordinates, hence the sum of a replaced one by at most
+2C and 2√d steps; integer noise that is nearly Gaussian is accounted for by its distance from one
+(`tacit.privacy.gaussian_distance`). Who adds it tells the trust models apart, as in
+`tacit.protocols.vectors`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import TacitError, integer, positive
+from tacit.noise import DiscreteGaussian, NoiseLaw, Skellam
+from tacit.noise.coins import below
+from tacit.privacy import ApproximateDP, Target, ThreatModel, View, derived
+from tacit.privacy.gaussian_distance import NearlyGaussianLoss
+from tacit.privacy.search import least
+from tacit.protocols.contract import Protocol, random_level
+from tacit.protocols.split_and_mix import SECURITY, mixed, shares_needed
+from tacit.protocols.vector_noise import each_time, gaussian_ratio
+from tacit.protocols.vectors import noise_proxy
+from tacit.types import Estimate, Floats, Integers, Opened, Reports, VectorError
+
+ROUNDING = 0.01  # the most that rounding may add to the movement of a sum
+CLOSE = 1e-3  # by what part the noise may exceed the least
+ROOM = 40.0  # standard deviations of the noise that fit beside the sum
+LAWS: dict[str, type[DiscreteGaussian] | type[Skellam]] = {
+    "discrete-gaussian": DiscreteGaussian,
+    "skellam": Skellam,
+}
+
+
+@lru_cache(maxsize=4096)
+def ball_noise(
+    coordinates: int, target: ApproximateDP, kind: str, shares: int = 1
+) -> tuple[int, NoiseLaw]:
+    """Steps across the ball, and the least noise in each coordinate, in steps, that meets a target;
+    where it is the sum of `shares` shares, as such.
+
+    The grid is the coarsest power of two on which rounding adds little and noise of this kind is
+    close enough to a Gaussian.
+    """
+    if kind not in LAWS:
+        raise TacitError(f"noise is {kind!r}; it must be one of {', '.join(LAWS)}")
+    make, steps = LAWS[kind].of_std, 2
+    while 2 * math.sqrt(coordinates) > ROUNDING * steps:
+        steps *= 2
+    for _ in range(40):
+        moved = movement(steps, coordinates)
+        start = gaussian_ratio(target) * moved
+
+        def meets(std: float, moved: float = moved) -> bool:
+            loss = NearlyGaussianLoss(make(std), moved, coordinates, shares)
+            return loss.delta(target.epsilon) <= target.delta
+
+        if meets(start * (1 + CLOSE)):
+            return steps, make(least(meets, start * (1 + CLOSE), relative=CLOSE / 4))
+        steps *= 2
+    raise TacitError(
+        f"no {kind} noise for {target.short} was found: use a larger epsilon or delta, or fewer "
+        "coordinates"
+    )
+
+
+def movement(steps: int, coordinates: int) -> float:
+    """The most that one participant moves a sum on the grid, in l2 norm and in steps."""
+    return steps + 2 * math.sqrt(coordinates)
+
+
+class BallSum(Protocol):
+    """P = (R, S, A) for sums of vectors of length at most `radius`, `coordinates` numbers each.
+
+    A subclass sets `view`, and writes `noise` and `view_law`; where the server adds the noise, also
+    `randomize` and `combine`.
+    """
+
+    view: ClassVar[View]
+    noise_kind = "discrete-gaussian"
+    minimum = 1
+
+    def __init__(self, participants: int, coordinates: int, radius: float, target: Target) -> None:
+        if not isinstance(target, ApproximateDP):
+            raise TacitError(
+                "noise for vectors in a ball is nearly Gaussian, and needs delta > 0: give a "
+                "delta, or let clients report actions"
+            )
+        self.participants = integer("participants", participants, at_least=1)
+        self.coordinates = integer("coordinates", coordinates, at_least=1)
+        self.radius = float(positive("radius", radius, "the largest length of a vector"))
+        self.steps, self.law = self._noise(each_time(target))  # type: ignore[arg-type]
+        self.precision, self.unit = self.steps, 2 * self.radius / self.steps
+        most = self.participants * (self.steps / 2 + 1) + ROOM * self.noise(participants).std
+        self.modulus = 1 << math.ceil(math.log2(2 * most + 1))
+        number = self.modulus.bit_length() - 1
+        self.bits_per_participant: float = self.coordinates * number * self.shares
+        self.guarantee = derived(self._earned(target), self.law)
+
+    @cached_property
+    def shares(self) -> int:
+        """Into how many every number of a message is split."""
+        return 1
+
+    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
+        return ball_noise(self.coordinates, each, self.noise_kind)
+
+    def _earned(self, target: ApproximateDP) -> ApproximateDP:
+        return target.at(view=self.view)
+
+    @abstractmethod
+    def noise(self, reports: int) -> NoiseLaw:
+        """The law of the noise in one coordinate's sum of so many reports, in steps."""
+
+    def check(self, vector: npt.ArrayLike) -> Floats:
+        """A participant's vector, refused beyond the ball, where the guarantee would not hold."""
+        array = np.asarray(vector, dtype=float)
+        if array.shape != (self.coordinates,):
+            raise TacitError(
+                f"the report has shape {array.shape}; it must hold {self.coordinates} numbers"
+            )
+        length = float(np.linalg.norm(array))
+        if not length <= self.radius * (1 + 1e-12):
+            raise TacitError(
+                f"the vector is {length:g} long, beyond {self.radius:g}: shrink it on the device, "
+                "as its assignment does"
+            )
+        return array / (1 + 2e-12)
+
+    def encode(self, vector: npt.ArrayLike) -> list[int]:
+        """A participant's coordinates on the grid, rounded at random without floating point."""
+        unit = Fraction(self.unit)
+        return [random_level(Fraction(value) / unit) for value in self.check(vector).tolist()]
+
+    def randomize(self, vector: npt.ArrayLike) -> Any:
+        """(level + the device's noise) mod m for each coordinate, drawn before the vector is
+        touched.
+        """
+        drawn = self.law.draw(self.coordinates)
+        return [
+            (level + int(extra)) % self.modulus
+            for level, extra in zip(self.encode(vector), drawn, strict=True)
+        ]
+
+    def levels(self, vectors: Floats, rng: np.random.Generator) -> Integers:
+        """The same of many vectors, one row each, with the caller's generator."""
+        scaled = vectors / self.unit
+        scaled -= rng.random(scaled.shape)
+        return np.ceil(scaled, out=scaled).astype(np.int64)
+
+    def combine(self, messages: Sequence[Any]) -> Opened:
+        """The sums modulo m."""
+        self.check_reports(len(messages))
+        columns = zip(*messages, strict=True)
+        return Opened(tuple(sum(column) % self.modulus for column in columns), len(messages))
+
+    def analyze(self, opened: Opened) -> Estimate:
+        """The estimated sums. Rounding at random adds at most ¼ of a step squared per report."""
+        self.check_reports(opened.reports)
+        n, half = opened.reports, self.modulus // 2
+        read = [(value + half) % self.modulus - half for value in opened.values]
+        law, scale = self.noise(n), self.unit / n
+        proxy, reach = noise_proxy(law)
+        numbers = ((proxy + n / 4) * scale**2, reach / scale, law.std * scale)
+        columns = (np.full(self.coordinates, value) for value in numbers)
+        total = np.array(read, dtype=float) * self.unit
+        return Estimate(total, VectorError(n, *columns), self.guarantee_id, opened.wrapped)
+
+    def simulate(self, load: Reports, rng: np.random.Generator) -> Estimate:
+        """The sums of everyone's vectors on the grid, and everyone's noise."""
+        noisy = load.level_sums(self, rng) + self.sample_noise(rng)
+        return self.analyze(Opened(tuple((noisy % self.modulus).tolist()), self.participants))
+
+    def sample_noise(self, rng: np.random.Generator) -> Integers:
+        """The noise of all participants in every coordinate."""
+        drawn = self.noise(self.participants).sample(rng, self.coordinates)
+        return np.asarray(drawn, dtype=np.int64)
+
+
+class CentralBall(BallSum):
+    """A trusted server sums vectors and publishes noisy sums."""
+
+    view = View.SERVER_OUTPUT
+
+    def noise(self, reports: int) -> NoiseLaw:  # noqa: ARG002
+        """The server's."""
+        return self.law
+
+    def randomize(self, vector: npt.ArrayLike) -> list[int]:
+        """The vector on the grid: the server is trusted."""
+        return self.encode(vector)
+
+    def combine(self, messages: Sequence[Any]) -> Opened:
+        """The sums with the server's noise."""
+        exact = super().combine(messages)
+        drawn = self.law.draw(self.coordinates)
+        noisy = [
+            (value + int(extra)) % self.modulus
+            for value, extra in zip(exact.values, drawn, strict=True)
+        ]
+        return Opened(tuple(noisy), exact.reports)
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        """The server's noise about 0: what it is added to may be any number."""
+        return self.law
+
+
+class LocalBall(BallSum):
+    """Nobody is trusted: every participant adds noise that suffices alone."""
+
+    view = View.MESSAGE
+
+    def noise(self, reports: int) -> NoiseLaw:
+        """Everyone's, as the Gaussian's integer law that it nearly is."""
+        return self.law.sum_of_shares(reports)
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        """One message's noise about 0."""
+        return self.law
+
+
+class SecureBall(BallSum):
+    """Each participant adds a share of the noise; secure aggregation opens the sums modulo m.
+
+    Shares are made for all participants but one, who may look and knows their own.
+
+    >>> SecureBall(1000, 20, 1.5, ApproximateDP(1.0, 1e-6)).guarantee.short
+    '(1, 1e-06)-DP'
+    """
+
+    view = View.OPENED_SUM
+
+    def __init__(
+        self,
+        participants: int,
+        coordinates: int,
+        radius: float,
+        target: Target,
+        *,
+        noise_kind: str = "skellam",
+    ) -> None:
+        self.noise_kind = noise_kind
+        self.minimum, self.honest = participants, ThreatModel().honest(participants)
+        super().__init__(participants, coordinates, radius, target)
+
+    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
+        divisible = self.noise_kind == "skellam"
+        shares = 1 if divisible else self.honest
+        steps, total = ball_noise(self.coordinates, each, self.noise_kind, shares)
+        return steps, total.nearby_share(self.honest)
+
+    def _earned(self, target: ApproximateDP) -> ApproximateDP:
+        return super()._earned(target).given(*ThreatModel().assumptions())
+
+    def noise(self, reports: int) -> NoiseLaw:
+        """All shares; for discrete Gaussian ones the close law that the accounting uses."""
+        return self.law.sum_of_shares(reports)
+
+    def view_law(self, total: int, reports: int) -> NoiseLaw:  # noqa: ARG002
+        """The noise of all shares about 0."""
+        return self.law.sum_of_shares(reports)
+
+
+class ShuffledBall(SecureBall):
+    """The same behind a shuffler: every number is split into shares modulo m, of which all but the
+    sum is hidden but for 2^-60 (`tacit.protocols.split_and_mix`); from 19 participants on.
+    """
+
+    view = View.SHUFFLED
+
+    @cached_property
+    def shares(self) -> int:
+        """As many as hide all but their sum."""
+        return shares_needed(self.honest, self.modulus, self.security)
+
+    @property
+    def security(self) -> int:
+        """σ, once for every number."""
+        return SECURITY + math.ceil(math.log2(self.coordinates))
+
+    def _noise(self, each: ApproximateDP) -> tuple[int, NoiseLaw]:
+        """With the shuffler's part of δ taken off first."""
+        slack = mixed(each, SECURITY).delta - each.delta
+        if slack >= each.delta:
+            raise TacitError(
+                f"delta is {each.delta:g}; splitting for a shuffler alone costs {slack:.2g}: use "
+                "a larger delta, or secure aggregation"
+            )
+        return super()._noise(ApproximateDP(each.epsilon, each.delta - slack))
+
+    def randomize(self, vector: npt.ArrayLike) -> Any:
+        """One row of shares for each coordinate."""
+        rows = []
+        for number in super().randomize(vector):
+            parts = [below(self.modulus) for _ in range(self.shares - 1)]
+            rows.append([*parts, (number - sum(parts)) % self.modulus])
+        return rows
+
+    def combine(self, messages: Sequence[Any]) -> Opened:
+        """The sums of all shares with each label, modulo m."""
+        return super().combine([[sum(row) for row in message] for message in messages])

@@ -1,0 +1,177 @@
+"""A party as its operator asks it over HTTP: one question, one answer, and errors in one line.
+
+Small on purpose: what commands need, no more. The admin token is sent as a bearer header and stands
+in no error and no print.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import httpx
+
+from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.service.loopback import NEARBY
+from tacit.signatures import fingerprint
+from tacit.terms import Pinned, Terms
+
+TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+
+
+class NotAdmitted(Refusal):
+    """The admin token is missing or wrong."""
+
+
+@dataclass(frozen=True)
+class Operated:
+    """A party at an address, asked with a token where it is given."""
+
+    url: str
+    token: str = field(default="", repr=False)
+
+    def get(self, path: str) -> Any:
+        """What it says."""
+        return self._asked("GET", path)
+
+    def text(self, path: str) -> str:
+        """What it says where that is no JSON."""
+        return self._answer("GET", path).text
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """What it answers to something that changes it; None where that is nothing."""
+        return self._asked("POST", path, body)
+
+    def experiments(self) -> list[dict[str, str]]:
+        """Digest, question and state of each."""
+        found = self.get("/experiments")
+        if not isinstance(found, list) or not all(_listed(one) for one in found):
+            raise _stranger(self.url)
+        return found
+
+    def experiment(self, name: str | None) -> str:
+        """The digest of an experiment, of which the first digits are enough; of the only one
+        without any.
+        """
+        known = {one["digest"]: one for one in self.experiments()}
+        found = [digest for digest in known if digest.startswith((name or "").lower())]
+        if len(found) == 1:
+            return found[0]
+        if not known:
+            raise TacitError(f"{self.url} has no experiment yet: publish one with create")
+        listed = "; ".join(f"{one['digest'][:12]} ({one['question']})" for one in known.values())
+        said = "not said which" if name is None else f"{name!r} means {len(found)} of them"
+        raise TacitError(f"{self.url} has {len(known)} experiments and it is {said}: {listed}")
+
+    def terms(self, digest: str) -> Published:
+        """The terms of an experiment as this party has them."""
+        said = self.get(f"/experiments/{digest}/terms")
+        try:
+            terms = Terms.decode(said["terms"].encode())
+            signatures = tuple(bytes.fromhex(one) for one in said["signatures"])
+            state = str(said["state"])
+        except (LookupError, TypeError, ValueError, AttributeError) as problem:
+            if isinstance(problem, TacitError):
+                raise
+            raise _stranger(self.url) from None
+        if not re.fullmatch("[a-z]{1,16}", state):
+            raise _stranger(self.url)
+        if terms.digest.hex() != digest:
+            raise Refusal(f"{self.url} gives other terms than those of {digest}: do not go on")
+        return Published(terms, signatures, state)
+
+    def approvals(self, digest: str) -> list[str]:
+        """The signatures of both parties under the successor of these terms."""
+        successor = self.get(f"/experiments/{digest}/terms")["successor"]
+        if successor is None:
+            raise Refusal(f"{self.url} knows no successor of {digest} yet")
+        return list(successor["approvals"])
+
+    def first(self, terms: Terms) -> bytes:
+        """The digest of the terms that these succeed, from the beginning."""
+        while terms.predecessor:
+            terms = self.terms(terms.predecessor.hex()).terms
+        return terms.digest
+
+    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._read(self._answer(method, path, body))
+
+    def _answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        try:
+            with httpx.Client(timeout=TIMEOUT, verify=_authorities(), mounts=NEARBY) as client:
+                return client.request(method, self.url + path, json=body, headers=headers)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+            raise TacitError(
+                f"{self.url!r} is no address: write it like https://coordinator.example"
+            ) from None
+        except httpx.HTTPError as problem:
+            reason = str(problem) or type(problem).__name__
+            raise Unavailable(
+                f"{self.url} does not answer ({reason}): start it with tacit serve, or mend the "
+                "address"
+            ) from None
+
+    def _read(self, answer: httpx.Response) -> Any:
+        if answer.status_code == 401:
+            raise NotAdmitted(
+                f"{self.url} does not accept the admin token: name the party's file with --config, "
+                "or put the token into TACIT_ADMIN_TOKEN"
+            )
+        if answer.status_code == 204:
+            return None
+        try:
+            said = answer.json()
+        except ValueError:
+            raise _stranger(self.url) from None
+        if answer.is_success:
+            return said
+        if not isinstance(said, dict) or "error" not in said:
+            raise _stranger(self.url)
+        raise Refusal(f"{self.url} says: {said['error']}")
+
+
+@dataclass(frozen=True)
+class Published:
+    """Terms as a party gives them out, with the signatures that there are."""
+
+    terms: Terms
+    signatures: tuple[bytes, ...]
+    state: str = ""
+
+    @property
+    def signed(self) -> bool:
+        """Whether both parties have signed."""
+        return len(self.signatures) == len(self.terms.parties)
+
+    def check(self) -> None:
+        """Refuses signatures that are not the parties'."""
+        if self.signed:
+            Pinned(self.terms, self.signatures, self.terms.keys)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Of each party's key, by its role."""
+        return {party.role: fingerprint(party.key) for party in self.terms.parties}
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Whose certificates are believed; slow to make."""
+    return httpx.create_ssl_context()
+
+
+def _listed(one: Any) -> bool:
+    """Whether this is how a party lists an experiment."""
+    names = ("digest", "question", "state")
+    return isinstance(one, dict) and all(isinstance(one.get(name), str) for name in names)
+
+
+def _stranger(url: str) -> TacitError:
+    return TacitError(f"{url} answers, but not as a party of tacit does: is the address right?")

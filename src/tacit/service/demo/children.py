@@ -1,0 +1,82 @@
+"""Processes of the demonstration: started together, and gone with whoever started them."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from tacit.errors import TacitError
+from tacit.service.loopback import NEARBY
+
+STARTING, ENDING = 60.0, 10.0
+_DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Child:
+    """A process of its own, which does not hear the terminal's ^C and dies with its parent."""
+
+    def __init__(self, words: list[str], log: Path, told: str = "") -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, *words],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                text=True,
+            )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(told)
+            self._process.stdin.close()
+
+    @property
+    def ended(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
+
+    def end(self) -> None:
+        """Ends it, kindly first; harmless again."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            if self.ended is None:
+                with suppress(ProcessLookupError):
+                    self._process.send_signal(how)
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(ENDING)
+
+    def wait_for(self, url: str, watch: Callable[[], None]) -> None:
+        """Until it answers there."""
+        end = time.monotonic() + STARTING
+        while time.monotonic() < end:
+            watch()
+            if self.ended is not None:
+                break
+            with suppress(httpx.HTTPError), httpx.Client(timeout=2.0, mounts=NEARBY) as client:
+                if client.get(url).status_code == 200:
+                    return
+            time.sleep(0.1)
+        last = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise TacitError(f"a server did not start ({' '.join(last) or 'it said nothing'})")
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGTERM)

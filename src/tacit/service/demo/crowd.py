@@ -1,0 +1,216 @@
+"""The people of the demonstration, in a process of their own: `python -m tacit.service.demo.crowd`.
+
+Each has the device that ships, with a ledger in memory, and reports at its fixed time. Some vanish
+before they report, some connections break so that devices send again, and some people lie: they
+send nonsense, twice, or for places that they do not have. What happened is counted in a file that
+is replaced every second. Told on standard input, as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tacit.aggregation.two_servers import Place, TwoServerRound
+from tacit.aggregation.wire import Kind, header
+from tacit.client import AsyncDevice, Ledger, Pins
+from tacit.errors import TacitError
+from tacit.service.loopback import NEARBY
+from tacit.signatures import SIGNATURE_SIZE
+
+AT_ONCE = 400  # people who are there at the same time, at most
+ASKING = 24  # of them who wait for an answer
+COMING, COMING_UNASKED = 80.0, 30.0  # people a second, and while nobody is asked
+VANISH, BREAK_OFF, LIE = 0.08, 0.03, 0.02  # the parts of them who do, and of reports unanswered
+OVER = ("finished", "stopped")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the crowd is told: whom it asks, how people like the options, how many come."""
+
+    address: str
+    helper_address: str
+    keys: tuple[str, str]
+    experiment: str
+    liking: dict[str, float]
+    counts: str
+    most: int
+    seed: int
+
+
+@dataclass
+class VisitCounts:
+    """What happened so far."""
+
+    came: int = 0
+    asked: int = 0
+    unasked: int = 0
+    vanished: int = 0
+    liars: int = 0
+    reported: int = 0
+    unreported: int = 0
+    sent: int = 0
+    sent_bytes: int = 0
+    sent_again: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+class Breaking(httpx.AsyncBaseTransport):
+    """A network on which some reports arrive and the answer does not."""
+
+    def __init__(self, seed: int, counts: VisitCounts) -> None:
+        self._under = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=50))
+        self._random, self._counts = random.Random(seed), counts
+        self._seen: set[str] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """One request; reports may lose their answer."""
+        answer = await self._under.handle_async_request(request)
+        if request.method != "PUT":
+            return answer
+        name = str(request.url)
+        self._counts.sent += 1
+        self._counts.sent_again += name in self._seen
+        self._counts.sent_bytes += int(request.headers.get("content-length", "0"))
+        self._seen.add(name)
+        if self._random.random() < BREAK_OFF:
+            await answer.aclose()
+            raise httpx.ReadError("the connection broke", request=request)
+        return answer
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        await self._under.aclose()
+
+
+class SimulatedParticipants:
+    """Everybody who comes."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._random = random.Random(told.seed)
+        self.counts = VisitCounts()
+        self._refused: Counter[str] = Counter()
+        self._http = httpx.AsyncClient(
+            transport=Breaking(told.seed, self.counts), timeout=20.0, mounts=NEARBY
+        )
+        self._pins = Pins(told.address, *told.keys)
+        self._asking = asyncio.Semaphore(ASKING)
+        self._over, self._wanted = False, True
+
+    async def run(self) -> None:
+        """People come at random, fewer while nobody is asked, until the experiment is over."""
+        watching = asyncio.create_task(self._watch())
+        people: set[asyncio.Task[None]] = set()
+        try:
+            while not self._over and self.counts.came < self._told.most:
+                rate = COMING if self._wanted else COMING_UNASKED
+                await asyncio.sleep(self._random.expovariate(rate))
+                if len(people) < AT_ONCE:
+                    people.add(asyncio.create_task(self._person(self._random.random())))
+                    people = {one for one in people if not one.done()}
+            await asyncio.gather(*people)
+        finally:
+            watching.cancel()
+            for one in people:
+                one.cancel()
+            await self._http.aclose()
+            self._write()
+
+    async def _watch(self) -> None:
+        """Counts are written every second; a closed experiment is noticed."""
+        while True:
+            with suppress(httpx.HTTPError, ValueError, KeyError):
+                known = (await self._http.get(f"{self._told.address}/experiments")).json()
+                mine = [one["state"] for one in known if one["digest"] == self._told.experiment]
+                self._over = bool(mine) and mine[0] in OVER
+            self._write()
+            await asyncio.sleep(1.0)
+
+    async def _person(self, kind: float) -> None:
+        self.counts.came += 1
+        if kind < LIE:
+            with suppress(httpx.HTTPError, ValueError, KeyError, TacitError):
+                await self._lie()
+            return
+        ledger = Ledger(":memory:")
+        device = AsyncDevice(ledger, self._pins, http=self._http)
+        try:
+            async with self._asking:
+                await device.terms(self._told.experiment)
+                device.agree(self._told.experiment)
+                given = await device.join(self._told.experiment)
+            self._wanted = given.asked
+            if not given.asked:
+                self.counts.unasked += 1
+                return
+            self.counts.asked += 1
+            await self._take_part(device, given.option, vanishes=kind > 1 - VANISH)
+        except TacitError as reason:
+            self._refused[f"a device did not go on: {reason}"] += 1
+        finally:
+            ledger.close()
+
+    async def _take_part(self, device: AsyncDevice, option: str, vanishes: bool) -> None:
+        told = self._told
+        if vanishes:
+            self.counts.vanished += 1
+            return
+        if self._random.random() < told.liking[option]:
+            device.record(told.experiment, 1)
+        await device.wait_and_report()
+        arrived = all(half.sent for receipt in device.status() for half in receipt.halves)
+        self.counts.reported += arrived
+        self.counts.unreported += not arrived
+
+    async def _lie(self) -> None:
+        """Sealed bytes that are nonsense for a place that was given, others for the same place, and
+        a place that was not given.
+        """
+        self.counts.liars += 1
+        asked = {"nonce": os.urandom(16).hex()}
+        url = f"{self._told.address}/experiments/{self._told.experiment}/places"
+        said = (await self._http.post(url, json=asked)).json()
+        if not said["asked"]:
+            return
+        announcement = bytes.fromhex(said["announcement"])
+        about = TwoServerRound.decode(announcement[: -2 * SIGNATURE_SIZE])
+        token = bytes.fromhex(said["token"])
+        for what, key in (("nonsense", token), ("another", token), ("forged place", bytes(16))):
+            place = Place(said["place"], key)
+            for role, address in enumerate((self._told.address, self._told.helper_address)):
+                front = header(Kind.HALF, about.identity) + bytes((role,)) + place.encode()
+                body = front + os.urandom(about.half_size(role) - len(front))
+                path = f"/rounds/{about.identity.hex()}/reports/{place.number}"
+                status = (await self._http.put(address + path, content=body)).status_code
+                self._refused[f"{what}: {status}"] += 1
+
+    def _write(self) -> None:
+        self.counts.refused = dict(self._refused)
+        path = Path(self._told.counts)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(asdict(self.counts)), encoding="utf-8")
+        partial.replace(path)
+
+
+def main() -> None:
+    """Reads what it is told, and lets people come."""
+    said: dict[str, Any] = json.load(sys.stdin)
+    told = Told(**{**said, "keys": tuple(said["keys"])})
+    with suppress(KeyboardInterrupt):
+        asyncio.run(SimulatedParticipants(told).run())
+
+
+if __name__ == "__main__":
+    main()

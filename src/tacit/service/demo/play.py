@@ -1,0 +1,254 @@
+"""The demonstration from beginning to end: found two parties, publish, watch, report."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tacit.errors import TacitError
+from tacit.keyfiles import load_signing_key
+from tacit.service import config, definition
+from tacit.service.admin import Operated
+from tacit.service.bootstrap import Card, found
+from tacit.service.demo.children import Child, free_port
+from tacit.service.demo.crowd import Told, VisitCounts
+from tacit.terms import cosign
+
+QUESTION = "Which reminder gets people to take a break?"
+LIKING = {"No reminder": 0.2, "A quiet line": 0.35, "A friendly question": 0.6}
+ROLES = ("coordinator", "helper")
+ENOUGH = 90.0  # seconds until it is stopped if it is decided
+LONGEST = 140.0  # and if it is not
+WINDOW = 5  # seconds from an option to the report: time to answer for whoever takes part by hand
+WINDOW_KEPT = 20  # where nobody is in a hurry
+JOINING = (9, 25)  # seconds that a round takes in people, on a quick machine and on a slow one
+
+
+@dataclass
+class DemoProgress:
+    """How the demonstration stands, for whoever shows it."""
+
+    status: dict[str, Any]
+    estimates: dict[str, Any]
+    counts: VisitCounts
+    seconds: float
+    addresses: tuple[str, str]
+    export: dict[str, Any] = field(default_factory=dict)
+    requests: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "best": self.estimates["best"],
+            "decided": self.estimates["decided"],
+            "estimates": self.estimates["options"],
+            "guarantee": self.status["guarantee"],
+            "people": self.status["people"],
+            "crowd": asdict(self.counts),
+            "requests": self.requests,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Two parties on this machine."""
+
+    cards: tuple[Card, Card]
+    operated: tuple[Operated, Operated]
+    directory: Path
+
+
+Watch = Callable[[str, DemoProgress | None], None]
+
+
+@contextmanager
+def playing(
+    people: int = 3000, seed: int = 1, watch: Watch | None = None, *, keep: bool = False
+) -> Iterator[DemoProgress]:
+    """One live experiment, to its decision or its end: both servers run as long as the context
+    does, and with `keep` people go on taking part. Whatever ends it, no process stays behind and
+    nothing but what the caller writes.
+    """
+    said = watch or (lambda _stage, _shown: None)
+    with ExitStack() as stack:
+        stack.enter_context(_told_to_stop())
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-demo-")))
+        said("starting two servers", None)
+        started = time.monotonic()
+        parties = _start(stack, directory)
+        slow = time.monotonic() - started  # as slow as the machine is
+        said("publishing the experiment", None)
+        joining = min(max(JOINING[0], round(1.5 * slow)), JOINING[1])
+        window = WINDOW_KEPT if keep else WINDOW
+        digest = _publish(parties, definition_of(parties.cards[1], people, joining, window))
+        counts = directory / "counts.json"
+        told = Told(
+            parties.cards[0].address,
+            parties.cards[1].address,
+            (parties.cards[0].key.hex(), parties.cards[1].key.hex()),
+            digest,
+            LIKING,
+            str(counts),
+            4 * people,
+            seed,
+        )
+        page = f"{parties.cards[0].address}/e/{digest}"
+        said(f"watch it at {page}", None)
+        said(f"take part at {page}/take-part", None)
+        crowd = Child(
+            ["-m", "tacit.service.demo.crowd"], directory / "crowd.log", json.dumps(asdict(told))
+        )
+        stack.callback(crowd.end)
+        yield _watched(parties, digest, counts, crowd, said, keep=keep)
+
+
+def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW) -> str:
+    """The demonstration's definition, as somebody would write it."""
+    today = datetime.now(UTC).date()
+    return definition.write(
+        {
+            "question": QUESTION,
+            "options": tuple(LIKING),
+            "control": "No reminder",
+            "meaning": "1 if you took a break, 0 if not",
+            "metric": "break",
+            "levels": 1,
+            "window": window,
+            "participants": people,
+            "first_day": today - timedelta(days=1),
+            "last_day": today + timedelta(days=1),
+            "epsilon": 1,
+            "crowd": 20,
+            "joining": joining,
+            "margin": 4,
+            "grace": 30,
+            "most": 14,
+            "helper_address": helper.address,
+            "helper_key": helper.key,
+        }
+    )
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[None]:
+    """SIGTERM ends the demonstration as ^C does."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _start(stack: ExitStack, directory: Path) -> Parties:
+    """Both servers, each with its own directory, key and database."""
+    cards, servers = [], []
+    for role in ROLES:
+        cards.append(found(role, directory / role, None, f"127.0.0.1:{free_port()}"))
+        words = ["-m", "tacit", "serve", role, "--config", str(directory / role / "party.toml")]
+        servers.append(Child(words, directory / f"{role}.log"))
+        stack.callback(servers[-1].end)
+    for card, server in zip(cards, servers, strict=True):
+        server.wait_for(f"{card.address}/readyz", lambda: None)
+    tokens = [(directory / role / "admin-token").read_text().strip() for role in ROLES]
+    first, second = (
+        Operated(card.address, token) for card, token in zip(cards, tokens, strict=True)
+    )
+    return Parties((cards[0], cards[1]), (first, second), directory)
+
+
+def _publish(parties: Parties, text: str) -> str:
+    """The coordinator publishes, the helper's operator signs: here both are this program."""
+    coordinator, helper = parties.operated
+    digest = str(coordinator.post("/experiments", {"definition": text})["digest"])
+    published = coordinator.terms(digest)
+    told = config.load(parties.directory / "helper" / "party.toml")
+    signature = cosign(published.terms, load_signing_key(told.signing_key, told.lock))
+    both = [published.signatures[0].hex(), signature.hex()]
+    document = published.terms.encode().decode()
+    helper.post("/experiments", {"terms": document, "signatures": both})
+    coordinator.post(f"/experiments/{digest}/cosignature", {"signature": both[1]})
+    return digest
+
+
+def _watched(
+    parties: Parties,
+    digest: str,
+    counts: Path,
+    crowd: Child,
+    said: Watch,
+    *,
+    keep: bool,
+) -> DemoProgress:
+    """Looks every second until it is over or time is up; then stops it, unless it is kept, and
+    reads everything.
+    """
+    started = time.monotonic()
+    coordinator = parties.operated[0]
+    while True:
+        shown = _look(parties, digest, counts, time.monotonic() - started)
+        said("people take part", shown)
+        decided = shown.status["decided"] is not None
+        if shown.status["state"] == "finished" or shown.seconds > (ENOUGH if decided else LONGEST):
+            break
+        if crowd.ended:
+            last = crowd.log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+            raise TacitError(f"the simulated people stopped ({last or 'they said nothing'})")
+        time.sleep(1.0)
+    if not keep:
+        if shown.status["state"] != "finished":
+            coordinator.post(f"/experiments/{digest}/stop")
+        _let_finish(parties, digest, said)
+    shown = _look(parties, digest, counts, time.monotonic() - started)
+    shown.export = coordinator.get(f"/experiments/{digest}/export")
+    shown.requests = {
+        role: _answered(one) for role, one in zip(ROLES, parties.operated, strict=True)
+    }
+    return shown
+
+
+def _let_finish(parties: Parties, digest: str, said: Watch) -> None:
+    """Rounds that are open end by themselves."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        status = parties.operated[0].get(f"/experiments/{digest}/status")
+        if not any(one["stage"] in ("open", "closing") for one in status["rounds"]):
+            return
+        said("the last rounds close", None)
+        time.sleep(0.5)
+
+
+def _look(parties: Parties, digest: str, counts: Path, seconds: float) -> DemoProgress:
+    coordinator = parties.operated[0]
+    status = coordinator.get(f"/experiments/{digest}/status")
+    estimates = coordinator.get(f"/experiments/{digest}/estimates")
+    known = VisitCounts(**json.loads(counts.read_text())) if counts.exists() else VisitCounts()
+    addresses = (parties.cards[0].address, parties.cards[1].address)
+    return DemoProgress(status, estimates, known, seconds, addresses)
+
+
+def _answered(party: Operated) -> dict[str, int]:
+    """How often a party answered what, by what was asked and the status."""
+    answers: dict[str, int] = {}
+    for family in text_string_to_metric_families(party.text("/metrics")):
+        for sample in family.samples:
+            if sample.name == "tacit_requests_total":
+                asked = f"{sample.labels['method']} {sample.labels['route']}"
+                name = f"{asked} {sample.labels['status']}"
+                answers[name] = answers.get(name, 0) + int(sample.value)
+    return answers

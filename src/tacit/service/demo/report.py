@@ -1,0 +1,82 @@
+"""The report of a live experiment, for somebody who decides: one self-contained HTML page.
+
+It is the experimenter's page, as it was at the end, with what was sent and what was refused. No
+script, no request, light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tacit.service.demo.play import DemoProgress
+from tacit.service.pages import experimenter, sentences
+from tacit.service.pages.document import alone
+from tacit.service.pages.markup import Safe, tag
+
+
+def html(shown: DemoProgress) -> str:
+    """The whole page."""
+    view = _view(shown)
+    body = [
+        *experimenter.sections(view, experimenter.parts(view, up=True)),
+        _section("What was sent", sent(shown)),
+        _section("What was refused", refused(shown)),
+    ]
+    note = (
+        "Both servers ran on one machine, so this shows the protocol, not the separation of trust; "
+        f"the people were simulated. It took {shown.seconds:.0f} seconds."
+    )
+    return alone(shown.status["question"], body, [tag("p", note, class_="note")])
+
+
+def answer(shown: DemoProgress) -> tuple[str, str, str]:
+    """Which is best, how sure, what was promised: in words."""
+    view = _view(shown)
+    best, sure, promised = (
+        f"{said.short}{'' if said.short.endswith('.') else ':'} {said.more}".strip()
+        for said in (sentences.best(view), sentences.sure(view), sentences.promised(view))
+    )
+    return best, sure, promised
+
+
+def _view(shown: DemoProgress) -> sentences.View:
+    return shown.export | {"status": shown.status, "estimates": shown.estimates}
+
+
+def sent(shown: DemoProgress) -> list[str]:
+    """What left people's devices."""
+    counts = shown.counts
+    each = counts.sent_bytes / max(counts.sent, 1)
+    return [
+        f"{counts.came:,} people came; {counts.asked:,} were asked, {counts.unasked:,} got the "
+        "best option so far and were not asked.",
+        f"{counts.reported:,} reported, each with two sealed halves, one to either server: "
+        f"{counts.sent:,} messages of {each:.0f} bytes on average, {counts.sent_again:,} of them "
+        "sent again because a connection broke.",
+        f"{counts.vanished:,} vanished before they reported; {counts.unreported:,} were too late.",
+        "No server ever saw an answer: only sums with the noise of both were opened.",
+    ]
+
+
+def refused(shown: DemoProgress) -> list[str]:
+    """What was not taken, and why."""
+    counts = shown.counts
+    said = {
+        "nonsense": "sealed nonsense for a place that was given (taken, and found to be nonsense "
+        "when the round closed: it counts for nothing)",
+        "another": "a second, different report for the same place",
+        "forged place": "a report for a place that was never given",
+    }
+    lines = [f"{counts.liars:,} people lied."]
+    for name, count in sorted(counts.refused.items()):
+        what, _, status = name.partition(": ")
+        lines.append(f"{count:,} times {said.get(what, what)}: answered {status}.")
+    small = sum(one["stage"] == "refused" for one in shown.status["rounds"])
+    lines.append(
+        f"{small:,} {'round' if small == 1 else 'rounds'} had too few reports: destroyed unopened."
+    )
+    return lines
+
+
+def _section(title: str, lines: Sequence[str]) -> Safe:
+    return tag("section", tag("h2", title), tag("ul", [tag("li", line) for line in lines]))

@@ -1,0 +1,195 @@
+"""What a definition means, for whoever signs it off: in words, and as a forecast.
+
+The words about the promise are those that people will read. The forecast simulates the very
+experiment, on options that are as good and as different as is expected: how likely a lift of that
+size is found, how many people and how many days that takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+from tacit.service.definition import DAY, Definition
+from tacit.service.readers import counted
+from tacit.service.readers import in_words as lasting
+from tacit.terms import in_words
+
+NOBODY = "https://coordinator.invalid"
+USUAL = (Fraction(1, 10), Fraction(1, 5))  # baseline and lift, where nothing is expected
+WEAK = 5  # epsilon above which a promise hides little
+NEAR = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What may be expected: `chance` is that of finding the lift with the people of the definition,
+    `participants` those until nine of ten such experiments are decided; None where unknown.
+    """
+
+    baseline: float
+    lift: float
+    expected: bool
+    runs: int
+    people: int | None
+    chance: float | None
+    participants: int | None
+    rounds: float | None
+    days: int | None
+
+    def sentences(self) -> Iterator[str]:
+        """In words."""
+        rates = f"{self.baseline:.3g} to {self.baseline * (1 + self.lift):.3g}"
+        said = f"If the best option lifts the mean answer by {self.lift:.0%}, from {rates}"
+        if self.chance is not None and self.people is not None:
+            yield (
+                f"{said}, it is shown to be the best with {self.people:,} people in "
+                f"{round(self.chance * self.runs)} of {self.runs} simulated experiments."
+            )
+        if self.participants is None:
+            yield "No number of people that was tried decides nine of ten such experiments."
+        else:
+            takes = "" if self.days is None else f", in about {counted(self.days, 'day')}"
+            subject = "Nine of ten such" if self.chance is not None else f"{said}, nine of ten"
+            count = _rounded(self.participants)
+            yield f"{subject} experiments are decided with about {count:,} people{takes}."
+        if not self.expected:
+            yield (
+                "This is a guess: say in [expected] what you expect (baseline, lift, per_day) for "
+                "a forecast of your own."
+            )
+
+
+def forecast(definition: Definition, runs: int = 20, progress: bool = False) -> Forecast:
+    """Simulates a definition as it is; a guardrail only doubles the noise."""
+    from tacit.simulation.study import simulate
+    from tacit.studies.plan import plan
+
+    width = definition.high - definition.low
+    baseline, lift = definition.baseline, definition.lift
+    expected = baseline is not None and lift is not None
+    if baseline is None or lift is None:
+        lift = USUAL[1]
+        baseline = max(definition.low + USUAL[0] * width, USUAL[0] * width)
+    low, high = ((mean - definition.low) / width for mean in (baseline, baseline * (1 + lift)))
+    people = _people(definition)
+    common: dict[str, Any] = {
+        "epsilon": float(definition.epsilon),
+        "participations": definition.participations * len(definition.answer.metrics),
+        "dropout": float(definition.dropout),
+        "control_share": float(definition.control_share),
+        "runs": runs,
+        "progress": progress,
+        **({} if definition.most is None else {"rounds": definition.most}),
+    }
+    chance = participants = rounds = None
+    if people is not None:
+        means = (*[float(low)] * (len(definition.options) - 1), float(high))
+        about: dict[str, Any] = {"means": means, "horizon": people, "until_decided": True}
+        tried = simulate("private-med", trust="two-servers", **about, **common)
+        found, rounds = tried.decided(), tried.mean("rounds")
+        chance, participants = float(found["decided_part"]), found["participants_to_decide"]
+    if participants is None:
+        options = len(definition.options)
+        difference: dict[str, Any] = {"baseline": float(low), "gap": float(high - low)}
+        cost = plan(options, trusts=("two-servers",), **difference, **common).costs[0]
+        participants, rounds = cost.participants, cost.rounds
+    days = _days(definition, participants, rounds)
+    about_it = (float(baseline), float(lift), expected, runs)
+    return Forecast(*about_it, people, chance, participants, rounds, days)
+
+
+def _people(definition: Definition) -> int | None:
+    """Who is there to be asked: as many as were said, or as many as come."""
+    if definition.participants is not None or definition.per_day is None:
+        return definition.participants
+    return definition.per_day * ((definition.last_day - definition.first_day).days + 1)
+
+
+def _days(definition: Definition, participants: int | None, rounds: float | None) -> int | None:
+    """Rounds come one after another, and people take their time to come."""
+    if rounds is None or participants is None or definition.per_day is None:
+        return None
+    lasting_rounds = math.ceil(rounds * definition.round_length / DAY)
+    return max(lasting_rounds, math.ceil(participants / definition.per_day))
+
+
+def explained(definition: Definition) -> dict[str, list[str]]:
+    """A definition in words, by what they are about."""
+    stand_in = sha256(b"a coordinator" + definition.helper_key).digest()
+    read = in_words(definition.terms(NOBODY, stand_in))
+    options, share = definition.options, definition.control_share
+    people = definition.participants
+    return {
+        "What you ask": [
+            definition.question,
+            f"People get one of {len(options)} options: {', '.join(options)}. The others are "
+            f"measured by {definition.control}, which you have today.",
+            f"At least {float(share):.3g} of all people get {definition.control}, and as many each "
+            "other option until it is shown to be worse."
+            if share
+            else "Nobody is held back: whatever looks best is given to most, so it may take long "
+            "to show which is best.",
+            *_guardrail(definition),
+        ],
+        "What people read before they take part": [line for line in read if NOBODY not in line],
+        "Who sees what": [
+            "The device sees the answer, and splits it into two halves that alone say nothing.",
+            "You, the coordinator, see how many were asked, one half of each answer (sealed noise "
+            "to you), and sums with the noise of both servers.",
+            f"The helper at {definition.helper_address} sees the other halves, and no sum.",
+            "Nobody sees one person's answer, unless the two servers work together.",
+        ],
+        "How long it takes": [
+            f"From {definition.first_day} to {definition.last_day}"
+            f"{'' if people is None else f', or until {people:,} slots were offered'}.",
+            f"A round takes people in for {lasting(definition.joining)}, watches for "
+            f"{lasting(definition.window)}, and closes {lasting(definition.margin)} later: "
+            f"{lasting(definition.round_length)} at most. Options of a round are tried side by "
+            "side, rounds one after another.",
+            f"Every device reports once, between {lasting(definition.window)} and "
+            f"{lasting(definition.window + definition.margin // 2)} after it joined, whatever "
+            "happened.",
+        ],
+    }
+
+
+def _guardrail(definition: Definition) -> Iterator[str]:
+    if definition.guardrail:
+        yield (
+            f"An option is paused if its {definition.guardrail} gets clearly worse than that of "
+            f"{definition.control}, by more than {definition.guardrail_margin} "
+            f"({definition.guardrail_better} is better)."
+        )
+
+
+def warnings(definition: Definition, today: date) -> Iterator[str]:
+    """What may be meant, but should be looked at twice."""
+    if definition.epsilon > WEAK:
+        yield f"promise.epsilon is {definition.epsilon}, which hides little: 1 is usual"
+    if definition.last_day < today:
+        yield f"people.last_day is {definition.last_day}, which is over: no round will open"
+    elif definition.first_day < today:
+        yield f"people.first_day is {definition.first_day}, which is over: it begins at once"
+    parts = urlsplit(definition.helper_address)
+    if parts.scheme == "http" and parts.hostname not in NEAR:
+        yield (
+            f"helper.address is {definition.helper_address}, without TLS: whoever is on the way "
+            "sees who takes part; use https://"
+        )
+    elif parts.hostname in NEAR:
+        yield (
+            f"helper.address is {definition.helper_address}, on this machine: that shows the "
+            "protocol, but one operator has both halves"
+        )
+
+
+def _rounded(count: int) -> int:
+    """To two digits: more would not be true."""
+    return int(round(count, 2 - len(str(count))))

@@ -1,0 +1,160 @@
+"""The helper: it keeps its halves, adds its noise, and answers the coordinator's questions.
+
+It asks nobody for anything: the coordinator brings what a round needs, and devices bring their
+halves. Every answer may be asked for again and is the same. It believes nobody about how far a
+round is: it closes by its own clock, and destroys what was not opened when the grace is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.aggregation.aggregator import HalfServer
+from tacit.aggregation.aggregator_context import AggregatorStage
+from tacit.aggregation.announcements import accept, announce
+from tacit.aggregation.encryption import suite
+from tacit.aggregation.two_servers import TwoServerRound
+from tacit.errors import Refusal, TacitError
+from tacit.service import invitations, store
+from tacit.service.errors import Forbidden, Unknown
+from tacit.service.party import HELPER, LIVE, LOG, ServerParty
+from tacit.terms import Pinned, Terms
+
+PAUSE = 60.0  # seconds until it is worth looking again when nothing is open
+AGAIN, SOON = 1.0, 0.1
+
+
+class Helper(ServerParty):
+    """The second server of a live experiment."""
+
+    role = HELPER
+
+    def admit(
+        self, terms: Terms, signatures: Sequence[bytes], approvals: Sequence[bytes] = ()
+    ) -> None:
+        """Terms that this helper's operator has read and signed; rounds under them are taken from
+        now on. Successor terms need the approvals of the parties of those that they succeed.
+        """
+        self._check_own(terms)
+        if terms.predecessor:
+            before = self.pinned(terms.predecessor)
+            before.succeeded_by(terms, tuple(signatures), approvals)
+        Pinned(terms, tuple(signatures), terms.keys)
+        with self.store.begin() as connection:
+            self._register(connection, terms, signatures, approvals)
+
+    # What the coordinator asks
+
+    def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
+        """Public keys for a new round of an experiment; the same when asked again. Only the suite
+        of the terms is prepared for.
+        """
+        seat, asked = self.seat(digest, identity), suite(sealing)
+        named = seat.pinned.terms.suite
+        if asked.identifier != named:
+            raise Refusal(
+                f"the suite of the round is {asked.identifier}: must be {named}, as the terms say"
+            )
+        return seat.prepare(identity, asked)
+
+    def describe(self, description: bytes, signature: bytes) -> bytes:
+        """The announcement of a round: its description with both signatures. It is written down
+        before this helper signs, and it signs one per round, ever.
+        """
+        described = TwoServerRound.decode(description)
+        about, identity = described.binding, described.identity
+        if about.closes <= self.now and self._round(identity) is None:
+            raise Refusal(f"the round closes at {about.closes}, which is over: open a new round")
+        seat = self.seat(about.terms, identity)
+        own = seat.endorse(description)
+        announcement = announce(description, (signature, own))
+        accept(TwoServerRound, seat.pinned, announcement)
+        with self.store.begin() as connection:
+            self.store.insert_new(connection, store.rounds, [_row(described, announcement)])
+        return announcement
+
+    def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
+        """Takes the coordinator's list, if there is one; returns this helper's list and its answer
+        for the collector, each empty as long as there is none.
+        """
+        row = self._round(identity)
+        if row is None:
+            raise Unknown("this round is unknown here")
+        now = self.now  # one moment: a round is not listed that still takes reports
+        if row.stage == "open":
+            self._close_when_due(row, now)
+        server = self.serving(row)
+        if listing:
+            server.take(listing, now)
+        return self._go_on(server, now)
+
+    def _go_on(self, server: HalfServer, now: int) -> tuple[bytes, bytes]:
+        """As far as it goes: this helper's list and answer."""
+        try:
+            out = server.close(now)
+        except Refusal:  # too early, or this helper knows nothing of the round any more
+            return b"", b""
+        self._end(server)
+        return out.get(server.peer, b""), out.get(server.round.collector, b"")
+
+    def _end(self, server: HalfServer) -> None:
+        identity = server.round.identity
+        record = self.seat(server.round.binding.terms, identity).record(identity)
+        if record is not None and record.stage is AggregatorStage.CLOSED:
+            with self.store.begin() as connection:
+                self._finish(connection, identity, "opened" if record.partial else "refused")
+
+    def step(self) -> float:
+        """Closes what is due by this helper's clock and refuses what is past its grace; returns in
+        how many seconds it is worth looking again.
+        """
+        wait = PAUSE
+        for row in self._driven(*LIVE):
+            try:
+                wait = min(wait, self._advance(row))
+            except TacitError as problem:
+                LOG.error("a round does not go on: %s", problem)
+                wait = min(wait, AGAIN)
+        return wait
+
+    def _advance(self, row: Any) -> float:
+        """One round's step; in how many seconds the next is due."""
+        now = self.now
+        if row.stage == "open" and not self._close_when_due(row, now):
+            return max(float(row.closes - now), SOON)
+        self._go_on(self.serving(row), now)
+        return max(float(row.expires - now), SOON)
+
+    def _invited(self, server: HalfServer, invitation: str | None) -> bytes:
+        """Every report needs an invitation where the terms say so: the coordinator is not believed
+        about whom it let in.
+        """
+        terms = server.round.binding.terms
+        known = self.pinned(terms).terms
+        if known.admission != "invitation":
+            return b""
+        if invitation is None:
+            raise Forbidden("this experiment is by invitation: send the one you were given")
+        return invitations.check(invitation, self._lineages[terms], known.issuer)
+
+
+def _row(described: TwoServerRound, announcement: bytes) -> dict[str, Any]:
+    about = described.binding
+    return {
+        "identity": described.identity,
+        "terms": about.terms,
+        "stage": "open",
+        "number": 0,
+        "arm": 0,
+        "option": about.option,
+        "places": described.places,
+        "given": 0,
+        "started": 0,
+        "assigned_until": described.assigned_until,
+        "closes": about.closes,
+        "expires": about.closes + described.grace,
+        "announcement": announcement,
+        "reports": None,
+        "total": None,
+    }

@@ -1,0 +1,534 @@
+"""The coordinator and the helper as web applications, with OpenAPI documents that are true.
+
+Everything that can be said is said by the parties; here it becomes paths, statuses and JSON.
+Requests that write what people bring wait for the group that they are committed in; the others run
+in threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, HTTPException, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Route
+
+from tacit import __version__
+from tacit.aggregation.two_servers import TwoServerRound
+from tacit.errors import Refusal, TacitError, Unavailable
+from tacit.service import definition, round_scheduler
+from tacit.service.assignment import Assigned, Ticket
+from tacit.service.config import PartyConfig
+from tacit.service.coordinator import Coordinator
+from tacit.service.errors import status, told
+from tacit.service.helper import Helper
+from tacit.service.http import models, reports
+from tacit.service.http.calls import HEADER, check_call
+from tacit.service.http.coalescing_cache import Changing, Lately
+from tacit.service.http.driver import Driver
+from tacit.service.http.metrics import CONTENT_TYPE, Gauges, Metrics
+from tacit.service.http.middleware import Front
+from tacit.service.http.pages import add_pages
+from tacit.service.http.writer import GroupWriter
+from tacit.service.party import Registered, ServerParty
+from tacit.service.round_scheduler import HelperLink
+from tacit.terms import Terms, in_words
+
+_bearer = HTTPBearer(auto_error=False, description="the admin token of this party")
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="an experiment's name")]
+Identity = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="a round's name")]
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+Called = Annotated[str, Header(alias=HEADER, pattern="^[0-9a-f]{128}$")]
+
+REASONS = {
+    400: "the connection broke off, or this is no HTTP",
+    401: "the admin token is missing or wrong",
+    403: "whoever asks may not",
+    404: "there is no such thing here",
+    408: "the body did not come in time",
+    409: "something else is there already, or it is not the time for it",
+    410: "the round takes no more",
+    413: "the body is too large",
+    422: "this makes no sense",
+    425: "the round is not over yet",
+    429: "too many requests",
+    431: "the headers are too large",
+    500: "something went wrong here",
+    503: "the database is away, or too much waits",
+}
+ANY = (400, 408, 413, 422, 429, 431, 500, 503)  # what every request may hear
+
+
+SAID = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+
+
+def _errors(*numbers: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of an operation, for its documentation."""
+    return {
+        number: {"description": REASONS[number], "content": SAID}
+        for number in sorted({*numbers, *ANY})
+    }
+
+
+@dataclass(frozen=True)
+class Service:
+    """What an application works with while it runs."""
+
+    party: ServerParty
+    config: PartyConfig
+    metrics: Metrics
+    writer: GroupWriter
+    driver: Driver
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def of(cls, party: ServerParty, config: PartyConfig, step: Callable[[], float]) -> Service:
+        """Everything that a party's process needs, not yet started."""
+        waiting: list[GroupWriter] = []
+
+        def gauges() -> Gauges:
+            return party.gauges() | {"waiting_requests": {"all": float(len(waiting[0]))}}
+
+        metrics = Metrics(gauges)
+        writer = GroupWriter(config.limits.waiting, metrics.group)
+        waiting.append(writer)
+        return cls(party, config, metrics, writer, Driver(step, metrics.failure))
+
+    @asynccontextmanager
+    async def running(self, _app: FastAPI) -> AsyncIterator[None]:
+        """From start to end: what waits is written before it ends."""
+        self.writer.start()
+        self.driver.start()
+        try:
+            yield
+        finally:
+            self.driver.stop()
+            self.writer.stop()
+            self.party.store.close()
+
+
+def coordinator_app(coordinator: Coordinator, config: PartyConfig, link: HelperLink) -> Front:
+    """The coordinator's application; `link` is the helper as it reaches it."""
+    service = Service.of(coordinator, config, lambda: round_scheduler.step(coordinator, link))
+    app = _application("coordinator", service)
+    _add_places(app, service, coordinator)
+    _add_experiments(app, service, coordinator)
+    add_pages(app, coordinator, config, service.closing)
+    return _fronted(app, service)
+
+
+def helper_app(helper: Helper, config: PartyConfig) -> Front:
+    """The helper's application."""
+    service = Service.of(helper, config, helper.step)
+    app = _application("helper", service)
+    _add_admission(app, service, helper)
+    _add_calls(app, service, helper)
+    return _fronted(app, service)
+
+
+def _application(role: str, service: Service) -> FastAPI:
+    """What both have."""
+    app = FastAPI(
+        title=f"tacit {role}",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=service.running,
+        separate_input_output_schemas=False,
+    )
+    app.state.service = service
+    app.add_exception_handler(TacitError, _refused)
+    app.add_exception_handler(RequestValidationError, _nonsense)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
+    app.add_exception_handler(Exception, _failed)
+    put = reports.ReportRoute(service.party, service.writer, service.driver.poke, app)
+    app.state.reports = put
+    app.router.routes.append(Route(reports.PATH, put, methods=["PUT"]))
+    _add_health(app, service)
+    _add_reading(app, service.party)
+    return app
+
+
+def _fronted(app: FastAPI, service: Service) -> Front:
+    document = _document(app)
+    app.openapi = lambda: document  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def described() -> JSONResponse:
+        return JSONResponse(document)
+
+    config = service.config
+    front = Front(app, config.limits, config.cors_origins, service.metrics, app.state.reports)
+    front.closing = service.closing
+    return front
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the reports, which are no route of FastAPI's."""
+    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    document["components"]["schemas"]["Error"] = models.Error.model_json_schema()
+    refusals = {str(number): said for number, said in _errors(403, 404, 409, 410).items()}
+    document["paths"][reports.PATH] = {"put": reports.operation(refusals)}
+    return document
+
+
+# Errors
+
+
+def _refused(_request: Request, reason: Exception) -> JSONResponse:
+    assert isinstance(reason, TacitError)
+    number = status(reason)
+    later = reports.RETRY_AFTER.get(number)
+    headers = {} if later is None else {"retry-after": later.decode()}
+    return JSONResponse({"error": told(reason)}, number, headers)
+
+
+def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
+    """Which field is wrong, and how; never what it held."""
+    assert isinstance(problem, RequestValidationError)
+    said = [f"{_where(error)}: {error['msg']}" for error in problem.errors()[:5]]
+    return JSONResponse({"error": "; ".join(said)}, 422)
+
+
+def _where(error: dict[str, Any]) -> str:
+    """The field of ours that is wrong; a field that we do not know may be named after anything."""
+    known = error["loc"][:-1] if error["type"] == "extra_forbidden" else error["loc"]
+    return ".".join(str(part) for part in known)
+
+
+def _http_error(request: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, StarletteHTTPException)
+    number = 422 if problem.status_code == 400 else problem.status_code
+    headers = dict(problem.headers or {})
+    if number == 405:
+        headers["allow"] = ", ".join(sorted(_methods(request)))
+    return JSONResponse({"error": str(problem.detail)}, number, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What can be asked of a path."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.path_regex.match(request.url.path):
+            found |= route.methods
+    return found
+
+
+def _failed(_request: Request, _problem: Exception) -> JSONResponse:
+    return JSONResponse({"error": "something went wrong here; it was logged"}, 500)
+
+
+# What both parties say
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", tags=["health"], responses=_errors())
+    async def alive() -> models.Fine:
+        """Whether the process answers."""
+        return models.Fine()
+
+    @app.get("/readyz", tags=["health"], responses=_errors())
+    def ready() -> models.Fine:
+        """Whether database and key files can be used, and somebody drives."""
+        if not service.driver.alive:
+            raise Unavailable("nobody drives this party; it is starting or stopping")
+        service.party.ready()
+        return models.Fine()
+
+    @app.get(
+        "/metrics",
+        tags=["health"],
+        response_class=PlainTextResponse,
+        responses=_errors(),
+    )
+    def metrics() -> Response:
+        """For Prometheus; nothing about anybody."""
+        return Response(service.metrics.page(), media_type=CONTENT_TYPE)
+
+
+def _terms(party: ServerParty, digest: str) -> bytes:
+    known, state, successor = party.shown(bytes.fromhex(digest))
+    said = {
+        "terms": known.terms.encode().decode(),
+        "signatures": _hex(known.signatures or (party.signature(known.terms.digest),)),
+        "state": state,
+        "successor": _successor(successor),
+    }
+    return bytes(JSONResponse(said).body)
+
+
+def _add_reading(app: FastAPI, party: ServerParty) -> None:
+    lately = Lately(partial(_terms, party))
+    app.add_middleware(Changing, lately=lately)
+
+    @app.get("/experiments", tags=["devices"], responses=_errors())
+    def experiments() -> list[models.Listed]:
+        """All experiments of this party."""
+        return [
+            models.Listed(
+                digest=known.terms.digest.hex(),
+                question=known.terms.question,
+                state=party.state(known),
+            )
+            for known in party.experiments()
+        ]
+
+    @app.get(
+        "/experiments/{digest}/terms",
+        tags=["devices"],
+        response_model=models.TermsAnswer,
+        responses=_errors(404),
+    )
+    async def terms(digest: Digest) -> Response:
+        """The terms, their signatures, and their successor if there is one."""
+        return Response(await lately(digest), media_type="application/json")
+
+    @app.get(
+        "/experiments/{digest}/words",
+        tags=["devices"],
+        response_class=PlainTextResponse,
+        responses=_errors(404),
+    )
+    def words(digest: Digest) -> PlainTextResponse:
+        """The terms in plain words."""
+        lines = in_words(party.terms(bytes.fromhex(digest)).terms)
+        return PlainTextResponse("\n".join(lines) + "\n")
+
+    octets = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+
+    @app.get(
+        "/rounds/{identity}/outcome",
+        tags=["devices"],
+        response_class=Response,
+        responses=_errors(404, 425) | {200: octets | {"description": "signed, once it is over"}},
+    )
+    def outcome(identity: Identity) -> Response:
+        """What became of a round: one fixed answer to everybody."""
+        said = party.outcome(bytes.fromhex(identity))
+        return Response(said, media_type="application/octet-stream")
+
+
+def _hex(several: tuple[bytes, ...]) -> list[str]:
+    return [one.hex() for one in several]
+
+
+def _successor(known: Registered | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {
+        "terms": known.terms.encode().decode(),
+        "signatures": _hex(known.signatures),
+        "approvals": _hex(known.approvals),
+    }
+
+
+def _admin(service: Service) -> Any:
+    """Only the holder of the admin token passes; compared in constant time."""
+    expected = hashlib.sha256(service.config.admin_token.encode()).digest()
+
+    def check(credentials: Credentials) -> None:
+        given = "" if credentials is None else credentials.credentials
+        if not hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected):
+            raise HTTPException(401, REASONS[401], {"WWW-Authenticate": "Bearer"})
+
+    return Depends(check)
+
+
+# The coordinator
+
+
+def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
+    join = coordinator.join
+
+    @app.post(
+        "/experiments/{digest}/places",
+        tags=["devices"],
+        response_model=models.SlotRequest | models.NotAsked,
+        responses=_errors(403, 404, 409),
+    )
+    async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:
+        """A place in a round, or the best option so far for whoever is not asked."""
+        ticket = Ticket(bytes.fromhex(digest), bytes.fromhex(asked.nonce), asked.invitation)
+        answer = await service.writer(join, ticket)
+        if isinstance(answer, Refusal):
+            raise answer
+        return JSONResponse(_assigned(answer))
+
+
+def _assigned(answer: Assigned) -> dict[str, Any]:
+    if answer.place is None:
+        return {"asked": False, "option": answer.option}
+    return {
+        "asked": True,
+        "option": answer.option,
+        "announcement": answer.announcement.hex(),
+        "place": answer.place.number,
+        "token": answer.place.token.hex(),
+    }
+
+
+def _add_experiments(app: FastAPI, service: Service, coordinator: Coordinator) -> None:
+    admin = [_admin(service)]
+
+    @app.post(
+        "/experiments",
+        tags=["admin"],
+        status_code=201,
+        dependencies=admin,
+        responses=_errors(401, 409),
+    )
+    def create(asked: models.CreateRequest) -> models.Created:
+        """Publishes an experiment, which waits for the helper's signature."""
+        defined = definition.parse(asked.definition)
+        terms = defined.terms(service.config.address, coordinator.public_key)
+        coordinator.create(terms, defined.experiment(), defined.timing, asked.definition)
+        return models.Created(digest=terms.digest.hex(), terms=terms.encode().decode())
+
+    @app.post(
+        "/experiments/{digest}/cosignature",
+        tags=["helper"],
+        status_code=204,
+        responses=_errors(404, 409),
+    )
+    def cosign(digest: Digest, asked: models.CosignRequest) -> None:
+        """Brings the helper's signature; anyone may, and only a valid one is taken."""
+        signature, approval = (
+            bytes.fromhex(one) for one in (asked.signature, asked.approval or "")
+        )
+        coordinator.cosign(bytes.fromhex(digest), signature, approval)
+        service.driver.poke()
+
+    @app.post(
+        "/experiments/{digest}/successor",
+        tags=["admin"],
+        status_code=201,
+        dependencies=admin,
+        responses=_errors(401, 404, 409),
+    )
+    def succeed(digest: Digest, asked: models.SucceedRequest) -> models.Created:
+        """Publishes successor terms, which wait for the helper's signature and approval."""
+        terms = Terms.decode(asked.terms.encode())
+        if terms.predecessor.hex() != digest:
+            raise Refusal("these terms do not name the ones that they would succeed")
+        coordinator.succeed(terms)
+        return models.Created(digest=terms.digest.hex(), terms=asked.terms)
+
+    for change in (coordinator.pause, coordinator.resume, coordinator.stop):
+        app.post(
+            f"/experiments/{{digest}}/{change.__name__}",
+            tags=["admin"],
+            status_code=204,
+            dependencies=admin,
+            responses=_errors(401, 404, 409),
+            name=change.__name__,
+        )(_changing(change, service.driver.poke))
+    for answer in (coordinator.status, coordinator.estimates, coordinator.export):
+        app.get(
+            f"/experiments/{{digest}}/{answer.__name__}",
+            tags=["admin"],
+            dependencies=admin,
+            responses=_errors(401, 404),
+            name=answer.__name__,
+        )(_answering(answer))
+
+
+def _changing(change: Callable[[bytes], None], then: Callable[[], None]) -> Callable[[str], None]:
+    def changed(digest: Digest) -> None:
+        change(bytes.fromhex(digest))
+        then()
+
+    changed.__doc__ = change.__doc__
+    return changed
+
+
+def _answering(answer: Callable[[bytes], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    def answered(digest: Digest) -> dict[str, Any]:
+        return answer(bytes.fromhex(digest))
+
+    answered.__doc__ = answer.__doc__
+    return answered
+
+
+# The helper
+
+
+def _add_admission(app: FastAPI, service: Service, helper: Helper) -> None:
+    @app.post(
+        "/experiments",
+        tags=["admin"],
+        status_code=201,
+        dependencies=[_admin(service)],
+        responses=_errors(401, 404, 409),
+    )
+    def admit(asked: models.AdmitRequest) -> models.Admitted:
+        """Takes terms that this helper's operator has signed."""
+        terms = Terms.decode(asked.terms.encode())
+        signatures, approvals = (
+            [bytes.fromhex(one) for one in several]
+            for several in (asked.signatures, asked.approvals)
+        )
+        helper.admit(terms, signatures, approvals)
+        return models.Admitted(digest=terms.digest.hex())
+
+
+def _add_calls(app: FastAPI, service: Service, helper: Helper) -> None:
+    def check(call: Call, digest: bytes) -> None:
+        """Only the coordinator of the experiment passes."""
+        check_call("POST", *call, helper.terms(digest).terms.keys[0])
+
+    calls: dict[str, Any] = {"tags": ["coordinator"], "responses": _errors(403, 404, 409, 410)}
+
+    @app.post("/rounds/{identity}/keys", **calls)
+    def keys(identity: Identity, asked: models.KeysRequest, call: Call) -> models.KeysAnswer:
+        """The helper's public keys for a new round; the same when asked again."""
+        digest = bytes.fromhex(asked.experiment)
+        check(call, digest)
+        made = helper.keys(digest, bytes.fromhex(identity), asked.sealing)
+        return models.KeysAnswer(keys=made.hex())
+
+    @app.post("/rounds/{identity}/description", **calls)
+    def describe(
+        identity: Identity, asked: models.DescribeRequest, call: Call
+    ) -> models.SignedRound:
+        """The helper's signature under a round's description; one per round, ever."""
+        digest, description = (
+            bytes.fromhex(said) for said in (asked.experiment, asked.description)
+        )
+        check(call, digest)
+        described = TwoServerRound.decode(description)
+        if (described.identity.hex(), described.binding.terms) != (identity, digest):
+            raise Refusal("this is the description of another round, or of another experiment's")
+        made = helper.describe(description, bytes.fromhex(asked.signature))
+        service.driver.poke()
+        return models.SignedRound(announcement=made.hex())
+
+    @app.post("/rounds/{identity}/exchange", **calls)
+    def exchange(
+        identity: Identity, asked: models.ExchangeRequest, call: Call
+    ) -> models.ExchangeAnswer:
+        """Takes the coordinator's list; gives the helper's, and its answer."""
+        name = bytes.fromhex(identity)
+        check(call, helper.experiment_of(name))
+        listing, answer = helper.exchange(name, bytes.fromhex(asked.listing))
+        return models.ExchangeAnswer(listing=listing.hex(), answer=answer.hex())
+
+
+async def _received(request: Request, called: Called) -> tuple[str, bytes, str]:
+    """What a party's call is checked by: where to, the whole body, and the signature."""
+    return request.url.path, await request.body(), called
+
+
+Call = Annotated[tuple[str, bytes, str], Depends(_received)]

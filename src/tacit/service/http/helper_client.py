@@ -1,0 +1,133 @@
+"""The helper as the coordinator reaches it: over HTTP, each call signed, nothing kept.
+
+What does not get through is `Unavailable`, and is tried again by whoever drives; what the helper
+refuses is a `Refusal` of the same kind. Answers are bounded: a helper is not trusted with memory.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.aggregation.two_servers import TwoServerRound
+from tacit.errors import Refusal, Unavailable
+from tacit.service.errors import STATUS
+from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.loopback import NEARBY
+
+PATIENCE = httpx.Timeout(10.0, connect=5.0)
+LARGEST = 1 << 26  # bytes of an answer
+SLOWEST = 60.0  # seconds that they may take: other rounds wait
+LONGEST = 300  # characters of a reason that are repeated
+AGAIN = (408, 425, 429)  # statuses that say: later
+
+
+class HttpLink:
+    """Calls to the helpers of a coordinator's experiments.
+
+    `key` says what calls about the experiment with this digest are signed with, `address` where its
+    helper is, `experiment` which experiment a round belongs to.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[bytes], Ed25519PrivateKey],
+        address: Callable[[bytes], str],
+        experiment: Callable[[bytes], bytes],
+    ) -> None:
+        self._key = key
+        self._address = address
+        self._experiment = experiment
+        self._client = httpx.Client(
+            timeout=PATIENCE,
+            follow_redirects=False,
+            mounts=NEARBY,
+            headers={"accept-encoding": "identity"},
+        )
+
+    def __repr__(self) -> str:
+        return "HttpLink()"
+
+    def close(self) -> None:
+        """Lets go of all connections."""
+        self._client.close()
+
+    def keys(self, digest: bytes, identity: bytes, sealing: int) -> bytes:
+        """The helper's public keys for a new round."""
+        asked = {"experiment": digest.hex(), "sealing": int(sealing)}
+        return _bytes(self._call(digest, identity, "keys", asked), "keys")
+
+    def describe(self, description: bytes, signature: bytes) -> bytes:
+        """The announcement of a round, with the helper's signature."""
+        described = TwoServerRound.decode(description)
+        digest = described.binding.terms
+        asked = {
+            "experiment": digest.hex(),
+            "description": description.hex(),
+            "signature": signature.hex(),
+        }
+        said = self._call(digest, described.identity, "description", asked)
+        return _bytes(said, "announcement")
+
+    def exchange(self, identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
+        """The helper's list and its answer, each empty as long as there is none."""
+        digest = self._experiment(identity)
+        said = self._call(digest, identity, "exchange", {"listing": listing.hex()})
+        return _bytes(said, "listing"), _bytes(said, "answer")
+
+    def _call(self, digest: bytes, identity: bytes, what: str, asked: dict[str, Any]) -> Any:
+        path, body = f"/rounds/{identity.hex()}/{what}", json.dumps(asked).encode()
+        headers = {
+            "content-type": "application/json",
+            HEADER: sign_call("POST", path, body, self._key(digest)),
+        }
+        try:
+            url = self._address(digest) + path
+            with self._client.stream("POST", url, content=body, headers=headers) as answer:
+                content = _read(answer)
+        except (httpx.HTTPError, httpx.InvalidURL) as problem:
+            raise Unavailable(
+                f"the helper cannot be reached ({type(problem).__name__}); it is tried again"
+            ) from None
+        return _answered(answer.status_code, content)
+
+
+def _read(answer: httpx.Response) -> bytes:
+    if "content-encoding" in answer.headers:
+        raise Unavailable("the helper's answer is packed, which was not asked for; it is not read")
+    parts, size, end = [], 0, time.monotonic() + SLOWEST
+    for part in answer.iter_bytes():
+        size += len(part)
+        if time.monotonic() > end:
+            raise Unavailable(f"the helper's answer takes longer than {SLOWEST:.0f} seconds")
+        if size > LARGEST:
+            raise Unavailable(f"the helper's answer has more than {LARGEST} bytes; it is not read")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _answered(status: int, content: bytes) -> Any:
+    """What the helper said; its refusals as what they are."""
+    try:
+        said = json.loads(content)
+    except (ValueError, RecursionError):
+        said = None
+    if status == httpx.codes.OK and isinstance(said, dict):
+        return said
+    reason = said.get("error") if isinstance(said, dict) else None
+    if not isinstance(reason, str) or not 400 <= status < 500 or status in AGAIN:
+        raise Unavailable(f"the helper answered with status {status}; it is tried again")
+    kinds = {number: kind for kind, number in STATUS.items()}
+    raise kinds.get(status, Refusal)(f"the helper said: {reason[:LONGEST]}")
+
+
+def _bytes(said: Any, name: str) -> bytes:
+    try:
+        return bytes.fromhex(said[name])
+    except (KeyError, TypeError, ValueError):
+        raise Refusal(f"the helper's answer has no {name}: it runs another version?") from None

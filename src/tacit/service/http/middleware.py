@@ -1,0 +1,200 @@
+"""What every request passes: limits on what strangers ask, CORS, security headers, counting.
+
+One plain ASGI application around the others, because reports are many and each layer costs. A body
+is read here, whole and bounded, before anybody looks at it. What goes wrong inside is logged by the
+route's template and answered without details.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import threading
+import time
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tacit.service.config import Limits
+from tacit.service.http.limits import BodyError, Buckets, read_body
+from tacit.service.http.logs import traced
+from tacit.service.http.metrics import Metrics
+
+LOG = logging.getLogger("tacit.service")
+NOWHERE = "(none)"  # the template of a path that leads nowhere
+SECURITY = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+CROSS_ORIGIN = (
+    (re.compile(r"/experiments(/[^/]*/(terms|words))?"), b"GET"),
+    (re.compile(r"/experiments/[^/]*/places"), b"POST"),
+    (re.compile(r"/rounds/[^/]*/outcome"), b"GET"),
+    (re.compile(r"/rounds/[^/]*/reports/[^/]*"), b"PUT"),
+)
+"""What a device asks, from a page of whatever origin."""
+
+
+@dataclass(frozen=True)
+class Early:
+    """An answer that needs no application."""
+
+    status: int
+    reason: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Front:
+    """An application behind its limits. `reports` are asked first where something is put, because
+    reports are what comes most. `closing` is set when the process is told to end, for answers that
+    would go on.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        origins: tuple[str, ...],
+        metrics: Metrics,
+        reports: ASGIApp | None = None,
+    ) -> None:
+        self.app = app
+        self._reports = reports or app
+        self.closing = threading.Event()
+        self._limits = limits
+        self._origins = origins
+        self._metrics = metrics
+        self._buckets = Buckets(limits.rate, limits.burst) if limits.counted else None
+        self._header = limits.address_header.lower().encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status, took = time.perf_counter(), 0, 0.0
+        headers = dict(scope["headers"])
+        added = SECURITY + self._cross_origin(scope, headers)
+
+        async def sending(message: Message) -> None:
+            nonlocal status, took
+            if message["type"] == "http.response.start":
+                status, took = message["status"], time.perf_counter() - started
+                given = message.get("headers", [])
+                names = {name for name, _ in given}
+                new = [pair for pair in added if pair[0] not in names]
+                message = {**message, "headers": [*given, *new]}
+            await send(message)
+
+        try:
+            early = self._early(scope, headers)
+            if early is None:
+                body = await read_body(receive, headers.get(b"content-length"), self._most(scope))
+                app = self._reports if scope["method"] == "PUT" else self.app
+                await app(scope, _again(body, receive), sending)
+            else:
+                await _say(sending, early)
+        except BodyError as problem:
+            closing = ((b"connection", b"close"),)
+            await _say(sending, Early(problem.status, str(problem), closing))
+        except Exception as problem:
+            LOG.error("a request failed", extra=traced(problem) | {"route": _template(scope)})
+            if not status:
+                await _say(sending, Early(500, "something went wrong here; it was logged"))
+        finally:
+            self._metrics.request(_template(scope), scope["method"], status, took)
+
+    def _most(self, scope: Scope) -> int:
+        """How many bytes a body may have: many only where a list of all reports is brought."""
+        limits, asked = self._limits, (scope["method"], scope["path"])
+        if asked[1].startswith("/rounds/"):
+            if asked[0] == "PUT":
+                return limits.report_bytes
+            if asked[0] == "POST" and asked[1].endswith("/exchange"):
+                return limits.call_bytes
+        return limits.request_bytes
+
+    def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Early | None:
+        """What can be said before the body is read."""
+        if self._buckets is not None:
+            wait = self._buckets.wait(self._address(scope, headers))
+            if wait:
+                later = ((b"retry-after", str(math.ceil(wait)).encode()),)
+                return Early(429, "too many requests from there: try again later", later)
+        asked = headers.get(b"access-control-request-method")
+        if scope["method"] == "OPTIONS" and asked is not None and b"origin" in headers:
+            return self._preflight(scope)
+        return None
+
+    def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        if self._header:
+            return headers.get(self._header, b"").rpartition(b",")[2].strip().decode("latin-1")
+        return scope["client"][0] if scope.get("client") else ""
+
+    def _cross_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        """Leave for a page of another origin to read the answer; never with credentials."""
+        origin = headers.get(b"origin")
+        if origin is None or _device_method(scope["path"]) is None:
+            return []
+        if "*" in self._origins:
+            return [(b"access-control-allow-origin", b"*"), _EXPOSED]
+        varies = (b"vary", b"Origin")
+        if origin.decode("latin-1") not in self._origins:
+            return [varies]
+        return [(b"access-control-allow-origin", origin), _EXPOSED, varies]
+
+    def _preflight(self, scope: Scope) -> Early | None:
+        method = _device_method(scope["path"])
+        if method is None:
+            return None
+        allowed = (
+            (b"access-control-allow-methods", method),
+            (b"access-control-allow-headers", b"content-type, tacit-invitation"),
+            (b"access-control-max-age", b"86400"),
+        )
+        return Early(204, headers=allowed)
+
+
+_EXPOSED = (b"access-control-expose-headers", b"Retry-After")
+
+
+def _device_method(path: str) -> bytes | None:
+    for pattern, method in CROSS_ORIGIN:
+        if pattern.fullmatch(path):
+            return method
+    return None
+
+
+def _template(scope: Scope) -> str:
+    """The route's template, which names nobody."""
+    return getattr(scope.get("route"), "path", NOWHERE)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, for the application to receive."""
+    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def received() -> Message:
+        nonlocal first
+        if first is None:
+            return await receive()
+        message, first = first, None
+        return message
+
+    return received
+
+
+async def _say(send: Send, early: Early) -> None:
+    body = json.dumps({"error": early.reason}).encode() if early.reason else b""
+    headers = list(early.headers)
+    if body:
+        headers += [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+    await send({"type": "http.response.start", "status": early.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,177 @@
+"""What passes over HTTP as JSON: bytes are hexadecimal, small letters; nothing unknown is taken."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+LONGEST_TERMS = 1 << 16
+LONGEST_TEXT = 1 << 16
+MOST_KEYS = 1 << 14
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256, hexadecimal")]
+Identity = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="a round's random name")]
+Signature = Annotated[str, Field(pattern="^[0-9a-f]{128}$", description="Ed25519, hexadecimal")]
+Nonce = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="16 random bytes, hexadecimal")]
+Hex = Annotated[str, Field(pattern="^([0-9a-f][0-9a-f])*$", description="bytes, hexadecimal")]
+STATES = ("unsigned", "running", "paused", "stopped", "finished")
+State = Annotated[str, Field(json_schema_extra={"enum": list(STATES)})]
+
+
+def _whole(value: object) -> object:
+    """To JSON 3.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Strict(BaseModel):
+    """What is sent here says what it is said to say, and nothing else."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Error(BaseModel):
+    """Why not."""
+
+    error: str
+
+
+class Fine(BaseModel):
+    """It is."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Listed(BaseModel):
+    """An experiment, in brief."""
+
+    digest: Digest
+    question: str
+    state: State
+
+
+class Successor(BaseModel):
+    """Terms that took the place of others."""
+
+    terms: str
+    signatures: list[Signature]
+    approvals: list[Signature]
+
+
+class TermsAnswer(BaseModel):
+    """Terms with the signatures of both parties; of the coordinator alone while it waits for the
+    helper's.
+    """
+
+    terms: Annotated[str, Field(description="the canonical text")]
+    signatures: list[Signature]
+    state: State
+    successor: Successor | None
+
+
+class TicketRequest(Strict):
+    """Somebody arrives. The same nonce gets the same place."""
+
+    nonce: Annotated[Nonce, Field(repr=False)]
+    invitation: Annotated[str | None, Field(max_length=2048, repr=False)] = None
+
+
+class SlotRequest(BaseModel):
+    """A place in a round."""
+
+    asked: Literal[True]
+    option: str
+    announcement: Hex
+    place: Annotated[int, Field(ge=0, lt=1 << 32)]
+    token: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+
+
+class NotAsked(BaseModel):
+    """The best option so far; nothing is asked in return."""
+
+    asked: Literal[False]
+    option: str
+
+
+class CreateRequest(Strict):
+    """A definition, as its file has it."""
+
+    definition: Annotated[str, Field(max_length=LONGEST_TEXT)]
+
+
+class Created(BaseModel):
+    """Terms that wait for the helper's signature."""
+
+    digest: Digest
+    terms: str
+
+
+class CosignRequest(Strict):
+    """The helper's signature under the terms; under successor terms also its approval, as a party
+    of those that they succeed.
+    """
+
+    signature: Signature
+    approval: Signature | None = None
+
+
+class SucceedRequest(Strict):
+    """Terms that are to take the place of others."""
+
+    terms: Annotated[str, Field(max_length=LONGEST_TERMS)]
+
+
+class AdmitRequest(Strict):
+    """Terms with the signatures of both parties; for successors also the approvals of the parties
+    of the terms that they succeed.
+    """
+
+    terms: Annotated[str, Field(max_length=LONGEST_TERMS)]
+    signatures: Annotated[list[Signature], Field(min_length=2, max_length=2)]
+    approvals: Annotated[list[Signature], Field(max_length=2)] = []
+
+
+class Admitted(BaseModel):
+    """The experiment's name."""
+
+    digest: Digest
+
+
+class KeysRequest(Strict):
+    """Keys are asked for, for a new round of this experiment."""
+
+    experiment: Digest
+    sealing: Annotated[int, Field(ge=0, lt=256), BeforeValidator(_whole)]
+
+
+class KeysAnswer(BaseModel):
+    """The helper's public keys for this round."""
+
+    keys: Hex
+
+
+class DescribeRequest(Strict):
+    """The description of a round of this experiment, with the coordinator's signature."""
+
+    experiment: Digest
+    description: Annotated[str, Field(pattern="^([0-9a-f][0-9a-f])*$", max_length=MOST_KEYS)]
+    signature: Signature
+
+
+class SignedRound(BaseModel):
+    """The description with both signatures."""
+
+    announcement: Hex
+
+
+class ExchangeRequest(Strict):
+    """The coordinator's list, empty as long as there is none."""
+
+    listing: Hex
+
+
+class ExchangeAnswer(BaseModel):
+    """The helper's list, and its answer for the collector; each empty as long as there is none."""
+
+    listing: Hex
+    answer: Hex

@@ -1,0 +1,335 @@
+"""The pages over HTTP: who may see them, what a browser may do with them, and what changes.
+
+Changes are server-sent events: a stream says which parts of the page are new, in HTML. What is
+shown is looked up at most every other second, once for all who watch through this process, and only
+while somebody does; processes need not know of each other, because a version is what is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import hashlib
+import hmac
+import json
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from tacit.errors import TacitError
+from tacit.service.config import PartyConfig
+from tacit.service.coordinator import Coordinator
+from tacit.service.errors import Unknown, status, told
+from tacit.service.loopback import NEARBY
+from tacit.service.pages import experimenter, participant, sentences
+from tacit.service.pages.document import STATIC
+from tacit.service.pages.experimenter import Parts
+from tacit.terms import Terms
+
+FRESH = 2.0  # seconds that what is shown is not looked up again
+PACE = 1.0  # seconds between looks of a stream
+QUIET = 15.0  # seconds after which a stream says that it is there
+LONGEST = 600.0  # seconds of a stream; then the browser asks for another
+AGAIN = 5  # seconds after which a browser asks for another stream
+PULSE, PATIENCE = 10.0, 2.0  # seconds between looks at the helper, and for one
+KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_DIGEST = re.compile("[0-9a-f]{64}")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-]+(:[0-9]+)?|https?://\[[0-9a-fA-F:]+\](:[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class ExperimentSnapshot:
+    """An experiment as it is shown at one moment."""
+
+    view: dict[str, Any]
+    parts: Parts
+    told: str
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What a part is recognized by."""
+        return {name: _mark(part) for name, part in self.parts.items()}
+
+    @property
+    def version(self) -> str:
+        """What the whole is recognized by, in every process."""
+        return _mark("".join(self.marks.values()))
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Views:
+    """What is shown, looked up by one at a time and not too often."""
+
+    def __init__(self, seen: Callable[[bytes], dict[str, Any]]) -> None:
+        self._seen = seen
+        self._known: dict[bytes, tuple[float, ExperimentSnapshot]] = {}
+        self._up: dict[str, tuple[float, bool]] = {}
+        self._lock = asyncio.Lock()
+
+    async def current(self, digest: bytes) -> ExperimentSnapshot:
+        """The experiment of these terms, as it is shown now."""
+        if (found := self._fresh(digest)) is not None:
+            return found
+        async with self._lock:
+            if (found := self._fresh(digest)) is not None:
+                return found
+            shown = await run_in_threadpool(self._look, digest)
+            self._known[digest] = (time.monotonic(), shown)
+            return shown
+
+    def _fresh(self, digest: bytes) -> ExperimentSnapshot | None:
+        when, shown = self._known.get(digest, (0.0, None))
+        return shown if time.monotonic() - when < FRESH else None
+
+    def _look(self, digest: bytes) -> ExperimentSnapshot:
+        view = self._seen(digest)
+        up = self._answers(view["terms"]["parties"][1]["address"])
+        return ExperimentSnapshot(view, experimenter.parts(view, up), sentences.announced(view, up))
+
+    def _answers(self, address: str) -> bool:
+        """Whether the helper is ready, as it says itself."""
+        when, up = self._up.get(address, (-PULSE, False))
+        if time.monotonic() - when >= PULSE:
+            try:
+                with httpx.Client(timeout=PATIENCE, mounts=NEARBY) as client:
+                    said = client.get(f"{address.rstrip('/')}/readyz")
+                up = said.status_code == httpx.codes.OK
+            except (httpx.HTTPError, httpx.InvalidURL):
+                up = False
+            self._up[address] = (time.monotonic(), up)
+        return up
+
+
+class Streams:
+    """Those who watch, no more than a process can bear."""
+
+    def __init__(self, views: Views, most: int, closing: threading.Event) -> None:
+        self._views, self._most, self._closing = views, most, closing
+        self.open = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody else may watch."""
+        return self.open >= self._most
+
+    async def events(self, digest: bytes, seen: str) -> AsyncIterator[bytes]:
+        """What changes, from what a browser has seen on."""
+        self.open += 1
+        try:
+            async for event in self._events(digest, seen):
+                yield event
+        finally:
+            self.open -= 1
+
+    async def _events(self, digest: bytes, seen: str) -> AsyncIterator[bytes]:
+        yield f"retry: {1000 * AGAIN}\n\n".encode()
+        start = spoken = time.monotonic()
+        known: Mapping[str, str] | None = None
+        while time.monotonic() - start < LONGEST and not self._closing.is_set():
+            shown = await self._views.current(digest)
+            marks = shown.marks
+            if known is None:
+                known = marks if seen == shown.version else {}
+            new = {name: shown.parts[name] for name in marks if known.get(name) != marks[name]}
+            known = marks
+            if new:
+                said = json.dumps({"parts": new, "told": shown.told}, ensure_ascii=False)
+                yield f"id: {shown.version}\ndata: {said}\n\n".encode()
+                spoken = time.monotonic()
+            elif time.monotonic() - spoken > QUIET:
+                yield b":\n\n"
+                spoken = time.monotonic()
+            await asyncio.sleep(PACE)
+
+
+# Who may see what
+
+
+def _policy(*connects: str) -> dict[str, str]:
+    """What a browser lets a page do: its own script and style, and the parties."""
+    sources = " ".join(("'self'", *connects))
+    return {
+        "content-security-policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+            f"connect-src {sources}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+    }
+
+
+def _origin(address: str) -> list[str]:
+    """The origin of an address, if it is one that can stand in a policy."""
+    parts = urlsplit(address)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    return [origin] if _ORIGIN.fullmatch(origin) else []
+
+
+def _may_look(config: PartyConfig) -> Callable[[Request], bool]:
+    """Whether whoever asks may see results: anybody, unless the configuration wants the token. A
+    browser sends it as a password; what changes an experiment does not take it so.
+    """
+    expected = hashlib.sha256(config.admin_token.encode()).digest()
+
+    def may(request: Request) -> bool:
+        if config.results == "open":
+            return True
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+            except ValueError:
+                return False
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(hashlib.sha256(given.encode()).digest(), expected)
+
+    return may
+
+
+# Paths
+
+
+def add_pages(
+    app: FastAPI, coordinator: Coordinator, config: PartyConfig, closing: threading.Event
+) -> None:
+    """The pages of a coordinator."""
+    views = Views(coordinator.public if config.results == "open" else coordinator.view)
+    streams = Streams(views, config.limits.streams, closing)
+    may = _may_look(config)
+
+    def route(path: str, root: str, *, guarded: bool = True) -> Callable[..., Any]:
+        """A page at this path, from which `root` leads to the first; trouble is a page, too."""
+
+        def wrap(make: Callable[..., Awaitable[Response]]) -> None:
+            async def answer(request: Request) -> Response:
+                if guarded and not may(request):
+                    return _locked(root)
+                try:
+                    return await make(request, _named(request))
+                except TacitError as reason:
+                    return _trouble(reason, root)
+
+            app.add_api_route(path, answer, methods=["GET"], include_in_schema=False)
+
+        return wrap
+
+    @route("/", "")
+    async def index(_request: Request, _digest: bytes) -> Response:
+        listed = await run_in_threadpool(coordinator.listed)
+        return HTMLResponse(experimenter.index(listed, ""), headers=_policy())
+
+    @route("/e/{digest}", "../")
+    async def experiment(_request: Request, digest: bytes) -> Response:
+        shown = await views.current(digest)
+        body = experimenter.page(shown.view, shown.parts, shown.version, "../")
+        return HTMLResponse(body, headers=_policy())
+
+    @route("/e/{digest}/live", "../../")
+    async def live(request: Request, digest: bytes) -> Response:
+        if streams.full:
+            return Response(status_code=503, headers={"retry-after": "30"})
+        await views.current(digest)
+        seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
+        return StreamingResponse(
+            streams.events(digest, seen),
+            media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
+        )
+
+    @route("/e/{digest}/take-part", "../../", guarded=False)
+    async def take_part(_request: Request, digest: bytes) -> Response:
+        terms, state = await run_in_threadpool(_offered, coordinator, digest)
+        parties = [origin for party in terms.parties for origin in _origin(party.address)]
+        body = participant.page(terms, state, "../../")
+        return HTMLResponse(body, headers=_policy(*parties))
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def static(name: str, request: Request) -> Response:
+        return _file(name, request)
+
+
+def _named(request: Request) -> bytes:
+    """The experiment that a path names."""
+    digest = request.path_params.get("digest", "0" * 64)
+    if not _DIGEST.fullmatch(digest):
+        raise Unknown("an experiment is named by 64 hexadecimal digits")
+    return bytes.fromhex(digest)
+
+
+def _offered(coordinator: Coordinator, digest: bytes) -> tuple[Terms, str]:
+    known = coordinator.terms(digest)
+    return known.terms, coordinator.state(known)
+
+
+def _locked(root: str) -> Response:
+    body = experimenter.problem(
+        "Results are not public here",
+        "Whoever runs this coordinator wants the admin token for them: load this page again, leave "
+        "the name empty, and give the token as the password.",
+        root,
+    )
+    asks = {"www-authenticate": 'Basic realm="results", charset="UTF-8"'}
+    return HTMLResponse(body, 401, _policy() | asks)
+
+
+def _trouble(reason: TacitError, root: str) -> Response:
+    number = status(reason)
+    title = "There is no such experiment" if number == 404 else "This cannot be shown now"
+    headers = _policy() | ({"retry-after": "5"} if number == 503 else {})
+    return HTMLResponse(experimenter.problem(title, _sentence(told(reason)), root), number, headers)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+# Files
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    packed: bytes
+    kind: str
+    tag: str
+
+
+@cache
+def _files() -> dict[str, _File]:
+    """Everything that may be asked for, by name."""
+    found = {}
+    for entry in STATIC.iterdir():
+        kind = KINDS.get(entry.name.rpartition(".")[2])
+        if kind is not None:
+            content = entry.read_bytes()
+            mark = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            found[entry.name] = _File(content, gzip.compress(content, 9, mtime=0), kind, mark)
+    return found
+
+
+def _file(name: str, request: Request) -> Response:
+    """A file; a browser asks whether it is still the same."""
+    found = _files().get(name)
+    if found is None:
+        raise Unknown("there is no such file")
+    headers = {"etag": found.tag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == found.tag:
+        return Response(status_code=304, headers=headers)
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    if packed:
+        headers["content-encoding"] = "gzip"
+    body = found.packed if packed else found.content
+    return Response(body, headers=headers, media_type=f"{found.kind}; charset=utf-8")

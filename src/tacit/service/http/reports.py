@@ -1,0 +1,129 @@
+"""The one request that comes from everybody: a sealed half for a place in a round.
+
+Plain ASGI, without models: checked without the database, then written with others in one commit,
+and acknowledged after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tacit.errors import TacitError
+from tacit.service.errors import status, told
+from tacit.service.http.writer import GroupWriter
+from tacit.service.party import ServerParty
+
+PATH = "/rounds/{identity}/reports/{place}"
+_PATH = re.compile("/rounds/(?P<identity>[^/]+)/reports/(?P<place>[^/]+)")
+_IDENTITY = re.compile("[0-9a-f]{32}")
+_PLACE = re.compile("0|[1-9][0-9]{0,9}")
+_INVITATION = b"tacit-invitation"
+RETRY_AFTER = {425: b"5", 503: b"1"}
+_KEPT = {"type": "http.response.start", "status": 204, "headers": []}
+_EMPTY = {"type": "http.response.body", "body": b""}
+
+
+class ReportRoute:
+    """PUT of a report; every other path goes to `others`."""
+
+    path = PATH
+
+    def __init__(
+        self, party: ServerParty, writer: GroupWriter, kept: Callable[[], None], others: ASGIApp
+    ) -> None:
+        self._others = others
+        self._party, self._writer, self._kept = party, writer, kept
+        self._commit = party.keep
+        self._asked: dict[bytes, asyncio.Future[Any]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One report."""
+        where = _PATH.fullmatch(scope["path"])
+        if where is None:
+            await self._others(scope, receive, send)
+            return
+        scope["route"] = self
+        message = await receive()  # whole: the front has read it
+        try:
+            await self._keep(where["identity"], where["place"], scope["headers"], message["body"])
+        except TacitError as reason:
+            await refuse(send, reason)
+            return
+        await send(_KEPT)
+        await send(_EMPTY)
+
+    async def _keep(
+        self, identity: str, place: str, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        if not _IDENTITY.fullmatch(identity) or not _PLACE.fullmatch(place):
+            raise TacitError("a report is for the place (a number) of a round (32 hex digits)")
+        invitation = dict(headers).get(_INVITATION, b"")
+        name, said = bytes.fromhex(identity), invitation.decode("latin-1") or None
+        if not self._party.at_hand(name):
+            await self._fetched(name)
+        waiting = self._party.report(name, int(place), body, said)
+        refusal = await self._writer(self._commit, waiting)
+        if refusal is not None:
+            raise refusal
+        self._kept()
+
+    async def _fetched(self, identity: bytes) -> None:
+        """Waits until a round is at hand, which is asked for once for all who bring reports; others
+        go on meanwhile.
+        """
+        if identity not in self._asked:
+            asking = asyncio.ensure_future(run_in_threadpool(self._party.server, identity))
+            asking.add_done_callback(lambda _: self._asked.pop(identity))
+            self._asked[identity] = asking
+        found = self._asked[identity]
+        await asyncio.wait([found])
+        found.result()
+
+
+async def refuse(send: Send, reason: TacitError) -> None:
+    """Says why not."""
+    number = status(reason)
+    body = json.dumps({"error": told(reason)}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if number in RETRY_AFTER:
+        headers.append((b"retry-after", RETRY_AFTER[number]))
+    await send({"type": "http.response.start", "status": number, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def operation(errors: dict[str, Any]) -> dict[str, Any]:
+    """How OpenAPI describes it."""
+    identity = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+    place = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
+    return {
+        "summary": "Bring a report's half",
+        "description": "The same bytes again get the same answer; other bytes are refused.",
+        "operationId": "report",
+        "tags": ["devices"],
+        "parameters": [
+            {"name": "identity", "in": "path", "required": True, "schema": identity},
+            {"name": "place", "in": "path", "required": True, "schema": place},
+            {
+                "name": "Tacit-Invitation",
+                "in": "header",
+                "required": False,
+                "description": "where admission is by invitation",
+                "schema": {"type": "string", "maxLength": 2048},
+            },
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+        },
+        "responses": {"204": {"description": "It is on disk."}, **errors},
+    }

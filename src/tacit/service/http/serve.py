@@ -1,0 +1,155 @@
+"""A party's process: from its configuration to a server that ends cleanly when it is told to.
+
+SIGTERM and SIGINT let running requests finish, write what waits, and close the database. There is
+no access log, and no header says what runs here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.errors import TacitError
+from tacit.keyfiles import load_signing_keys
+from tacit.records import RecordDirectory
+from tacit.service.config import PartyConfig
+from tacit.service.coordinator import Coordinator
+from tacit.service.helper import Helper
+from tacit.service.http import logs
+from tacit.service.http.apps import coordinator_app, helper_app
+from tacit.service.http.connections import Connection
+from tacit.service.http.helper_client import HttpLink
+from tacit.service.http.middleware import Front
+from tacit.service.store import Store
+
+LOG = logging.getLogger("tacit.service")
+FAREWELL = 10  # seconds that running requests may take at the end
+BACKLOG = 2048
+CONNECTIONS = 4096
+LARGE = 2**16  # bytes of a block that is given back
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+IDLE = 15  # seconds that a quiet connection stays: longer than clients (httpx: 5) reuse theirs
+
+
+def application(config: PartyConfig, **sources: Any) -> Front:
+    """A party, ready to be served: its key opened, its tables up to date. `sources` (clock, noise,
+    assignments) are for tests; no configuration can name them.
+    """
+    key, *former = load_signing_keys(config.signing_key, config.lock)
+    store = Store(config.database)
+    store.migrate()
+    records = RecordDirectory(config.records, used=store.used())
+    if config.role == "helper":
+        return helper_app(Helper(key, store, records, former=former, **sources), config)
+    coordinator = Coordinator(key, store, records, former=former, **sources)
+    return coordinator_app(coordinator, config, helper_link(coordinator))
+
+
+def helper_link(coordinator: Coordinator) -> HttpLink:
+    """The helpers of this coordinator's experiments, where their terms say that they are."""
+
+    def address(digest: bytes) -> str:
+        return coordinator.terms(digest).terms.parties[1].address.rstrip("/")
+
+    def key(digest: bytes) -> Ed25519PrivateKey:
+        return coordinator.key_for(coordinator.terms(digest).terms)
+
+    return HttpLink(key, address, coordinator.experiment_of)
+
+
+class Server(uvicorn.Server):
+    """A server that ends when told to, and then lets the process end as it likes."""
+
+    def __init__(self, app: Front) -> None:
+        self._closing = app.closing
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                proxy_headers=False,
+                http=Connection,
+                ws="none",
+                lifespan="on",
+                limit_concurrency=CONNECTIONS,
+                backlog=BACKLOG,
+                timeout_keep_alive=IDLE,
+                timeout_graceful_shutdown=FAREWELL,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are heard by who runs the process."""
+        yield
+
+    def leave(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """Ends after what is running."""
+        self._closing.set()
+        self.should_exit = True
+
+
+def listening(config: PartyConfig) -> socket.socket:
+    """The socket of this configuration."""
+    host, port = config.listen
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as problem:
+        bound.close()
+        raise TacitError(
+            f"listen is {host}:{port}, which cannot be used ({problem.strerror}): name another "
+            "host:port, or stop who is there"
+        ) from None
+    return bound
+
+
+def give_back() -> None:
+    """Lets large blocks go back to the system whenever they are freed. The C library of most Linux
+    systems keeps more and more of them otherwise, so that a party would grow with its largest
+    round; others are left as they are.
+    """
+    try:
+        told = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
+        told(setting, LARGE)
+
+
+def settle() -> None:
+    """What is there stays, and the collector looks only at what comes from now on, which is little:
+    so it may look at all of it often, and garbage of requests does not pile up.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # counts anew: it waits for a quarter as much garbage as it counted last
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, 1)
+
+
+def serve(config: PartyConfig, **sources: Any) -> None:
+    """Runs a party until it is told to stop."""
+    logs.configure(config.log_level)
+    give_back()
+    with listening(config) as bound:
+        server = Server(application(config, **sources))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.leave)
+        settle()
+        LOG.info("serving", extra={"role": config.role})
+        server.run(sockets=[bound])
+        LOG.info("ended", extra={"role": config.role})

@@ -1,0 +1,51 @@
+"""Invitations: one-time tokens, signed by the issuer of the terms and checked by both servers.
+
+An invitation is 16 random bytes and the issuer's signature under them and the first terms of
+an experiment; it stands for one participation. It names nobody. Who handed which one to whom is
+not tacit's to know; only its digest stays when it is spent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.errors import Refusal, integer
+from tacit.service.errors import Forbidden
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign, verify
+
+_RANDOM = 16
+LENGTH = 107  # characters
+
+
+def make(lineage: bytes, key: Ed25519PrivateKey, count: int) -> list[str]:
+    """So many new invitations to the experiment whose first terms have this digest."""
+    return [_made(lineage, key) for _ in range(integer("count", count, at_least=1))]
+
+
+def _made(lineage: bytes, key: Ed25519PrivateKey) -> str:
+    number = os.urandom(_RANDOM)
+    whole = number + sign(Signed.INVITATION, lineage + number, key)
+    return base64.urlsafe_b64encode(whole).rstrip(b"=").decode()
+
+
+def check(invitation: str | None, lineage: bytes, issuer: bytes) -> bytes:
+    """The digest of an invitation that the holder of the issuer's key made for this experiment."""
+    if not invitation:
+        raise Forbidden("this experiment is by invitation: send the one you were given")
+    try:
+        whole = base64.b64decode(invitation + "=", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        whole = b""
+    number, signature = whole[:_RANDOM], whole[_RANDOM:]
+    if len(invitation) == LENGTH and len(signature) == SIGNATURE_SIZE:
+        try:
+            verify(Signed.INVITATION, lineage + number, signature, issuer, "the issuer")
+            return hashlib.sha256(whole).digest()
+        except Refusal:
+            pass
+    raise Forbidden("this invitation is none of this experiment's: send the one you were given")

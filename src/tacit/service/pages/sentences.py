@@ -1,0 +1,235 @@
+"""Sentences of the pages: which option is best, how sure, the guarantee, the state of a round.
+state.
+
+Rendered from the plain data of `tacit.service.answers`. Numbers are in the units of the answer; an
+answer from 0 to 1 is given in per cent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tacit.terms.words import factor
+
+View = dict[str, Any]
+"""An experiment as `Coordinator.view` or `Coordinator.public` gives it."""
+
+OVER = ("stopped", "finished")
+STATES = {
+    "unsigned": "Not signed yet",
+    "running": "Running",
+    "paused": "Paused",
+    "stopped": "Over",
+    "finished": "Over",
+}
+VERDICTS = {
+    "best": "best",
+    "worse": "worse",
+    "open": "open",
+    "paused": "paused",
+    "removed": "taken out",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A short answer, and what is to be known with it."""
+
+    short: str
+    more: str = ""
+
+
+def number(view: View) -> Callable[[float | None], str]:
+    """How answers are written: in per cent if they go from 0 to 1. Noise may bring a mean out of
+    the range of answers; it is written as the end that is nearest.
+    """
+    low, high = (Fraction(end) for end in view["terms"]["answer"]["range"])
+    width = float(high - low)
+    places = max(0, 2 - math.floor(math.log10(width)))
+
+    def written(value: float | None) -> str:
+        if value is None:
+            return "–"
+        within = min(max(value, float(low)), float(high))
+        return _percent(within) if percent(view) else f"{within:,.{places}f}"
+
+    return written
+
+
+def percent(view: View) -> bool:
+    """Whether answers go from 0 to 1."""
+    return bool(view["terms"]["answer"]["range"] == ["0", "1"])
+
+
+def between(view: View, one: dict[str, Any], word: str = "to") -> str:
+    """An interval, both ends with as many digits."""
+    if not percent(view):
+        write = number(view)
+        return f"{write(one['low'])} {word} {write(one['high'])}"
+    digits = 1 if one["high"] < 0.0995 else 0
+    return f"{one['low']:.{digits}%} {word} {one['high']:.{digits}%}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if 0 < value < 0.0995 else f"{value:.0%}"
+
+
+def chance(value: float) -> str:
+    """A probability that is known approximately; never 0 or 1.
+
+    >>> chance(0.9999), chance(0.5), chance(0.0)
+    ('> 99%', '50%', '< 1%')
+    """
+    if value > 0.99:
+        return "> 99%"
+    return "< 1%" if value < 0.01 else f"{value:.0%}"
+
+
+def _about(value: float) -> str:
+    said = chance(value).replace(">", "more than").replace("<", "less than")
+    return said if " " in said else f"about {said}"
+
+
+def best(view: View) -> Said:
+    """Which is best?"""
+    status, found = view["status"], view["estimates"]
+    mine, over = leader(view), status["state"] in OVER
+    if mine is None:
+        if over:
+            return Said("Nobody knows.", "The experiment ended before any round was opened.")
+        return Said("Nobody knows yet.", _first_round(status))
+    value = f"{number(view)(mine['mean'])}, between {between(view, mine, 'and')}"
+    if found["decided"]:
+        return Said(str(found["decided"]), f"{value}.")
+    return Said(str(found["best"]), f"{'Was ahead' if over else 'Leads'} with {value}.")
+
+
+def leader(view: View) -> Any:
+    """The estimate of the option that is best so far; None as long as nothing is known of it."""
+    found = view["estimates"]
+    name = found["decided"] or found["best"]
+    mine = next((one for one in found["options"] if one["option"] == name), None)
+    return None if mine is None or mine["mean"] is None else mine
+
+
+def _first_round(status: dict[str, Any]) -> str:
+    if status["state"] == "unsigned":
+        return "Nothing begins before the helper's operator has signed the terms."
+    if any(one["stage"] == "refused" for one in status["rounds"]):
+        return "No round had enough answers to be opened so far."
+    return "No round has been opened so far; answers are seen in sums only, when a round closes."
+
+
+def sure(view: View) -> Said:
+    """How sure are we?"""
+    found, mine = view["estimates"], leader(view)
+    warned = _warned(found)
+    if mine is None:
+        return Said("Not at all yet.", warned)
+    wrong = f"at most {1 - found['level']:.0%} of experiments"
+    if found["decided"]:
+        always = all(one["always"] for one in found["options"])
+        looks = "however often one looks" if always else "approximately, for one look"
+        return Said(
+            "Decided: better than every other option.",
+            f"Such a verdict is wrong in {wrong}, {looks}. {warned}",
+        )
+    over = view["status"]["state"] in OVER
+    short = "Not decided: nobody can tell for sure." if over else "Not decided yet."
+    others = [one for one in found["options"] if one["option"] != mine["option"]]
+    rivals = [one["option"] for one in others if one["decision"] == "open"]
+    running = f" Not ruled out so far: {listed(rivals)}." if rivals else ""
+    return Said(
+        short,
+        f"It is the best with a chance of {_about(mine['best'])}.{running} {warned}",
+    )
+
+
+def _warned(found: dict[str, Any]) -> str:
+    if not found["sample_ratio"]["mismatch"]:
+        return ""
+    return "Mind: answers do not come back from all options alike, so the comparison may be unfair."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row.
+
+    >>> listed(["a", "b", "c"])
+    'a, b or c'
+    """
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def promised(view: View) -> Said:
+    """What were people promised?"""
+    promise = view["terms"]["guarantee"]
+    epsilon = Fraction(promise["epsilon"])
+    times = promise["participations"]
+    often = "" if times == 1 else f", over up to {times} times that somebody takes part"
+    return Said(
+        "Nobody sees anybody's answer, as long as one of the two servers is honest.",
+        f"Whatever anybody finds out is at most {factor(epsilon)} times as likely with a person's "
+        f"true answers as with any others{often} (ε = {promise['epsilon']}). Who takes part on a "
+        "page of the coordinator's must trust the coordinator.",
+    )
+
+
+def standing(view: View, up: bool) -> str:
+    """How it goes on, in a sentence: trouble first."""
+    status = view["status"]
+    rounds, state = status["rounds"], status["state"]
+    if not up and state not in OVER:
+        return (
+            "The helper does not answer now. Nothing is lost: rounds wait for it, and devices try "
+            "again until their deadline."
+        )
+    if state == "unsigned":
+        return "The terms wait for the helper's signature; until then nobody is asked."
+    if state == "paused":
+        return "Nobody new is asked until it is resumed; who has a place still reports."
+    if state in OVER:
+        live = any(one["stage"] in ("open", "closing") for one in rounds)
+        return "The last rounds are closing." if live else "Nobody is asked any more."
+    ended = [one for one in rounds if one["stage"] in ("opened", "refused")]
+    if ended and ended[-1]["stage"] == "refused":
+        return (
+            "The last round was refused: too few answered, so it was destroyed unopened and says "
+            "nothing about anybody."
+        )
+    return _open(rounds)
+
+
+def _open(rounds: Sequence[dict[str, Any]]) -> str:
+    now = [one for one in rounds if one["stage"] == "open"]
+    if not now:
+        return "The next round is being prepared."
+    places = sum(one["places"] for one in now)
+    if any(one["given"] is None for one in now):
+        return f"The present round has {places:,} places; who comes is counted when it is over."
+    given = sum(one["given"] for one in now)
+    return f"{given:,} of {places:,} places of the present round are taken."
+
+
+def announced(view: View, up: bool) -> str:
+    """What a screen reader is told when it changes; not every count."""
+    status = view["status"]
+    trouble = standing(view, up) if not up or status["state"] != "running" else ""
+    parts = (best(view).short, sure(view).short, STATES[status["state"]] + ".", trouble)
+    return " ".join(part for part in parts if part)
+
+
+def octets(count: int) -> str:
+    """A size as people say it.
+
+    >>> octets(118), octets(12_345), octets(5_000_000)
+    ('118 bytes', '12 KB', '5.0 MB')
+    """
+    if count < 1000:
+        return f"{count} bytes"
+    if count < 1_000_000:
+        return f"{count / 1000:.0f} KB" if count >= 10_000 else f"{count / 1000:.1f} KB"
+    return f"{count / 1_000_000:.1f} MB"

@@ -1,0 +1,246 @@
+"""Clients of masking who lie, each in one way, in a round of honest others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from unittest.mock import patch
+
+from tacit.aggregation import MaskingClient, MaskingSession, Refusal
+from tacit.aggregation.agreement import new_key, public_bytes
+from tacit.aggregation.masking import FRONT_SIZE, INBOX_ENTRY
+from tacit.aggregation.masking_server import MaskingStage
+from tacit.aggregation.shamir import SHARE_SIZE
+from tacit.aggregation.share_commitments import (
+    PARCEL_SIZE,
+    SHARE_ENTRY,
+    Pledges,
+    pledges_size,
+    signed_shares,
+)
+from tacit.aggregation.wire import Kind
+from tacit.signatures import SIGNATURE_SIZE, Signed, sign
+
+Spoil = Callable[[bytes], bytes]
+CLIENT = "tacit.aggregation.masking_client"
+
+
+def reworded(session: MaskingSession, client: MaskingClient, message: bytes, spoil: Spoil) -> bytes:
+    """The message with other content, sealed as only its sender can."""
+    channel = session.server._by_address[client.address].channel
+    content = channel.open(message[:FRONT_SIZE], message[FRONT_SIZE:])
+    return client._channel.seal(message[:FRONT_SIZE], spoil(content))
+
+
+class Liar:
+    """An honest client; the others differ from it in one thing."""
+
+    leaves_before = MaskingStage.OPENED
+
+    def prepare(self, client: MaskingClient) -> None:
+        """What it does before it joins."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        """What is different while it shares."""
+        return nullcontext()
+
+    def receive(self, inbox: bytes) -> None:
+        """What it keeps of its inbox."""
+
+    def spoil(self, _client: MaskingClient, _kind: Kind, content: bytes, /) -> bytes:
+        """What it says instead."""
+        return content
+
+
+class WrongShare(Liar):
+    """Reveals a share, or all, that it was not given."""
+
+    def __init__(self, kind: Kind = Kind.REVEAL, every: bool = False) -> None:
+        self.kind, self.every = kind, every
+
+    def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+        if kind is not self.kind:
+            return content
+        spoilt = bytearray(content)
+        for start in range(0, len(content) if self.every else 1, SHARE_ENTRY.size):
+            spoilt[start + SHARE_ENTRY.size - 1] ^= 1
+        return bytes(spoilt)
+
+
+class Garbage(Liar):
+    """Sends parcels that do not open, to all or to some neighbours; signs them, or does not."""
+
+    def __init__(self, some: int | None = None, signs: bool = True) -> None:
+        self.some, self.signs = some, signs
+
+    def spoil(self, client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+        if kind is not Kind.SHARES:
+            return content
+        degree = len(client._neighbours)
+        start, end = pledges_size(degree), len(content) - SIGNATURE_SIZE
+        size = PARCEL_SIZE * (degree if self.some is None else self.some)
+        parcels = os.urandom(size) + content[start + size : end]
+        if not self.signs:
+            return content[:start] + parcels + content[end:]
+        return content[:start] + parcels + self.signature(client, content[:start], parcels)
+
+    def signature(self, client: MaskingClient, listed: bytes, parcels: bytes) -> bytes:
+        pledges = Pledges.decode(listed, len(client._neighbours))
+        root = pledges.root(client.round.context, client._number)
+        return sign(Signed.SHARES, signed_shares(root, parcels), client._signing_key)
+
+
+class OtherShares(Liar):
+    """Seals shares that are not those that it committed to."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        return patch(f"{CLIENT}.share_commitment", lambda *_: os.urandom(32))
+
+
+class Evader(Garbage):
+    """Sends garbage and commits to other keys than those that its parcels would have."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        return patch(f"{CLIENT}.key_commitment", lambda *_: os.urandom(32))
+
+
+class UnknownKey(Liar):
+    """Announces a masking key that it does not know, and leaves before masking."""
+
+    leaves_before = MaskingStage.MASKING
+
+    def prepare(self, client: MaskingClient) -> None:
+        client._masking_public = public_bytes(new_key())
+
+
+class ScatteredKey(Liar):
+    """Shares its secrets in shares that belong to nothing, and leaves before masking."""
+
+    leaves_before = MaskingStage.MASKING
+
+    def lying(self) -> AbstractContextManager[object]:
+        return patch(
+            f"{CLIENT}.shamir.split_all",
+            lambda secrets, _, count, __: [
+                tuple(b"\x00" + os.urandom(SHARE_SIZE - 1) for _ in secrets) for _ in range(count)
+            ],
+        )
+
+
+class NoSeed(Liar):
+    """Shares a number that is one too large for a seed."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        share = (1 << 256).to_bytes(SHARE_SIZE, "big")
+        return patch(
+            f"{CLIENT}.shamir.split_all",
+            lambda secrets, _, count, __: [(share,) * len(secrets)] * count,
+        )
+
+
+class UnknownSeed(Liar):
+    """Promises another seed than it shares."""
+
+    def lying(self) -> AbstractContextManager[object]:
+        return patch(f"{CLIENT}.seed_commitment", lambda *_: os.urandom(32))
+
+
+class Slanderer(Liar):
+    """Complains of parcels that open; if it accuses, with the right keys, which no honest client
+    would show, or with false ones.
+    """
+
+    def __init__(self, of: int = 1, key: bytes = b"") -> None:
+        self.of, self.key = of, key
+        self.parcels: dict[int, bytes] = {}
+
+    def prepare(self, client: MaskingClient) -> None:
+        client._stands = lambda *_: True  # type: ignore[method-assign]
+
+    def receive(self, inbox: bytes) -> None:
+        self.parcels = {entry[0]: entry[-1] for entry in INBOX_ENTRY.iter_unpack(inbox)}
+
+    def spoil(self, client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+        if kind is Kind.CHECKED:
+            named = sorted(client._held)[: self.of]
+            client._spoilt |= {number: self.parcels[number] for number in named}
+            return b"".join(number.to_bytes(4, "big") for number in named)
+        if kind is Kind.ACCUSED and self.key:
+            return b"".join(content[at : at + 4] + self.key for at in range(0, len(content), 36))
+        return content
+
+
+def make_lie(client: MaskingClient, liar: Liar) -> None:
+    """Has a client tell these lies in a round that is driven by others."""
+    liar.prepare(client)
+    answer, share = client._answer, client.share
+
+    def spoilt(kind: Kind, asked: bytes, content: bytes) -> bytes:
+        return answer(kind, asked, liar.spoil(client, kind, content))
+
+    def shared(setup: bytes) -> bytes:
+        with liar.lying():
+            return share(setup)
+
+    def left(*_: object) -> bytes:
+        raise Refusal("this client has left")
+
+    client._answer, client.share = spoilt, shared  # type: ignore[method-assign]
+    if liar.leaves_before is MaskingStage.MASKING:
+        client.mask = client.accuse = left  # type: ignore[method-assign, assignment]
+
+
+def play(
+    session: MaskingSession,
+    liars: dict[int, Liar],
+    silent: dict[MaskingStage, set[int]] | None = None,
+    accusing: set[int] | None = None,
+) -> None:
+    """A whole round in which the clients at these places lie, others fall silent in a stage, and
+    some accuse instead of masking.
+    """
+    silent = silent or {}
+    for place, liar in liars.items():
+        liar.prepare(session.clients[place])
+    while (stage := session.server.stage) is not MaskingStage.OPENED:
+        for place, client in enumerate(session.clients):
+            liar = liars.get(place, Liar())
+            gone = stage is liar.leaves_before or place in silent.get(stage, set())
+            asked = stage is MaskingStage.JOINING or client.address in session.outgoing
+            if gone or not asked:
+                continue
+            with liar.lying():
+                message = _said(session, place, stage, place in (accusing or set()))
+            if stage is MaskingStage.CHECKING:
+                inbox = session.outgoing[client.address]
+                liar.receive(client._channel.open(inbox[:FRONT_SIZE], inbox[FRONT_SIZE:]))
+            if message is not None:
+                kind = Kind(message[3])
+                if kind is not Kind.JOIN:
+                    spoil = partial(liar.spoil, client, kind)
+                    message = reworded(session, client, message, spoil)
+                session.server.take(message)
+        session.outgoing = session.server.close()
+
+
+def _said(session: MaskingSession, place: int, stage: MaskingStage, accuses: bool) -> bytes | None:
+    client = session.clients[place]
+    asked = session.outgoing.get(client.address, b"")
+    try:
+        match stage:
+            case MaskingStage.JOINING:
+                return client.join()
+            case MaskingStage.SHARING:
+                return client.share(asked)
+            case MaskingStage.CHECKING:
+                return client.check(asked)
+            case MaskingStage.MASKING:
+                if accuses:
+                    return client.accuse(asked)
+                return client.mask(asked, session.reports[place])
+            case _:
+                return client.reveal(asked)
+    except Refusal:
+        return None

@@ -1,0 +1,13 @@
+"""The keys of the two parties of mixing, for tests that lie in their place."""
+
+from __future__ import annotations
+
+from tacit.aggregation import MixingSession, ServerKeys
+
+
+def keys_of(session: MixingSession) -> tuple[ServerKeys, ServerKeys]:
+    """The shuffler's and the analyzer's."""
+    first, second = session.shuffler._keys, session.analyzer._keys
+    assert first is not None
+    assert second is not None
+    return first, second

@@ -1,0 +1,410 @@
+"""One who lies in a round of masking is left out and named, or the pair is, and the others are
+opened; who is honest is named by nobody.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.aggregation.liars import (
+    Evader,
+    Garbage,
+    Liar,
+    NoSeed,
+    OtherShares,
+    ScatteredKey,
+    Slanderer,
+    UnknownKey,
+    UnknownSeed,
+    WrongShare,
+    play,
+)
+from tests.aggregation.rings import ring_session
+
+from tacit.aggregation import MaskingClient, MaskingSession, Neighbourhood, Refusal
+from tacit.aggregation.blame import Blame, Lie, decode_blames
+from tacit.aggregation.graph import neighbourhood
+from tacit.aggregation.masking_server import STAGES, MaskingServer, MaskingStage
+from tacit.aggregation.wire import Kind
+
+MODULUS = 1 << 32
+
+
+def session_of(count: int, minimum: int, among: Neighbourhood) -> MaskingSession:
+    return ring_session([1 << place % 20 for place in range(count)], minimum, MODULUS, among)
+
+
+def total_without(session: MaskingSession, places: Collection[int]) -> int:
+    kept = [report[0] for place, report in enumerate(session.reports) if place not in places]
+    return sum(kept) % MODULUS
+
+
+def check_opened(session: MaskingSession, out: Collection[int]) -> None:
+    view = session.server.view()
+    assert view.numbers == (total_without(session, out),)
+    assert view.reports == len(session.reports) - len(out)
+
+
+def check_named(session: MaskingSession, *expected: tuple[Lie, tuple[int, ...]]) -> None:
+    view = session.server.view()
+    assert sorted((blame.lie, blame.numbers) for blame in view.blamed) == sorted(expected)
+    for blame in view.blamed:
+        assert blame.addresses == tuple(session.clients[one].address for one in blame.numbers)
+
+
+Named = list[tuple[Lie, tuple[int, ...]]]
+
+
+def every_pair(sender: int, receivers: Collection[int]) -> Named:
+    """What is said of one that is left out because these complain of it."""
+    pairs: Named = [(Lie.PARCEL, (sender, receiver)) for receiver in receivers]
+    return [(Lie.DISPUTED, (sender,)), *pairs]
+
+
+def every_complaint(receiver: int, senders: Collection[int]) -> Named:
+    """What is said of one that is left out because it complains of these."""
+    pairs: Named = [(Lie.PARCEL, (sender, receiver)) for sender in senders]
+    return [(Lie.DISPUTED, (receiver,)), *pairs]
+
+
+def test_one_who_reveals_a_wrong_share_among_two_hundred_is_named() -> None:
+    session = session_of(200, 200, Neighbourhood(12, 8))
+    play(session, {3: WrongShare()})
+    check_opened(session, ())
+    check_named(session, (Lie.WRONG_SHARE, (3,)))
+
+
+def test_the_pairs_of_one_who_sends_garbage_among_two_hundred_are_named() -> None:
+    session = session_of(200, 199, Neighbourhood(12, 8))
+    play(session, {3: Garbage()})
+    check_opened(session, [3])
+    check_named(session, *every_pair(3, ring(3, 200, 12)))
+
+
+def test_one_who_leaves_without_its_masking_key_among_two_hundred_is_named() -> None:
+    session = session_of(200, 199, Neighbourhood(12, 8))
+    play(session, {3: UnknownKey()})
+    check_opened(session, [3])
+    check_named(session, (Lie.UNKNOWN_KEY, (3,)))
+
+
+def ring(place: int, count: int, degree: int) -> list[int]:
+    steps = range(-(degree // 2), degree // 2 + 1)
+    return [(place + step) % count for step in steps if step]
+
+
+OTHERS = [number for number in range(12) if number != 3]
+
+
+@pytest.mark.parametrize(
+    ("liar", "out", "named"),
+    [
+        (Liar(), [], []),
+        (WrongShare(every=True), [], [(Lie.WRONG_SHARE, (3,))]),
+        (Garbage(), [3], every_pair(3, OTHERS)),
+        (Garbage(some=1), [], [(Lie.PARCEL, (3, 0))]),
+        (Garbage(some=2), [3], every_pair(3, OTHERS[:2])),
+        (Garbage(some=5), [3], every_pair(3, OTHERS[:5])),
+        (Garbage(signs=False), [3], [(Lie.UNSIGNED, (3,))]),
+        (Garbage(some=1, signs=False), [3], [(Lie.UNSIGNED, (3,))]),
+        (OtherShares(), [3], every_pair(3, OTHERS)),
+        (UnknownKey(), [3], [(Lie.UNKNOWN_KEY, (3,))]),
+        (ScatteredKey(), [3], [(Lie.UNKNOWN_KEY, (3,))]),
+        (UnknownSeed(), [3], [(Lie.UNKNOWN_SEED, (3,))]),
+        (Slanderer(), [], [(Lie.PARCEL, (0, 3))]),
+        (Slanderer(of=2), [3], every_complaint(3, OTHERS[:2])),
+        (Slanderer(of=11), [3], every_complaint(3, OTHERS)),
+    ],
+)
+def test_a_liar_costs_at_most_its_own_number_and_is_named(
+    liar: Liar, out: list[int], named: Named
+) -> None:
+    """Twelve who are all neighbours, of whom seven must agree on a secret."""
+    session = session_of(12, 11, Neighbourhood(11, 7))
+    play(session, {3: liar})
+    check_opened(session, out)
+    check_named(session, *named)
+
+
+class OtherSeeds(Liar):
+    """Reveals its masks as if they were with somebody else."""
+
+    def spoil(self, _client: MaskingClient, kind: Kind, content: bytes, /) -> bytes:
+        seeds = kind in (Kind.SEEDS, Kind.LAST_SEEDS)
+        return (4).to_bytes(4, "big") + content[4:] if seeds else content
+
+
+@pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed()])
+def test_seeds_are_those_that_were_asked_for(liar: Liar) -> None:
+    with pytest.raises(Refusal, match="does not answer what was asked about seeds"):
+        play(session_of(12, 11, Neighbourhood(11, 7)), {3: liar, 5: OtherSeeds()})
+
+
+def test_a_wrong_share_of_the_key_of_one_who_left_is_left_out() -> None:
+    session = session_of(12, 11, Neighbourhood(11, 7))
+    play(session, {3: WrongShare(Kind.KEYS)}, {MaskingStage.MASKING: {0}})
+    check_opened(session, [0])
+    check_named(session, (Lie.WRONG_SHARE, (3,)))
+
+
+def test_spare_shares_open_a_round_down_to_the_threshold_and_not_below() -> None:
+    for liars, opens in ((4, True), (5, False)):
+        session = session_of(12, 12, Neighbourhood(11, 7))
+        lies: dict[int, Liar] = {place: WrongShare(every=True) for place in range(liars)}
+        if opens:
+            play(session, lies)
+            check_opened(session, ())
+            check_named(session, *[(Lie.WRONG_SHARE, (place,)) for place in range(liars)])
+        else:
+            with pytest.raises(Refusal, match=r"6 neighbours revealed .*Blamed: client 0 revealed"):
+                play(session, lies)
+
+
+def test_a_sender_is_named_alone_where_a_receiver_shows_the_key_and_leaves() -> None:
+    session = session_of(12, 10, Neighbourhood(11, 7))
+    play(session, {3: Garbage()}, accusing={5})
+    check_opened(session, [3, 5])
+    rest = [number for number in OTHERS if number != 5]
+    check_named(session, (Lie.PARCEL, (3,)), *every_pair(3, rest))
+
+
+def test_who_sends_garbage_and_commits_to_false_keys_is_named_with_the_receivers() -> None:
+    """Not prevented: the key that the accuser shows is not the one that was committed to."""
+    session = session_of(12, 10, Neighbourhood(11, 7))
+    play(session, {3: Evader()}, accusing={5})
+    check_opened(session, [3, 5])
+    check_named(session, *every_pair(3, OTHERS))
+
+
+def test_one_slanderer_of_all_its_spare_neighbours_and_a_tenth_that_leaves_cost_no_more() -> None:
+    """Were it kept with as few pairs as the threshold, one of these that leaves would end the
+    round.
+    """
+    among = neighbourhood(200, 160)
+    session = session_of(200, 160, among)
+    leaving = set(random.Random(1).sample([place for place in range(200) if place != 3], 20))
+    play(
+        session, {3: Slanderer(of=among.degree - among.threshold)}, {MaskingStage.MASKING: leaving}
+    )
+    check_opened(session, leaving | {3})
+    assert session.server.view().blamed[0].lie is Lie.DISPUTED
+    assert session.server.view().blamed[0].addresses == (session.clients[3].address,)
+
+
+def test_of_several_slanderers_those_in_most_complaints_are_left_out_first() -> None:
+    session = session_of(12, 8, Neighbourhood(11, 7))
+    play(session, {3: Slanderer(of=4), 7: Slanderer(of=5)})
+    check_opened(session, [3, 7])
+
+
+def test_a_refusal_names_first_who_is_in_most_complaints() -> None:
+    silent = {MaskingStage.REVEALING: set(range(6, 12))}
+    with pytest.raises(Refusal, match=r"only .*\. Blamed: client 3 was left out"):
+        play(session_of(12, 8, Neighbourhood(11, 7)), {3: Slanderer(of=4)}, silent)
+
+
+def test_who_complains_of_a_parcel_that_opens_is_named_by_its_own_key() -> None:
+    session = session_of(12, 11, Neighbourhood(11, 7))
+    play(session, {3: Slanderer()}, accusing={3})
+    check_opened(session, [3])
+    check_named(session, (Lie.FALSE_ALARM, (3,)))
+
+
+def test_a_false_key_convicts_nobody() -> None:
+    session = session_of(12, 11, Neighbourhood(11, 7))
+    play(session, {3: Slanderer(key=bytes(32))}, accusing={3})
+    check_opened(session, [3])
+    check_named(session, (Lie.PARCEL, (0, 3)))
+
+
+def test_neighbours_that_vanish_when_a_liar_is_proved_cost_only_their_numbers() -> None:
+    """The seeds that they have with the liar are missing, so they count as having left."""
+    session = session_of(12, 9, Neighbourhood(11, 7))
+    play(
+        session,
+        {3: UnknownKey()},
+        {MaskingStage.PROVING: {4, 5}, MaskingStage.REVEALING: {4, 5, 6}},
+    )
+    check_opened(session, [3, 4, 5])
+    check_named(session, (Lie.UNKNOWN_KEY, (3,)))
+
+
+def test_who_vanishes_without_its_key_while_another_is_proved_ends_the_round_named() -> None:
+    """Not prevented: the others have been asked for their own masks by then."""
+    session = session_of(12, 9, Neighbourhood(11, 7))
+    late = UnknownKey()
+    late.leaves_before = MaskingStage.PROVING
+    with pytest.raises(Refusal, match=r"client 4 went without the masking key.*client 3 shared"):
+        play(session, {3: UnknownKey(), 4: late})
+    with pytest.raises(Refusal, match="there is no sum"):
+        session.server.view()
+
+
+def test_a_convicted_survivor_whose_neighbour_is_silent_counts_with_what_it_shared() -> None:
+    """What it may add to the sum so is no more than it may report."""
+    session = session_of(12, 11, Neighbourhood(11, 7))
+    play(session, {3: UnknownSeed()}, {MaskingStage.APPEALING: {4}})
+    check_opened(session, [])
+    check_named(session, (Lie.UNKNOWN_SEED, (3,)))
+
+
+def test_one_who_shared_no_seed_at_all_needs_all_its_neighbours() -> None:
+    for silent in (set[int](), {4}):
+        session = session_of(12, 11, Neighbourhood(11, 7))
+        if silent:
+            with pytest.raises(Refusal, match=r"1 neighbours .* is no seed.*client 3 shared"):
+                play(session, {3: NoSeed()}, {MaskingStage.APPEALING: silent})
+        else:
+            play(session, {3: NoSeed()})
+            check_opened(session, [3])
+
+
+def test_without_a_convicted_survivor_the_rest_must_be_the_minimum() -> None:
+    with pytest.raises(Refusal, match="11"):
+        play(session_of(12, 12, Neighbourhood(11, 7)), {3: UnknownSeed()})
+
+
+def test_what_a_stage_sent_is_the_same_after_somebody_vanished() -> None:
+    session, sent = (
+        session_of(12, 9, Neighbourhood(11, 7)),
+        dict[MaskingStage, Mapping[bytes, bytes]](),
+    )
+    close = session.server.close
+
+    def closed() -> Mapping[bytes, bytes]:
+        stage = session.server.stage
+        sent[stage] = close()
+        return sent[stage]
+
+    silent = {MaskingStage.PROVING: {4, 5}, MaskingStage.REVEALING: set(range(12))}
+    with patch.object(session.server, "close", closed), pytest.raises(Refusal):
+        play(session, {3: UnknownKey()}, silent)
+    assert MaskingStage.PROVING in sent
+    assert all(close(stage) == before for stage, before in sent.items())
+
+
+def test_whoever_copies_an_address_as_its_masking_key_keeps_nobody_out() -> None:
+    """An address is read by whoever carries the first message."""
+    session = session_of(12, 11, Neighbourhood(11, 7))
+    thief, robbed = session.clients[3], session.clients[8]
+    thief._masking_public = robbed.address
+    session.server.take(thief.join())
+    play(session, {}, {MaskingStage.MASKING: {3}})
+    check_opened(session, [3])
+    check_named(session, (Lie.UNKNOWN_KEY, (3,)))
+
+
+@pytest.mark.parametrize("liar", [UnknownKey(), UnknownSeed(), Garbage(), WrongShare()])
+def test_restored_at_every_stage_a_server_names_the_same_liars(liar: Liar) -> None:
+    """A copy that is made from what was saved, at every step, gives the same messages and view."""
+    session = session_of(8, 7, Neighbourhood(7, 5))
+    original = session.server
+    close = original.close
+
+    def closed() -> Mapping[bytes, bytes]:
+        stage, saved = original.stage, original.save()
+        sent = close()
+        restored = _restored(saved, session)
+        if restored.stage is not MaskingStage.OPENED:
+            assert restored.close(stage) == sent
+        return sent
+
+    with patch.object(original, "close", closed):
+        play(session, {3: liar})
+    assert _restored(original.save(), session).view() == original.view()
+    assert original.view().blamed
+
+
+def _restored(saved: bytes, session: MaskingSession) -> MaskingServer:
+    plain = "tacit.aggregation.masking_server.shuffled_by"
+    with patch(plain, lambda _: list.copy):
+        return MaskingServer.restore(saved, session.store)
+
+
+KINDS: list[Callable[[], Liar]] = [
+    Liar,
+    WrongShare,
+    lambda: WrongShare(Kind.KEYS),
+    Garbage,
+    lambda: Garbage(some=2),
+    lambda: Garbage(signs=False),
+    OtherShares,
+    UnknownKey,
+    ScatteredKey,
+    UnknownSeed,
+    NoSeed,
+    Evader,
+    Slanderer,
+    lambda: Slanderer(of=3),
+]
+CONVICTIONS = (Lie.UNKNOWN_KEY, Lie.UNKNOWN_SEED)
+FATES: list[MaskingStage] = list(STAGES[:-1])
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.data())
+def test_with_any_liars_and_dropouts_the_sum_is_exact_and_no_honest_one_is_named(
+    data: st.DataObject,
+) -> None:
+    """The sum is that of those whose numbers came, without those who were convicted afterwards or
+    vanished; every lie that is named was told by one of the liars.
+    """
+    session = session_of(8, 5, Neighbourhood(7, 5))
+    places = st.integers(0, 7)
+    liars = data.draw(st.dictionaries(places, st.sampled_from(KINDS), max_size=2))
+    lies = {place: made() for place, made in liars.items()}
+    silent = data.draw(
+        st.dictionaries(st.sampled_from(FATES), st.sets(places, max_size=1), max_size=2)
+    )
+    try:
+        play(session, lies, silent)
+    except Refusal:
+        assert lies or any(silent.values())
+        return
+    view = session.server.view()
+    place_of = {client.address: place for place, client in enumerate(session.clients)}
+    named = [(blame.lie, [place_of[one] for one in blame.addresses]) for blame in view.blamed]
+    false = {place for place, liar in lies.items() if type(liar) is not Liar}
+    for lie, who in named:
+        assert false.intersection(who) or (lie is Lie.DISPUTED and len(false) > 1)
+    out = {who[0] for lie, who in named if lie in CONVICTIONS}
+    for stage in (
+        MaskingStage.LEAVING,
+        MaskingStage.PROVING,
+    ):  # who missed the first is not asked the second
+        out |= silent.get(stage, set())
+    sent = {one for one, client in enumerate(session.clients) if Kind.MASKED in client._answers}
+    counted = {place for place in sent if view.numbers[0] >> place & 1}
+    assert view.numbers == (sum(1 << place for place in counted),)
+    assert len(counted) == view.reports >= 5
+    assert sent - counted <= out
+
+
+BLAMES = st.builds(
+    lambda lie, clients: Blame(lie, tuple(n for n, _ in clients), tuple(a for _, a in clients)),
+    st.sampled_from(Lie),
+    st.lists(
+        st.tuples(st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32)),
+        min_size=1,
+        max_size=2,
+    ),
+)
+
+
+@given(st.lists(BLAMES, max_size=4))
+def test_a_record_keeps_everybody_who_is_blamed(blames: list[Blame]) -> None:
+    assert decode_blames(b"".join(blame.encode() for blame in blames)) == tuple(blames)
+
+
+def test_a_blame_says_in_words_who_did_what() -> None:
+    alone, both = (Blame(Lie.PARCEL, numbers, (b"",) * len(numbers)) for numbers in ((3,), (3, 5)))
+    assert str(alone) == "client 3 sealed a parcel that does not open to what was promised"
+    assert str(both) == (
+        "client 3 sealed a parcel that does not open to what was promised, or client 5 or the "
+        "server says so falsely"
+    )

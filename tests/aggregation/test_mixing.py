@@ -1,0 +1,427 @@
+"""Mixing hands over exactly the messages that came, in random order, or refuses."""
+
+from __future__ import annotations
+
+import os
+import random
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.aggregation.mixers import keys_of
+
+from tacit.aggregation import (
+    Analyzer,
+    MixingSession,
+    MixView,
+    Refusal,
+    RoundOutcome,
+    Sealing,
+    ServerKeys,
+    Shuffler,
+    mixing_outcome,
+    run_mixing,
+)
+from tacit.aggregation.agreement import Channel
+from tacit.aggregation.interface import new_identity
+from tacit.aggregation.shuffler import MixingRound, ShuffleRole, prepare_party
+from tacit.aggregation.two_servers import read_outcome
+from tacit.aggregation.wire import Kind, header
+from tacit.errors import TacitError
+from tacit.records import MemoryRecords
+
+
+def parties(
+    reports: int = 4, minimum: int = 3, size: int = 1, messages: int = 1
+) -> tuple[MixingSession, Shuffler, Analyzer]:
+    session = MixingSession(reports, minimum, size, messages)
+    return session, session.shuffler, session.analyzer
+
+
+def finish(shuffler: Shuffler, analyzer: Analyzer) -> MixView:
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    analyzer.close()
+    return analyzer.view()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32))
+def test_mixing_hands_over_exactly_the_messages_that_came_or_refuses(
+    reports: int, messages: int, size: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    sent = [
+        [rng.choice((bytes(size), rng.randbytes(size))) for _ in range(messages)]
+        for _ in range(reports)
+    ]
+    lost = {place for place in range(reports) if rng.random() < 0.2}
+    minimum = rng.randrange(1, reports + 1)
+    came = [report for place, report in enumerate(sent) if place not in lost]
+    try:
+        view = run_mixing(sent, minimum, lost=lost)
+    except Refusal:
+        assert len(came) < minimum
+    else:
+        assert Counter(view.messages) == Counter(message for report in came for message in report)
+        assert (view.reports, view.spoilt) == (len(came), 0)
+
+
+def test_the_hybrid_suite_hands_over_the_same_messages() -> None:
+    assert sorted(run_mixing([[b"b"], [b"a"]], 2, Sealing.HYBRID).messages) == [b"a", b"b"]
+
+
+def test_a_report_counts_once_however_often_it_arrives() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        report = session.wrap([message])
+        shuffler.take(report)
+        shuffler.take(report)
+    assert sorted(finish(shuffler, analyzer).messages) == [b"a", b"b", b"c"]
+
+
+def test_a_message_wrapped_anew_counts_once() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(session.wrap([message]))
+    again = session.round.recipients[0].seal(
+        next(iter(shuffler._taken.values()))[0], b"tacit mixing wrap v2" + session.round.context
+    )
+    with pytest.raises(Refusal, match="counts once"):
+        shuffler.take(header(Kind.WRAPPED, session.round.identity) + again)
+    assert finish(shuffler, analyzer).spoilt == 0
+
+
+def test_messages_that_a_shuffler_repeats_are_counted_once_by_the_analyzer() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(session.wrap([message]))
+    shuffler._taken[b"again"] = next(iter(shuffler._taken.values()))
+    view = finish(shuffler, analyzer)
+    assert (sorted(view.messages), view.reports) == ([b"a", b"b", b"c"], 4)
+    assert (view.spoilt, view.repeated) == (1, 1)
+
+
+def test_a_shuffler_that_fills_up_with_repeats_opens_nothing() -> None:
+    session, shuffler, analyzer = parties()
+    shuffler.take(session.wrap([b"a"]))
+    (report,) = shuffler._taken.values()
+    shuffler._taken |= {b"again": report, b"and again": report}
+    told = r"1 messages that open \(0 do not and 2 are repeated\): the minimum is 3"
+    with pytest.raises(Refusal, match=told):
+        finish(shuffler, analyzer)
+
+
+def test_nonsense_from_one_device_spoils_its_own_message_only() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(session.wrap([message]))
+    nonsense = session.round.recipients[0].seal(
+        bytes(session.round.sealed_size), b"tacit mixing wrap v2" + session.round.context
+    )
+    shuffler.take(header(Kind.WRAPPED, session.round.identity) + nonsense)
+    view = finish(shuffler, analyzer)
+    assert (sorted(view.messages), view.spoilt) == ([b"a", b"b", b"c"], 1)
+
+
+Nonsense = Callable[[MixingSession], bytes]
+
+
+def wrapped(session: MixingSession, inner: bytes) -> bytes:
+    """A report with any content that the shuffler can open."""
+    sealed = session.round.recipients[0].seal(
+        inner, b"tacit mixing wrap v2" + session.round.context
+    )
+    return header(Kind.WRAPPED, session.round.identity) + sealed
+
+
+def for_the_analyzer(session: MixingSession, content: bytes, info: bytes | None = None) -> bytes:
+    usual = b"tacit mixing message v2" + session.round.context
+    return session.round.recipients[1].seal(content, usual if info is None else info)
+
+
+def noise(session: MixingSession) -> bytes:
+    return wrapped(session, os.urandom(2 * session.round.sealed_size))
+
+
+def zeros(session: MixingSession) -> bytes:
+    size = session.round.sealed_size
+    return wrapped(session, os.urandom(8) + bytes(size - 8) + os.urandom(8) + b"\xff" * (size - 8))
+
+
+def of_another_round(session: MixingSession) -> bytes:
+    other = b"tacit mixing message v2" + bytes(32)
+    sealed = [for_the_analyzer(session, os.urandom(17), other) for _ in range(2)]
+    return wrapped(session, b"".join(sealed))
+
+
+def for_nobody(session: MixingSession) -> bytes:
+    stranger = MixingSession(4, 3, messages=2).round.recipients[1]
+    info = b"tacit mixing message v2" + session.round.context
+    return wrapped(session, b"".join(stranger.seal(os.urandom(17), info) for _ in range(2)))
+
+
+def flipped(session: MixingSession) -> bytes:
+    sealed = [bytearray(for_the_analyzer(session, os.urandom(17))) for _ in range(2)]
+    for item in sealed:
+        item[-1] ^= 1
+    return wrapped(session, b"".join(sealed))
+
+
+SPOILT: list[Nonsense] = [noise, zeros, of_another_round, for_nobody, flipped]
+
+
+@pytest.mark.parametrize("nonsense", SPOILT)
+@pytest.mark.parametrize("honest", [2, 3, 4])
+def test_nonsense_costs_no_round_that_has_its_minimum_of_good_messages(
+    nonsense: Nonsense, honest: int
+) -> None:
+    """Below the minimum, exactly at it and above, with more nonsense than reports."""
+    session, shuffler, analyzer = parties(reports=9, minimum=3, messages=2)
+    for _ in range(5):
+        shuffler.take(nonsense(session))
+    for place in range(honest):
+        shuffler.take(session.wrap([b"a", bytes((place,))]))
+    if honest < 3:
+        told = r"4 messages that open \(10 do not and 0 are repeated\): the minimum is 6"
+        with pytest.raises(Refusal, match=told):
+            finish(shuffler, analyzer)
+        return
+    view = finish(shuffler, analyzer)
+    expected = Counter([b"a"] * honest) + Counter(bytes((place,)) for place in range(honest))
+    assert Counter(view.messages) == expected
+    assert (view.reports, view.spoilt, view.repeated) == (honest + 5, 10, 0)
+
+
+def test_one_id_for_two_messages_counts_once_and_is_said() -> None:
+    session, shuffler, analyzer = parties(reports=4, minimum=3, messages=2)
+    same = os.urandom(16)
+    twice = [for_the_analyzer(session, same + letter) for letter in (b"x", b"y")]
+    shuffler.take(wrapped(session, b"".join(twice)))
+    for _ in range(3):
+        shuffler.take(session.wrap([b"a", b"b"]))
+    view = finish(shuffler, analyzer)
+    assert len(view.messages) == 7
+    assert (view.reports, view.spoilt, view.repeated) == (4, 1, 1)
+
+
+def test_what_the_shuffler_cannot_open_takes_no_place() -> None:
+    session, shuffler, analyzer = parties(reports=3, minimum=3, messages=2)
+    good = session.wrap([b"a", b"b"])
+    for content in (good[:20] + os.urandom(len(good) - 20), good[:-1], good + b"x", good[:20]):
+        with pytest.raises(Refusal):
+            shuffler.take(content)
+    size = session.round.sealed_size
+    twice = for_the_analyzer(session, os.urandom(17)) * 2
+    for inner in (b"", os.urandom(size), os.urandom(3 * size), twice):
+        with pytest.raises(Refusal):
+            shuffler.take(wrapped(session, inner))
+    for _ in range(3):
+        shuffler.take(session.wrap([b"a", b"b"]))
+    assert finish(shuffler, analyzer).spoilt == 0
+
+
+def test_fewer_than_the_minimum_are_forgotten_and_nothing_is_handed_on() -> None:
+    session, shuffler, _ = parties()
+    shuffler.take(session.wrap([b"a"]))
+    with pytest.raises(Refusal, match="1 reports: the minimum is 3; nothing was opened"):
+        shuffler.close()
+    shuffler.refuse()
+    assert not shuffler._taken
+    assert not shuffler._seen
+    for attempt in (shuffler.close, lambda: shuffler.take(session.wrap([b"a"]))):
+        with pytest.raises(Refusal, match="over"):
+            attempt()
+
+
+def test_an_analyzer_opens_no_batch_of_fewer_reports_than_the_minimum() -> None:
+    session, shuffler, analyzer = parties()
+    for message in (b"a", b"b"):
+        shuffler.take(session.wrap([message]))
+    analyzer.take(shuffler._batch())
+    with pytest.raises(Refusal, match="2 reports: the minimum is 3; nothing was opened"):
+        analyzer.close()
+
+
+def test_the_messages_of_one_report_do_not_stay_together() -> None:
+    """Were only whole reports shuffled, each would be told by its first message; by chance all stay
+    together once in 10^18 rounds.
+    """
+    session, shuffler, analyzer = parties(reports=8, minimum=8, messages=4)
+    for who in range(8):
+        shuffler.take(session.wrap([bytes([who])] * 4))
+    messages = finish(shuffler, analyzer).messages
+    assert any(len(set(messages[at : at + 4])) > 1 for at in range(0, 32, 4))
+
+
+def test_what_is_saved_does_not_say_in_which_order_reports_came() -> None:
+    session, shuffler, _ = parties()
+    other, reports = Shuffler(session.round, session.store), [session.wrap([b"a"]) for _ in "123"]
+    for one, another in zip(reports, reversed(reports), strict=True):
+        shuffler.take(one)
+        other.take(another)
+    assert shuffler.save() == other.save()
+
+
+def test_too_early_a_close_and_a_second_one_change_nothing() -> None:
+    session, shuffler, analyzer = parties()
+    for attempt, reason in (
+        (shuffler.close, "0 reports: the minimum is 3"),
+        (analyzer.close, "no batch has arrived"),
+        (analyzer.view, "was not opened"),
+    ):
+        with pytest.raises(Refusal, match=reason):
+            attempt()
+    with pytest.raises(Refusal, match="no batch has arrived"):
+        analyzer.close()
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(session.wrap([message]))
+    assert shuffler.close() == shuffler.close()
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    analyzer.take(batch)
+    for _ in range(2):
+        assert analyzer.close() == {}
+        analyzer.refuse()
+        assert sorted(analyzer.view().messages) == [b"a", b"b", b"c"]
+    shuffler.refuse()
+    assert shuffler.close() == {session.round.analyzer[:32]: batch}
+    shuffler.forget()
+    with pytest.raises(Refusal, match="handed on and forgotten"):
+        shuffler.close()
+
+
+def test_a_full_batch_takes_no_more_and_a_closed_one_is_forgotten() -> None:
+    session, shuffler, analyzer = parties(reports=3)
+    for message in (b"a", b"b", b"c"):
+        assert not shuffler.full
+        shuffler.take(session.wrap([message]))
+    assert shuffler.full
+    with pytest.raises(Refusal, match="full"):
+        shuffler.take(session.wrap([b"d"]))
+    finish(shuffler, analyzer)
+    assert not shuffler._taken
+    assert not shuffler._seen
+
+
+def test_reports_of_another_round_key_or_size_are_refused() -> None:
+    session, shuffler, _ = parties()
+    other, _, _ = parties()
+    with pytest.raises(Refusal, match="another round"):
+        shuffler.take(other.wrap([b"a"]))
+    with pytest.raises(Refusal, match="does not open"):
+        shuffler.take(header(Kind.WRAPPED, session.round.identity) + other.wrap([b"a"])[20:])
+    with pytest.raises(Refusal, match="bytes here"):
+        shuffler.take(session.wrap([b"a"]) + b"x")
+    for messages in ([b"aa"], [b""], [], [b"a", b"b"]):
+        with pytest.raises(TacitError, match="1 messages of 1 bytes"):
+            session.wrap(messages)
+
+
+def test_batches_that_make_no_sense_are_refused() -> None:
+    session, shuffler, analyzer = parties()
+    announced, keys = session.round, keys_of(session)
+    for message in (b"a", b"b", b"c"):
+        shuffler.take(session.wrap([message]))
+    sealed = b"".join(item for report in shuffler._taken.values() for item in report)
+    for content in (
+        b"",
+        bytes(5),
+        (3).to_bytes(4, "big") + sealed[:-1],
+        (9).to_bytes(4, "big") + sealed * 3,
+    ):
+        line = Channel(
+            keys[0].line,
+            announced.shuffler[:32],
+            announced.analyzer[:32],
+            announced.context,
+            starts=True,
+        )
+        with pytest.raises(Refusal):
+            analyzer.take(line.seal(header(Kind.BATCH, announced.identity), content))
+    (batch,) = shuffler.close().values()
+    analyzer.take(batch)
+    two = (2).to_bytes(4, "big") + sealed[: 2 * announced.sealed_size]
+    other = line.seal(header(Kind.BATCH, announced.identity), two)
+    with pytest.raises(Refusal, match="another batch"):
+        analyzer.take(other)
+    analyzer.close()
+    with pytest.raises(Refusal, match="over: it was opened"):
+        analyzer.take(batch)
+    assert analyzer.view().reports == 3
+
+
+def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
+    session = MixingSession(4, 3)
+    announced, store, keys = session.round, session.store, ServerKeys.new().public()
+    other = replace(announced, identity=new_identity())
+    strange = replace(announced, shuffler=keys)
+    for party in (Shuffler, Analyzer):
+        with pytest.raises(Refusal, match="unknown here"):
+            party(other, store)
+        with pytest.raises(Refusal, match="made for another description"):
+            party(strange, store)
+    fresh, identity = MemoryRecords(), new_identity()
+    prepare_party(fresh, ShuffleRole.SHUFFLER, identity)
+    with pytest.raises(TacitError, match="other keys of the shuffler"):
+        Shuffler(replace(announced, identity=identity), fresh)
+    with pytest.raises(TacitError, match="same key"):
+        replace(announced, shuffler=keys, analyzer=keys)
+    for half in (keys[:32] + announced.shuffler[32:], announced.shuffler[:32] + keys[32:]):
+        with pytest.raises(TacitError, match="same key"):
+            replace(announced, shuffler=keys, analyzer=half)
+    with pytest.raises(TacitError, match="open several rounds"):
+        replace(announced, reports=10**6, size=10**6)
+
+
+@pytest.mark.parametrize("came", [2, 3])
+def test_each_party_signs_what_became_of_the_one_round_that_it_knows(came: int) -> None:
+    session, shuffler, analyzer = parties()
+    announced, pinned = session.round, session.pinned
+
+    def said(description: MixingRound) -> list[tuple[int, RoundOutcome]]:
+        keys = zip(ShuffleRole, session.rehearsal.keys, strict=True)
+        words = [mixing_outcome(description, session.store, role, key) for role, key in keys]
+        return [read_outcome(pinned, description, word) for word in words]
+
+    with pytest.raises(Refusal, match="not over yet"):
+        said(announced)
+    for _ in range(came):
+        shuffler.take(session.wrap([b"a"]))
+    if came == 3:
+        finish(shuffler, analyzer)
+        shuffler.forget()
+    shuffler.refuse()
+    analyzer.refuse()
+    became = RoundOutcome.OPENED if came == 3 else RoundOutcome.REFUSED
+    assert said(announced) == [(0, became), (1, became)]
+    for other in (replace(announced, identity=new_identity()), replace(announced, minimum=2)):
+        assert said(other) == [(0, RoundOutcome.UNKNOWN), (1, RoundOutcome.UNKNOWN)]
+
+
+def test_a_partys_keys_of_a_round_are_made_once_and_not_after_its_end() -> None:
+    session, shuffler, _ = parties()
+    store, identity = session.store, session.round.identity
+    assert prepare_party(store, ShuffleRole.SHUFFLER, identity) == session.round.shuffler
+    shuffler.refuse()
+    with pytest.raises(Refusal, match="over: it was refused"):
+        prepare_party(store, ShuffleRole.SHUFFLER, identity)
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_a_buffered_message_takes_at_most_two_kilobytes(sealing: Sealing) -> None:
+    session = MixingSession(500, 1, sealing=sealing)
+    shuffler = session.shuffler
+    reports = [session.wrap([b"1"]) for _ in range(500)]
+    tracemalloc.start()
+    try:
+        for report in reports:
+            shuffler.take(report)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used / 500 <= 2048

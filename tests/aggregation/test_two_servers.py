@@ -1,0 +1,774 @@
+"""Two servers give the exact noisy sum of the reports that both have, once, or refuse."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit import signatures
+from tacit.aggregation import (
+    Collector,
+    OwnNoise,
+    Place,
+    Refusal,
+    RoundOutcome,
+    Sealing,
+    Seat,
+    SumView,
+    TwoServerRound,
+    TwoServerSession,
+    prepare_collector,
+    refused_by_both,
+    run_two_servers,
+)
+from tacit.aggregation.aggregator import PARTIAL_HEAD, HalfServer, _Working, partial_info
+from tacit.aggregation.aggregator_context import AggregatorStage, RoundRecord, RoundSecrets
+from tacit.aggregation.agreement import NONCE_SIZE, Channel
+from tacit.aggregation.announcements import announce, endorse
+from tacit.aggregation.encryption import DEFAULT
+from tacit.aggregation.interface import new_identity
+from tacit.aggregation.two_servers import DIGEST_SIZE, half_info, read_outcome, word_digest
+from tacit.aggregation.wire import Kind, header, pack_numbers
+from tacit.errors import TacitError
+from tacit.records import MemoryRecords, RecordDirectory
+
+
+def nothing(_: Fraction) -> int:
+    return 0
+
+
+QUIET = OwnNoise(4, Fraction(4), nothing)
+LOUD = OwnNoise(4, Fraction(4), lambda _: random.randrange(1000))
+
+
+def report(session: TwoServerSession, place: int, *values: int) -> tuple[bytes, bytes]:
+    """A report that reaches both servers."""
+    halves = session.split(place, values)
+    for role in (0, 1):
+        session.server(role).take(halves[role], session.now)
+    return halves
+
+
+def tags_of(server: HalfServer) -> list[bytes]:
+    """Of the halves that it can use."""
+    return [half[:DIGEST_SIZE] for half in server._halves(server._record())]
+
+
+def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
+    """What only the server has while the round is open."""
+    identity = session.round.identity
+    record = session.seat(role).record(identity)
+    assert record is not None
+    return RoundSecrets(record.secret, identity, record.sealing)
+
+
+# The sum
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.integers(1, 60),
+    st.integers(61, 2**70) | st.sampled_from([2**32 + 15, 2**64]),
+    st.sampled_from([1, 1, 4, 11]),
+    st.integers(0, 2**32),
+)
+def test_two_servers_give_the_exact_sum_of_complete_reports_or_refuse(
+    reports: int, modulus: int, length: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    values = [[rng.randrange(-modulus, 2 * modulus) for _ in range(length)] for _ in range(reports)]
+    lost = tuple({place for place in range(reports) if rng.random() < 0.2} for _ in range(2))
+    complete = [value for place, value in enumerate(values) if place not in lost[0] | lost[1]]
+    minimum = rng.randrange(1, reports + 1)
+    try:
+        view = run_two_servers(values, modulus, minimum, lost=(lost[0], lost[1]))
+    except Refusal:
+        assert len(complete) < minimum
+    else:
+        assert view == SumView(
+            tuple(sum(column) % modulus for column in zip(*complete, strict=True)), len(complete)
+        )
+
+
+@pytest.mark.parametrize("sealing", list(Sealing))
+def test_every_suite_gives_the_same_sum(sealing: Sealing) -> None:
+    assert run_two_servers([3, 5, 9], 10, 3, sealing) == SumView((7,), 3)
+
+
+@pytest.mark.parametrize("length", [1, 40])
+def test_each_server_adds_a_draw_of_its_own_to_every_number(length: int) -> None:
+    asked: list[Fraction] = []
+
+    def draw(scale: Fraction) -> int:
+        asked.append(scale)
+        return 1000 if len(asked) > length else 1
+
+    noise = OwnNoise(4, Fraction(9, 2), draw)
+    view = run_two_servers([[2] * length] * 3, 10**9, 3, noise=noise)
+    assert view == SumView((6 + 1001,) * length, 3)
+    assert asked == [Fraction(9, 2)] * 2 * length
+
+
+def test_a_server_without_a_way_to_draw_its_noise_is_not_made() -> None:
+    session = TwoServerSession(3, 1, 100, noise=QUIET)
+    session.noise = None
+    with pytest.raises(TacitError, match="say how it is drawn"):
+        session.server(0)
+
+
+def test_what_the_noise_does_not_hide_is_not_sent() -> None:
+    session = TwoServerSession(3, 1, 100, noise=QUIET)
+    for value in (-1, 5, 96):
+        with pytest.raises(TacitError, match="numbers from 0 to 4"):
+            session.split(0, [value])
+
+
+def test_the_first_half_of_a_long_report_is_a_seed() -> None:
+    """32 bytes and what every half has, however many numbers there are."""
+    session = TwoServerSession(3, 1, 1_000_003, length=500)
+    first, second = session.split(0, list(range(500)))
+    assert len(second) - len(first) == 500 * 3 - 32
+    short = TwoServerSession(3, 1, 1_000_003, length=2)
+    assert len({len(half) for half in short.split(0, [1, 2])}) == 1
+
+
+# Halves
+
+
+def test_halves_count_once_however_often_and_in_whatever_order_they_arrive() -> None:
+    session = TwoServerSession(5, 3, 100)
+    halves = [session.split(place, [value]) for place, value in enumerate((10, 20, 30))]
+    for role in (0, 1):
+        for order in (0, 2, 0, 1, 2, 1):
+            session.server(role).take(halves[order if role else 2 - order][role], session.now)
+    assert session.finish() == SumView((60,), 3)
+
+
+def test_a_half_that_arrived_alone_does_not_count() -> None:
+    session = TwoServerSession(5, 3, 100)
+    for place, value in enumerate((10, 20, 30)):
+        report(session, place, value)
+    session.server(0).take(session.split(3, [99])[0], session.now)
+    session.server(1).take(session.split(4, [98])[1], session.now)
+    assert session.finish() == SumView((60,), 3)
+
+
+def test_a_place_holds_one_half_and_no_other() -> None:
+    session = TwoServerSession(5, 1, 100)
+    mine, another = session.split(0, [10]), session.split(0, [20])
+    for role in (0, 1):
+        session.server(role).take(mine[role], session.now)
+        with pytest.raises(Refusal, match="something else"):
+            session.server(role).take(another[role], session.now)
+    assert session.finish() == SumView((10,), 1)
+
+
+def test_nobody_can_put_another_half_in_place_of_one() -> None:
+    """Who took the place at one server first, with another half, spoils that report alone."""
+    session = TwoServerSession(5, 2, 100)
+    for place, value in enumerate((10, 20)):
+        report(session, place, value)
+    honest = session.split(2, [30])
+    session.server(1).take(session.split(2, [77])[1], session.now)
+    session.server(0).take(honest[0], session.now)
+    with pytest.raises(Refusal, match="something else"):
+        session.server(1).take(honest[1], session.now)
+    assert session.finish() == SumView((30,), 2)
+
+
+def test_a_server_cannot_put_its_own_half_in_place_of_one_at_the_other() -> None:
+    """It knows its own word and the digest of the other's word, but not the other's word."""
+    session = TwoServerSession(9, 1, 100)
+    context = session.round.context
+    for number, guess in enumerate(("own", "other", "zero")):
+        honest = session.split(number, [10])
+        known = secrets(session, 1).keys.sealing.open(honest[1][41:], half_info(context, 1, number))
+        words = {"own": known[:16], "other": known[16:32], "zero": bytes(16)}
+        content = words[guess] + word_digest(known[:16]) + b"\x05"
+        sealed = session.round.recipients[0].seal(content, half_info(context, 0, number))
+        session.server(0).take(honest[0][:41] + sealed, session.now)
+        session.server(1).take(honest[1], session.now)
+    report(session, 5, 42)
+    assert session.finish() == SumView((42,), 1)
+
+
+def test_halves_for_the_other_server_round_or_place_are_refused() -> None:
+    session, other = TwoServerSession(5, 3, 100), TwoServerSession(5, 3, 100)
+    half, foreign = session.split(0, [1])[0], other.split(0, [1])[0]
+    server, now = session.server(0), session.now
+    with pytest.raises(Refusal, match="for server 0; this is server 1"):
+        session.server(1).take(half, now)
+    with pytest.raises(Refusal, match="another round"):
+        server.take(foreign, now)
+    with pytest.raises(Refusal, match="not given out"):
+        server.take(half[:20] + foreign[20:], now)
+    with pytest.raises(Refusal, match="not given out"):
+        server.take(half[:24] + b"\x01" + half[25:], now)
+    with pytest.raises(Refusal, match="not given out"):
+        server.take(half[:25] + bytes(16) + half[41:], now)
+    with pytest.raises(Refusal, match="bytes here"):
+        server.take(half + b"\x00", now)
+
+
+def test_a_place_beyond_the_round_is_refused_also_with_its_token() -> None:
+    session = TwoServerSession(5, 3, 100)
+    with pytest.raises(Refusal, match="place 5 was not given out"):
+        session.server(0).take(session.split(5, [1])[0], session.now)
+
+
+def test_what_does_not_open_or_is_out_of_range_counts_nowhere() -> None:
+    session = TwoServerSession(9, 1, 200)
+    report(session, 0, 7)
+    context = session.round.context
+    for number, content in enumerate((bytes(32) + b"\xc8", bytes(32) + b"\xff"), start=1):
+        half = session.split(number, [1])[0]
+        sealed = session.round.recipients[0].seal(content, half_info(context, 0, number))
+        session.server(0).take(half[:41] + sealed, session.now)
+    half = session.split(4, [1])[0]
+    session.server(0).take(half[:41] + bytes(len(half) - 41), session.now)
+    assert session.finish() == SumView((7,), 1)
+
+
+# Time
+
+
+def test_an_early_close_changes_nothing() -> None:
+    session = TwoServerSession(5, 2, 100)
+    for place, value in enumerate((10, 20)):
+        report(session, place, value)
+        before = [dict(table) for table in session.tables]
+        for role in (0, 1):
+            with pytest.raises(Refusal, match="stays open"):
+                session.server(role).close(session.now)
+            with pytest.raises(Refusal, match="not closed yet"):
+                session.server(role).outcome()
+        with pytest.raises(Refusal, match="0 of 2 servers"):
+            session.collector().close()
+        assert session.tables == before
+    report(session, 2, 30)
+    assert session.finish() == SumView((60,), 3)
+
+
+def test_a_round_closes_early_when_every_place_has_reported() -> None:
+    session = TwoServerSession(2, 2, 100)
+    report(session, 0, 1)
+    report(session, 1, 2)
+    assert session.server(0).close(session.now).keys() == {session.server(0).peer}
+
+
+def test_after_the_deadline_no_report_is_taken_though_nobody_closed() -> None:
+    session = TwoServerSession(5, 1, 100)
+    halves = session.split(0, [1])
+    with pytest.raises(Refusal, match="no more reports"):
+        session.server(0).take(halves[0], session.round.binding.closes)
+
+
+def test_without_the_others_list_a_round_is_refused_after_its_grace() -> None:
+    session = TwoServerSession(5, 1, 100)
+    report(session, 0, 1)
+    server, late = session.server(0), session.round.binding.closes
+    listing = server.close(late)
+    assert listing.keys() == {server.peer}
+    assert server.close(late + session.round.grace - 1) == listing
+    out = server.close(late + session.round.grace)
+    assert out == {**listing, session.round.collector: server.outcome()}
+    assert read_outcome(session.pinned, session.round, server.outcome()) == (
+        0,
+        RoundOutcome.REFUSED,
+    )
+
+
+def test_after_its_grace_a_round_is_refused_whatever_is_there() -> None:
+    """Also with all halves and the other's list at hand: its key is due to end."""
+    for listed in (False, True):
+        session = TwoServerSession(5, 1, 100)
+        report(session, 0, 1)
+        late = session.round.binding.closes
+        if listed:
+            session.server(1).take(session.server(0).close(late)[session.server(0).peer], late)
+        server = session.server(1)
+        server.close(late + session.round.grace)
+        assert (
+            read_outcome(session.pinned, session.round, server.outcome())[1] is RoundOutcome.REFUSED
+        )
+        assert session.tables[1] == {}
+
+
+def test_a_round_with_keys_that_nothing_can_be_sealed_to_is_not_signed() -> None:
+    session = TwoServerSession(5, 1, 100, sealing=Sealing.X25519)
+    zero, announced = bytes(32), replace(session.round, identity=new_identity())
+    public = session.seat(0).prepare(announced.identity, announced.sealing)
+    other = announced.servers[1]
+    for changes in (
+        {"servers": (public, other), "collector": zero},
+        {"servers": (public, other[:32] + zero)},
+        {"servers": (public, zero + other[32:])},
+    ):
+        with pytest.raises(Refusal, match="public key"):
+            session.seat(0).endorse(replace(announced, **changes).encode())
+
+
+def test_fewer_complete_reports_than_the_minimum_open_nothing() -> None:
+    with pytest.raises(Refusal, match=r"refused the round, whose minimum is 4 reports"):
+        run_two_servers([1, 2, 3, 4, 5], 10, 4, lost=({0}, {1}))
+
+
+# Once
+
+
+def closed(session: TwoServerSession, *values: int) -> list[dict[bytes, bytes]]:
+    for place, value in enumerate(values):
+        report(session, place, value)
+    session.finish()
+    return [dict(session.server(role).close(session.now)) for role in (0, 1)]
+
+
+def test_after_the_close_every_question_gets_the_same_answer() -> None:
+    session = TwoServerSession(5, 1, 100, noise=LOUD)
+    answers = closed(session, 1, 2, 3)
+    for role in (0, 1):
+        for now in (0, session.now, session.now + 10**9):
+            assert session.server(role).close(now) == answers[role]
+            assert session.server(role).outcome()[21] == RoundOutcome.OPENED
+        with pytest.raises(Refusal, match="closed"):
+            session.server(role).place(4)
+    view = session.collector().view()
+    for message in (answers[role][session.round.collector] for role in (1, 0, 1)):
+        session.collector().take(message)
+        session.collector().close()
+    assert session.collector().view() == view
+
+
+def test_a_closed_server_holds_nothing_of_anybody() -> None:
+    session = TwoServerSession(5, 1, 100)
+    closed(session, 1, 2, 3)
+    assert session.tables == [{}, {}]
+    for role in (0, 1):
+        record = session.seat(role).record(session.round.identity)
+        assert record is not None
+        assert (record.secret, record.tags) == (b"", b"")
+
+
+def test_an_abandoned_round_has_no_secret_any_more_and_was_refused() -> None:
+    session = TwoServerSession(5, 1, 100)
+    report(session, 0, 1)
+    seat, identity = session.seat(0), session.round.identity
+    seat.abandon(identity)
+    record = seat.record(identity)
+    assert record is not None
+    assert (record.stage, record.secret, record.partial) == (AggregatorStage.CLOSED, b"", b"")
+    said = session.server(0).outcome()
+    assert read_outcome(session.pinned, session.round, said) == (0, RoundOutcome.REFUSED)
+    with pytest.raises(Refusal, match="this round is over"):
+        seat.prepare(identity, session.round.sealing)
+    fresh = new_identity()
+    seat.prepare(fresh)
+    seat.abandon(fresh)  # which nobody described: there is nothing to be said about it
+    assert seat.record(fresh) == RoundRecord(AggregatorStage.CLOSED, DEFAULT)
+    opened = TwoServerSession(5, 1, 100)
+    answers = closed(opened, 1)
+    opened.seat(0).abandon(opened.round.identity)
+    assert opened.server(0).close(opened.now) == answers[0]
+
+
+def test_what_waits_says_nothing_to_who_has_not_the_secret() -> None:
+    """Neither names nor tokens follow from the description; what is kept twice looks different."""
+    session = TwoServerSession(5, 1, 100)
+    server, half = session.server(0), session.split(0, [1])[0]
+    one, two = (server.check(half, session.now) for _ in range(2))
+    assert one.name == two.name
+    assert one.wrapped[:NONCE_SIZE] != two.wrapped[:NONCE_SIZE]
+    stranger = _Working(session.round, 0, bytes(32))
+    tokens = {server.place(number).token for number in range(5)}
+    assert len(tokens) == 5
+    assert tokens.isdisjoint({stranger.token(number) for number in range(5)})
+    assert one.name != stranger.name(struct.pack(">I", 0))
+
+
+def test_partial_sums_of_different_reports_are_not_added() -> None:
+    session = TwoServerSession(5, 1, 100)
+    for place, value in enumerate((1, 2, 3, 4)):
+        report(session, place, value)
+    late, servers = session.round.binding.closes, [session.server(role) for role in (0, 1)]
+    listing = servers[1].close(late)[servers[1].peer]
+    lines = (session.round.line(0), session.round.line(1))
+    liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
+    tags = tags_of(servers[0])
+    front = header(Kind.PRESENT, session.round.identity) + b"\x00"
+    servers[1].take(liar.seal(front, b"".join(tags[:3])), late)
+    servers[0].take(listing, late)
+    for server in servers:
+        session.collector().take(server.close(late)[session.round.collector])
+    session.collector().close()
+    with pytest.raises(Refusal, match="different reports"):
+        session.collector().view()
+
+
+def test_lists_that_repeat_exceed_the_round_or_change_are_refused() -> None:
+    session = TwoServerSession(5, 1, 100)
+    for place, value in enumerate((1, 2, 3)):
+        report(session, place, value)
+    server, late = session.server(1), session.round.binding.closes
+    tags = tags_of(server)
+    lines = (session.round.line(0), session.round.line(1))
+    liar = Channel(secrets(session, 0).keys.line, *lines, session.round.context, starts=True)
+    front = header(Kind.PRESENT, session.round.identity) + b"\x00"
+    six = b"".join(bytes((i,)) * 16 for i in range(6))
+    for content in (tags[0] * 3, b"".join(reversed(tags)), six, b"odd"):
+        with pytest.raises(Refusal):
+            server.take(liar.seal(front, content), late)
+    server.take(liar.seal(front, tags[0]), late)
+    server.take(liar.seal(front, tags[0]), late)
+    with pytest.raises(Refusal, match="another list before"):
+        server.take(liar.seal(front, tags[1]), late)
+    own = session.server(0).close(late)[session.server(0).peer]
+    with pytest.raises(Refusal, match="not the other server's"):
+        session.server(0).take(own, late)
+
+
+def test_refunds_need_the_refusals_of_both_servers() -> None:
+    session = TwoServerSession(5, 3, 100)
+    report(session, 0, 1)
+    with pytest.raises(Refusal):
+        session.finish()
+    said = [session.server(role).outcome() for role in (0, 1)]
+    check = (session.pinned, session.announcement)
+    assert refused_by_both(*check, said)
+    for some in ([], said[:1], said[1:], said[:1] * 2):
+        assert not refused_by_both(*check, some)
+    forged = said[1][:-1] + bytes((said[1][-1] ^ 1,))
+    with pytest.raises(Refusal, match="did not sign"):
+        refused_by_both(*check, [said[0], forged])
+    opened = TwoServerSession(5, 1, 100)
+    closed(opened, 1)
+    outcomes = [opened.server(role).outcome() for role in (0, 1)]
+    assert not refused_by_both(opened.pinned, opened.announcement, outcomes)
+    with pytest.raises(Refusal, match="another round"):
+        refused_by_both(opened.pinned, opened.announcement, said)
+
+
+# Opening a round
+
+
+def test_keys_are_on_record_before_they_are_known_and_stay_the_same() -> None:
+    seat, identity = SESSION.seat(0), new_identity()
+    public = seat.prepare(identity, Sealing.X25519)
+    assert seat.prepare(identity, Sealing.X25519) == public
+    assert seat.record(identity) is not None
+    with pytest.raises(Refusal, match="another suite"):
+        seat.prepare(identity, Sealing.HYBRID)
+    records = MemoryRecords()
+    key = prepare_collector(records, identity, Sealing.X25519)
+    assert prepare_collector(records, identity, Sealing.X25519) == key
+    with pytest.raises(Refusal, match="another suite"):
+        prepare_collector(records, identity, Sealing.HYBRID)
+
+
+def test_a_server_signs_one_description_per_round_ever() -> None:
+    session = TwoServerSession(5, 3, 100)
+    again = session.seat(0).endorse(session.round.encode())
+    assert again == session.announcement[-128:-64]
+    other = replace(session.round, minimum=4)
+    for _ in range(2):
+        with pytest.raises(Refusal, match="one description per round"):
+            session.seat(0).endorse(other.encode())
+        closed_session = TwoServerSession(5, 1, 100)
+        closed(closed_session, 1)
+        session, other = closed_session, replace(closed_session.round, minimum=2)
+    with pytest.raises(Refusal, match="this round is over"):
+        session.seat(0).prepare(session.round.identity, session.round.sealing)
+
+
+def test_a_server_signs_nothing_without_its_own_keys_in_it() -> None:
+    session = TwoServerSession(5, 3, 100)
+    named = replace(session.round, identity=new_identity())
+    with pytest.raises(Refusal, match="keys were not made"):
+        session.seat(0).endorse(named.encode())
+    first, second = (session.seat(role).prepare(named.identity, named.sealing) for role in (0, 1))
+    for servers in (named.servers, (second, first)):
+        with pytest.raises(Refusal, match="other keys"):
+            session.seat(0).endorse(replace(named, servers=servers).encode())
+
+
+def test_a_server_answers_for_the_description_on_its_record_and_for_no_other() -> None:
+    session = TwoServerSession(5, 1, 100)
+    other = replace(session.round, minimum=2).encode()
+    signatures = [endorse(other, key) for key in session.rehearsal.keys]  # as it never does
+    server = HalfServer(session.seat(0), announce(other, signatures), {})
+    with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
+        server.place(0)
+    assert read_outcome(session.pinned, server.round, server.outcome())[1] is RoundOutcome.UNKNOWN
+
+
+def test_a_server_without_a_record_signs_nothing_and_says_unknown() -> None:
+    session = TwoServerSession(5, 1, 100)
+    halves = report(session, 0, 1)
+    session.records = (MemoryRecords(), *session.records[1:])
+    server = session.server(0)
+    assert read_outcome(session.pinned, session.round, server.outcome()) == (
+        0,
+        RoundOutcome.UNKNOWN,
+    )
+    for wrong in (
+        lambda: server.take(halves[0], session.now),
+        lambda: server.close(session.now + 1),
+        lambda: server.place(0),
+    ):
+        with pytest.raises(Refusal, match="neither key, partial sum nor refusal"):
+            wrong()
+
+
+def test_a_damaged_record_is_refused_and_nothing_is_said_by_it() -> None:
+    session = TwoServerSession(5, 1, 100)
+    report(session, 0, 1)
+    name = session.seat(0).name(session.round.identity)
+    good = session.records[0].read(name) or b""
+    for damaged in (b"", good[:1], good[:40], good + b"x", b"\x09" + good[1:], good[:-2]):
+        broken = MemoryRecords()
+        broken.replace(name, None, damaged)
+        session.records = (broken, *session.records[1:])
+        with pytest.raises(Refusal, match=r"damaged|unknown|neither"):
+            session.server(0).close(session.round.binding.closes)
+
+
+def test_a_damaged_record_of_the_collector_opens_nothing() -> None:
+    session = TwoServerSession(5, 1, 100)
+    ((name, good),) = session.records[2]._records.items()
+    for damaged in (
+        b"",
+        good[:1],
+        good[:20],
+        good + b"x",
+        b"\x02",
+        b"\x02" + bytes(9),
+        b"\x03\xff",
+    ):
+        session.records[2]._records[name] = damaged
+        with pytest.raises(Refusal):
+            session.collector().view()
+
+
+def test_a_place_has_one_spelling() -> None:
+    place = TwoServerSession(5, 1, 100).server(1).place(3)
+    assert Place.decode(place.encode()) == place
+    for wrong in (place.encode()[:-1], place.encode() + b"x", b""):
+        with pytest.raises(Refusal):
+            Place.decode(wrong)
+    for number, token in ((-1, bytes(16)), (1 << 32, bytes(16)), (0, bytes(15)), (0, bytes(17))):
+        with pytest.raises(TacitError, match="a place is"):
+            Place(number, token)
+
+
+def test_parties_with_wrong_or_shared_keys_are_refused() -> None:
+    session = TwoServerSession(5, 3, 10)
+    keys = session.rehearsal.keys
+    for wrong in (
+        lambda: Seat(session.pinned, 1, keys[0], MemoryRecords()),
+        lambda: Collector(session.pinned, session.announcement, MemoryRecords()),
+    ):
+        with pytest.raises(TacitError, match=r"not that of|no key"):
+            wrong()
+    announced = session.round
+    same = (announced.servers[0], announced.servers[0])
+    with pytest.raises(TacitError, match="same key"):
+        replace(announced, servers=same)
+    with pytest.raises(TacitError, match="same key"):
+        replace(announced, collector=announced.servers[0][32:])
+    with pytest.raises(TacitError, match="keys of its suite HYBRID"):
+        replace(announced, sealing=Sealing.HYBRID)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.integers(1, 2**32 - 1),
+    st.integers(2, 2**80),
+    st.none() | st.fractions(min_value=Fraction(1, 1000), max_value=10**9),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_description_is_read_back_as_it_was_written(
+    places: int, modulus: int, scale: Fraction | None, grace: int
+) -> None:
+    base = SESSION.round
+    made = replace(base, places=places, minimum=1, modulus=modulus, scale=scale, grace=grace)
+    assert TwoServerRound.decode(made.encode()) == made
+    for longer in (made.encode() + b"\x00", made.encode()[:-1]):
+        with pytest.raises(Refusal):
+            TwoServerRound.decode(longer)
+
+
+SESSION = TwoServerSession(5, 3, 100)
+
+
+def test_a_scale_has_one_spelling() -> None:
+    plain = replace(SESSION.round, scale=Fraction(3, 2)).encode()
+    at = plain.index(b"\x01\x03\x01\x02", len(plain) - 10)
+    for other in (b"\x01\x06\x01\x04", b"\x02\x00\x03\x01\x02", b"\x00\x01\x02", b"\x01\x03\x00"):
+        with pytest.raises(Refusal):
+            TwoServerRound.decode(plain[:at] + other + plain[at + 4 :])
+
+
+# Several at once
+
+
+class Overtaken(dict[bytes, bytes]):
+    """A table of which another process closes the round while somebody looks for a list."""
+
+    def __init__(self, closing: Callable[[], object]) -> None:
+        super().__init__()
+        self.closing: Callable[[], object] | None = closing
+
+    def get(self, name: bytes, default: bytes | None = None) -> bytes | None:  # type: ignore[override]
+        """What is there when the other is done."""
+        closing, self.closing = self.closing, None
+        if closing is not None:
+            closing()
+        return super().get(name, default)
+
+
+def test_who_is_overtaken_while_closing_gives_the_same_answer() -> None:
+    session = TwoServerSession(8, 1, 10_000, noise=LOUD)
+    late = session.round.binding.closes
+    session.tables[1] = Overtaken(lambda: answers.append(session.server(1).close(late)))
+    answers: list[Mapping[bytes, bytes]] = []
+    for place in range(8):
+        for role, half in enumerate(session.split(place, [1])):
+            session.server(role).take(half, session.now)
+    session.server(1).take(session.server(0).close(late)[session.server(0).peer], late)
+    answers.append(session.server(1).close(late))
+    assert session.tables[1] == {}
+    assert answers[0] == answers[1]
+    assert answers[0][session.round.collector]
+
+
+def test_parallel_halves_and_closes_give_one_answer(tmp_path: Path) -> None:
+    """Threads with a server object each, over the same key files and table."""
+    session = TwoServerSession(8, 1, 10_000, noise=LOUD)
+    files = RecordDirectory(tmp_path)
+    name = session.seat(1).name(session.round.identity)
+    files.replace(name, None, session.records[1].read(name) or b"")
+    session.records = (session.records[0], files, session.records[2])  # type: ignore[assignment]
+    halves = [session.split(place, [1]) for place in range(8)]
+    for half in halves:
+        session.server(0).take(half[0], session.now)
+    late = session.round.binding.closes
+    listing = session.server(0).close(late)[session.server(0).peer]
+    found: list[bytes] = []
+
+    def work(seed: int) -> None:
+        server, order = session.server(1), random.Random(seed).sample(halves, 8)
+        for half in order:
+            server.take(half[1], session.now)
+        barrier.wait()
+        server.take(listing, late)
+        found.append(server.close(late)[session.round.collector])
+
+    barrier = threading.Barrier(8)
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert found[0][3] == Kind.PARTIAL
+
+
+def test_a_process_that_looked_too_soon_adds_up_what_another_has_listed() -> None:
+    session = TwoServerSession(5, 1, 100)
+    early, late = session.server(1), session.round.binding.closes
+    for place in (0, 1):
+        report(session, place, 1)
+    assert len(early._halves(early._record())) == 2
+    report(session, 2, 1)
+    listing = session.server(0).close(late)[session.server(0).peer]
+    session.server(1).close(late)
+    early.take(listing, late)
+    assert early.close(late)[session.round.collector][3] == Kind.PARTIAL
+    assert session.finish() == SumView((3,), 3)
+
+
+def test_a_half_that_comes_while_its_round_ends_finds_what_it_is_checked_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a server works with is taken away between two looks, by whoever closes the round."""
+    session = TwoServerSession(3, 1, 100)
+    half, server = session.split(0, [1])[0], session.server(0)
+    looks = iter([server._working(server._record()), None, None])
+    monkeypatch.setattr(HalfServer, "_secrets", property(lambda _: next(looks)), raising=False)
+    assert server.check(half, session.now).half
+
+
+def test_signatures_are_checked_once_per_announcement_not_per_report() -> None:
+    session = TwoServerSession(30, 1, 100)
+    session.split(0, [1])
+    checked = signatures._verified.cache_info()
+    for place in range(1, 30):
+        session.split(place, [1])
+    assert signatures._verified.cache_info() == checked
+
+
+def test_a_collector_takes_what_each_server_signed_about_this_round_and_once() -> None:
+    session = TwoServerSession(3, 2, 100)
+    announced, keys = session.round, session.rehearsal.keys
+    about = [announced.context + bytes((role,)) for role in (0, 1)]
+
+    def partial(key: Ed25519PrivateKey, number: int = 7, rest: bytes = b"", role: int = 0) -> bytes:
+        content = PARTIAL_HEAD.pack(2, bytes(32)) + pack_numbers([number], 100) + rest
+        signed = content + signatures.sign(signatures.Signed.PARTIAL, about[role] + content, key)
+        front = header(Kind.PARTIAL, announced.identity) + bytes((role,))
+        return front + announced.collecting.seal(signed, partial_info(about[role]))
+
+    def outcome(said: RoundOutcome) -> bytes:
+        data, front = bytes((said,)), header(Kind.OUTCOME, announced.identity) + bytes(1)
+        return front + data + signatures.sign(signatures.Signed.OUTCOME, about[0] + data, keys[0])
+
+    refused = {
+        "server 0": partial(keys[1]),
+        "the partial sum": partial(keys[0], rest=bytes(1)),
+        "there is no server 2": header(Kind.PARTIAL, announced.identity) + bytes((2,)) + bytes(99),
+        "awaited is its partial sum": outcome(RoundOutcome.OPENED),
+    }
+    for reason, message in refused.items():
+        with pytest.raises(Refusal, match=reason):
+            session.collector().take(message)
+    sound = partial(keys[0])
+    session.collector().take(sound)
+    session.collector().take(sound)
+    with pytest.raises(Refusal, match="answered before, and something else"):
+        session.collector().take(partial(keys[0], 8))
+    assert not session.collector().over
+
+
+def test_a_collector_whose_round_was_refused_takes_no_more_answers() -> None:
+    session = TwoServerSession(3, 2, 100)
+    session.now = session.round.binding.closes
+    answer = session.server(0).close(session.now)[session.round.collector]
+    session.collector().take(answer)
+    session.collector().close()
+    assert session.collector().over
+    front = header(Kind.PARTIAL, session.round.identity) + bytes((1,))
+    with pytest.raises(Refusal, match="this round is over"):
+        session.collector().take(front + bytes(200))
+
+
+def test_a_server_signs_no_round_that_is_weaker_than_its_terms() -> None:
+    session, identity = TwoServerSession(3, 2, 100), new_identity()
+    first, second = (session.seat(role).prepare(identity) for role in (0, 1))
+    collecting = prepare_collector(session.records[2], identity, session.round.sealing)
+    changed: dict[str, Any] = {"identity": identity, "servers": (first, second)}
+    changed["collector"] = collecting
+    weaker = replace(session.round, **changed, minimum=1)
+    with pytest.raises(Refusal, match="minimum batch size of 2"):
+        session.seat(0).endorse(weaker.encode())
+    assert session.seat(0).endorse(replace(session.round, **changed).encode())

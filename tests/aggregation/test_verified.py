@@ -1,0 +1,527 @@
+"""Verified sums over two servers: what is not in range is dropped and counted, the rest opens, and
+no message, restart or liar changes what a report is verified under.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("Crypto", reason="verified sums need pycryptodome: pip install '.[verified]'")
+
+from tacit.aggregation import (
+    HalfServer,
+    OwnNoise,
+    Refusal,
+    RoundOutcome,
+    SumView,
+    TwoServerRound,
+    TwoServerSession,
+    accept,
+    announce,
+    run_two_servers,
+    run_verified,
+    split,
+)
+from tacit.aggregation.aggregator_context import RoundSecrets
+from tacit.aggregation.two_servers import (
+    WORD_SIZE,
+    report_tag,
+    sealed_halves,
+    word_digest,
+)
+from tacit.aggregation.verified import Proofs, commitment, verify_key
+from tacit.aggregation.wire import HEADER_SIZE, Kind
+from tacit.assumptions import BoundedAdversary, HonestServers, PinnedKeys
+from tacit.errors import TacitError
+from tacit.terms import in_words
+from tacit.trust import TrustModel
+from tacit.vdaf import MODULUS, prio3_sum
+from tacit.vdaf.field import SIZE, pack
+from tacit.vdaf.proofs import Circuit
+
+Halves = tuple[bytes, bytes]
+
+
+def silent(levels: int) -> OwnNoise:
+    return OwnNoise(levels, Fraction(levels), lambda _: 0)
+
+
+def session_of(
+    places: int, minimum: int = 1, levels: int = 1, length: int = 1, noise: OwnNoise | None = None
+) -> TwoServerSession:
+    own = noise or silent(levels)
+    return TwoServerSession(places, minimum, MODULUS, length, own, verified=True)
+
+
+class Liar:
+    """A device that sends what it likes, sealed as a report should be."""
+
+    def __init__(self, session: TwoServerSession, place: int, rng: random.Random) -> None:
+        self.session, self.rng = session, rng
+        self.place = session.server(0).place(place)
+        self.words = rng.randbytes(WORD_SIZE), rng.randbytes(WORD_SIZE)
+        digests = word_digest(self.words[0]), word_digest(self.words[1])
+        self.tag = report_tag(session.round.context, place, digests)
+
+    @property
+    def proofs(self) -> Proofs:
+        proofs = self.session.round.proofs
+        assert proofs is not None
+        return proofs
+
+    def honest(self, values: list[int]) -> Halves:
+        return self.proofs.shards(values, self.tag, self.rng.randbytes)
+
+    def sealed(self, parts: Halves) -> Halves:
+        return sealed_halves(self.session.round, self.place, self.words, parts)
+
+    def claiming(self, elements: list[int]) -> Halves:
+        """One number of these elements, which need not be bits, with the prover's own proof."""
+        circuit: Circuit = self.proofs.prio3.circuit
+        seeds = [self.rng.randrange(MODULUS) for _ in range(circuit.wires)]
+        whole = [*elements, *circuit.prove(elements, seeds)]
+        seed = self.rng.randbytes(32)
+        helper = [
+            n for part in self.proofs.prio3._expanded(self.proofs.context, seed) for n in part
+        ]
+        return pack([(a - b) % MODULUS for a, b in zip(whole, helper, strict=True)]), seed
+
+
+def deliver(session: TwoServerSession, halves: Halves) -> None:
+    for role in (0, 1):
+        session.server(role).take(halves[role], session.now)
+
+
+# What is opened
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    levels=st.sampled_from([1, 2, 6, 1023]),
+    length=st.integers(1, 3),
+    seed=st.integers(0, 1 << 32),
+)
+def test_the_sum_of_honest_reports_is_exact(levels: int, length: int, seed: int) -> None:
+    rng = random.Random(seed)
+    reports = [[rng.randint(0, levels) for _ in range(length)] for _ in range(4)]
+    noise = OwnNoise(levels, Fraction(levels), lambda _: -levels)
+    view = run_verified(reports, 3, noise, lost=({3}, ()))
+    sums = [(sum(column) - 2 * levels) % MODULUS for column in zip(*reports[:3], strict=True)]
+    assert view == SumView(tuple(sums), 3, 0)
+
+
+def test_a_liar_is_dropped_and_counted_and_the_rest_opens() -> None:
+    """A thousand votes at once, fewer than none, and half a level too many."""
+    session, rng = session_of(8, 5, levels=10), random.Random(1)
+    for place in range(5):
+        deliver(session, session.split(place, [place]))
+    weights = len(session.round.proofs.prio3.circuit.weights)  # type: ignore[union-attr]
+    for place, first in enumerate((1000, MODULUS - 1, pow(2, -1, MODULUS)), start=5):
+        liar = Liar(session, place, rng)
+        deliver(session, liar.sealed(liar.claiming([first, *[0] * (weights - 1)])))
+    assert session.finish() == SumView((10,), 5, rejected=3)
+
+
+def test_without_verification_the_same_liar_moves_the_sum_by_anything() -> None:
+    assert run_two_servers([1, 0, 900], 1009, 3).numbers == (901,)
+
+
+def test_too_few_reports_in_range_open_nothing() -> None:
+    session, rng = session_of(4, 3), random.Random(2)
+    for place in range(2):
+        deliver(session, session.split(place, [1]))
+    for place in (2, 3):
+        liar = Liar(session, place, rng)
+        deliver(session, liar.sealed(liar.claiming([2])))
+    with pytest.raises(Refusal, match="minimum is 3"):
+        session.finish()
+    assert [session.server(role).outcome()[21] for role in (0, 1)] == [RoundOutcome.REFUSED] * 2
+
+
+def test_a_part_that_is_no_part_is_dropped_and_counted_at_both() -> None:
+    """Numbers beyond the field, which the first server alone can see."""
+    session, rng = session_of(3, 2, levels=3), random.Random(3)
+    for place in (0, 1):
+        deliver(session, session.split(place, [3]))
+    liar = Liar(session, 2, rng)
+    first, second = liar.honest([1])
+    deliver(session, liar.sealed((b"\xff" * SIZE + first[SIZE:], second)))
+    assert session.finish() == SumView((6,), 2, rejected=1)
+
+
+def test_equal_numbers_of_a_report_look_different_to_each_server() -> None:
+    """Every number is split with randomness of its own."""
+    for part in Liar(session_of(3, length=2), 0, random.Random(1)).honest([1, 1]):
+        assert part[: len(part) // 2] != part[len(part) // 2 :]
+
+
+def test_one_false_number_of_several_drops_the_report() -> None:
+    session, rng = session_of(3, 2, length=2), random.Random(4)
+    for place in (0, 1):
+        deliver(session, session.split(place, [1, 0]))
+    liar = Liar(session, 2, rng)
+    true, false = liar.honest([1, 1]), liar.claiming([5])
+    size = len(true[0]) // 2
+    deliver(session, liar.sealed((true[0][:size] + false[0], true[1][:32] + false[1])))
+    assert session.finish() == SumView((2, 0), 2, rejected=1)
+
+
+def test_both_servers_add_noise_of_their_own_before_anything_leaves_them() -> None:
+    drawn: list[Fraction] = []
+
+    def draw(scale: Fraction) -> int:
+        drawn.append(scale)
+        return 7
+
+    view = run_verified([[1, 0], [1, 1]], 2, OwnNoise(1, Fraction(3), draw))
+    assert view.numbers == (16, 15)
+    assert drawn == [Fraction(3)] * 4
+
+
+# Liars by the thousand
+
+Spoil = Callable[[Liar, Halves], Halves]
+
+
+def flip(liar: Liar, parts: Halves) -> Halves:
+    """One bit, of either part."""
+    role = liar.rng.randrange(2)
+    at = liar.rng.randrange(8 * len(parts[role]))
+    spoilt = bytearray(parts[role])
+    spoilt[at // 8] ^= 1 << at % 8
+    return (bytes(spoilt), parts[1]) if role == 0 else (parts[0], bytes(spoilt))
+
+
+def noise(liar: Liar, parts: Halves) -> Halves:
+    """Bytes at random in the place of a part, or of both."""
+    parts_ = [liar.rng.randbytes(len(part)) for part in parts]
+    kept = liar.rng.randrange(3)
+    return (parts[0] if kept == 0 else parts_[0], parts[1] if kept == 1 else parts_[1])
+
+
+def add(liar: Liar, parts: Halves) -> Halves:
+    """Something added to one number of the first part: to the report, or to its proof."""
+    at = SIZE * liar.rng.randrange(len(parts[0]) // SIZE)
+    number = int.from_bytes(parts[0][at : at + SIZE], "little")
+    moved = (number + liar.rng.choice((1, MODULUS - 1, liar.rng.randrange(1, MODULUS)))) % MODULUS
+    return parts[0][:at] + pack([moved]) + parts[0][at + SIZE :], parts[1]
+
+
+def splice(liar: Liar, parts: Halves) -> Halves:
+    """A part of one valid report with the other part, or the proof, of another."""
+    other = liar.honest([liar.rng.randint(0, liar.session.round.binding.levels)])
+    at = SIZE * liar.rng.randrange(1, len(parts[0]) // SIZE)
+    return parts[0][:at] + other[0][at:], liar.rng.choice((parts[1], other[1]))
+
+
+def claim(liar: Liar, parts: Halves) -> Halves:
+    """What is not in range, with an honest proof of it."""
+    calls = liar.proofs.prio3.circuit.calls
+    elements = [liar.rng.randrange(2) for _ in range(calls)]
+    bad = liar.rng.choice((2, MODULUS - 1, liar.rng.randrange(2, MODULUS)))
+    elements[liar.rng.randrange(calls)] = bad
+    assert len(parts) == 2
+    return liar.claiming(elements)
+
+
+KINDS: tuple[Spoil, ...] = (flip, noise, add, splice, claim)
+
+
+def accepted(count: int, levels: int, seed: int) -> SumView:
+    """What is opened of so many reports that were spoilt before they were sealed, and of three
+    that were not.
+    """
+    rng, session = random.Random(seed), session_of(count + 3, 3, levels)
+    servers = [session.server(role) for role in (0, 1)]
+    for place in range(count + 3):
+        if place < 3:
+            halves = session.split(place, [levels])
+        else:
+            liar = Liar(session, place, rng)
+            parts = liar.honest([rng.randint(0, levels)])
+            spoilt = KINDS[place % len(KINDS)](liar, parts)
+            assert spoilt != parts
+            halves = liar.sealed(spoilt)
+        for server, half in zip(servers, halves, strict=True):
+            server.take(half, session.now)
+    return session.finish()
+
+
+@pytest.mark.parametrize("levels", [1, 10])
+def test_a_thousand_reports_spoilt_before_sealing_are_all_dropped(levels: int) -> None:
+    assert accepted(500, levels, 5 + levels) == SumView((3 * levels,), 3, rejected=500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("levels", [1, 1023])
+def test_ten_thousand_reports_spoilt_before_sealing_are_all_dropped(levels: int) -> None:
+    for part in range(5):
+        seed = 100 * levels + part
+        assert accepted(1_000, levels, seed) == SumView((3 * levels,), 3, rejected=1_000)
+
+
+def test_a_word_or_digest_that_does_not_match_makes_two_halves_of_none() -> None:
+    session = session_of(3, 2)
+    for place in (0, 1):
+        deliver(session, session.split(place, [1]))
+    deliver(session, (session.split(2, [1])[0], session.split(2, [1])[1]))
+    assert session.finish() == SumView((2,), 2, rejected=0)
+
+
+# The verify key
+
+
+def secrets(session: TwoServerSession, role: int) -> RoundSecrets:
+    record = session.seat(role).record(session.round.identity)
+    assert record is not None
+    return RoundSecrets(record.secret, session.round.identity, record.sealing)
+
+
+def key_of(session: TwoServerSession, role: int) -> bytes:
+    lines = session.round.line(0), session.round.line(1)
+    return verify_key(secrets(session, role).keys.line, lines, session.round.identity)
+
+
+def test_both_servers_have_one_verify_key_which_the_description_commits_to() -> None:
+    session = session_of(3)
+    first, second = key_of(session, 0), key_of(session, 1)
+    assert first == second
+    assert session.round.commitment == commitment(first, session.round.identity)
+    label = b"tacit verify key commitment v2" + session.round.identity
+    assert session.round.commitment == hashlib.sha256(label + first).digest()
+    assert first not in session.announcement
+    assert key_of(session_of(3), 0) != first
+
+
+def test_the_verify_key_is_in_no_message_table_or_record() -> None:
+    session = session_of(3, 2)
+    key = key_of(session, 0)
+    seen = [session.announcement]
+    for place in range(3):
+        halves = session.split(place, [1])
+        deliver(session, halves)
+        seen += halves
+    held = [*session.tables[0].values(), *session.tables[1].values()]
+    session.finish()
+    for records in session.records:
+        held += records._records.values()
+    assert not any(key in one for one in [*seen, *held])
+
+
+def test_after_the_round_no_verify_key_is_left() -> None:
+    session = session_of(2, 1)
+    deliver(session, session.split(0, [1]))
+    session.finish()
+    for role in (0, 1):
+        record = session.seat(role).record(session.round.identity)
+        assert record is not None
+        assert record.secret == b""
+        with pytest.raises(Refusal, match="it is over"):
+            session.seat(role).commitment(session.round.identity, session.round.servers)
+
+
+def test_a_server_signs_no_commitment_to_another_key() -> None:
+    session = session_of(3)
+    identity, keys = b"n" * 16, []
+    for role in (0, 1):
+        keys.append(session.seat(role).prepare(identity))
+    described = replace(session.round, identity=identity, servers=(keys[0], keys[1]))
+    for role in (0, 1):
+        with pytest.raises(Refusal, match="commits to another verify key"):
+            session.seat(role).endorse(described.encode())
+    own = session.seat(1).commitment(identity, described.servers)
+    right = replace(described, commitment=own).encode()
+    signatures = [session.seat(role).endorse(right) for role in (0, 1)]
+    assert accept(TwoServerRound, session.pinned, announce(right, signatures)).commitment == own
+
+
+def test_a_commitment_needs_keys_that_were_made() -> None:
+    session = session_of(3)
+    with pytest.raises(Refusal, match="no keys for this round"):
+        session.seat(0).commitment(b"n" * 16, session.round.servers)
+
+
+# Once per report, whatever is restarted
+
+
+def listing(server: HalfServer, now: int) -> bytes:
+    return server.close(now)[server.peer]
+
+
+def test_a_server_that_is_started_again_tells_the_same_evidence() -> None:
+    """Between its list and its answer, over and over, also from older tables."""
+    session = session_of(3, 2, levels=6)
+    for place in range(3):
+        deliver(session, session.split(place, [place]))
+    now = session.round.binding.closes
+    backup = dict(session.tables[0])
+    told = {listing(session.server(0), now) for _ in range(4)}
+    session.tables[0] = dict(backup)
+    told.add(listing(session.server(0), now))
+    session.tables[0] = {}
+    told.add(listing(session.server(0), now))
+    assert len(told) == 1
+    session.tables[0] = backup
+    assert session.finish() == SumView((3,), 3, 0)
+
+
+def test_what_is_listed_is_the_evidence_of_the_one_question_of_a_report() -> None:
+    """Tag by tag: the question follows from key, digest of the round and tag, and nothing else; all
+    of it computed from the page of formats.
+    """
+    session = session_of(2, 2, levels=6)
+    parts = []
+    for place in (0, 1):
+        liar = Liar(session, place, random.Random(place))
+        parts.append((liar.tag, liar.honest([place])))
+        deliver(session, liar.sealed(parts[-1][1]))
+    context = hashlib.sha256(session.announcement[:-128]).digest()
+    lines = session.round.line(0), session.round.line(1)
+    shared = secrets(session, 1).keys.line.exchange(X25519PublicKey.from_public_bytes(lines[0]))
+    info = b"tacit verify key v2" + lines[0] + lines[1]
+    key = HKDF(hashes.SHA256(), 32, session.round.identity, info).derive(shared)
+    prio3 = prio3_sum(6)
+    front = listing(session.server(0), session.round.binding.closes)
+    server = session.server(1)
+    content = server._working(server._record()).peer_line.open(
+        front[: HEADER_SIZE + 1], front[HEADER_SIZE + 1 :]
+    )
+    expected = [
+        tag + prio3.verify_init(prio3.question(key, context, tag), context, 0, halves[0]).share
+        for tag, halves in sorted(parts)
+    ]
+    assert content == b"".join(expected)
+
+
+def test_an_older_half_in_a_restored_table_is_never_verified_instead() -> None:
+    """The list stands; what is not in it any more ends the round, and nothing is told anew."""
+    session = session_of(2, 1)
+    one, other = session.split(0, [1]), session.split(0, [0])
+    deliver(session, one)
+    deliver(session, session.split(1, [1]))
+    now = session.round.binding.closes
+    first = listing(session.server(0), now)
+    session.tables[0] = {}
+    with suppress(Refusal):
+        session.server(0).take(other[0], now - 1)
+    assert listing(session.server(0), now) == first
+    session.server(0).take(listing(session.server(1), now), now)
+    session.server(0).close(now)
+    assert session.server(0).outcome()[21] == RoundOutcome.REFUSED
+
+
+def test_false_evidence_of_a_server_drops_reports_and_opens_nothing_else() -> None:
+    """A lying server can leave reports out, as it always could; the collector sees two sets."""
+    session = session_of(3, 2)
+    for place in range(3):
+        deliver(session, session.split(place, [1]))
+    now = session.round.binding.closes
+    liar, honest = session.server(1), session.server(0)
+    true = listing(honest, now)
+    working = liar._working(liar._record())
+    content = working.peer_line.open(true[: HEADER_SIZE + 1], true[HEADER_SIZE + 1 :])
+    size = len(content) // 3
+    tags = [content[at : at + 16] for at in range(0, len(content), size)]
+    spoilt = b"".join(tag + bytes(size - 16) for tag in tags)
+    honest.take(working.peer_line.seal(liar._front(Kind.PRESENT), spoilt), now)
+    honest.close(now)
+    assert honest.outcome()[21] == RoundOutcome.REFUSED
+
+
+def test_lists_with_a_tag_twice_or_of_another_size_are_refused() -> None:
+    session = session_of(2, 1)
+    for place in (0, 1):
+        deliver(session, session.split(place, [1]))
+    now = session.round.binding.closes
+    true = listing(session.server(1), now)
+    other = session.server(1)
+    line = other._working(other._record()).peer_line
+    front = true[: HEADER_SIZE + 1]
+    mine = session.server(0)
+    content = mine._working(mine._record()).peer_line.open(front, true[HEADER_SIZE + 1 :])
+    size = len(content) // 2
+    changed = content[16 : size - 1] + bytes((content[size - 1] ^ 1,))
+    for bad in (
+        content[:size] + content[:16] + changed,
+        content[:size] + content[:16] + content[16:size],
+        content[size:] + content[:size],
+        content[:-1],
+        content[:16] + content[size:],
+    ):
+        with pytest.raises(Refusal, match="other server's list"):
+            mine.take(line.seal(front, bad), now)
+    mine.take(true, now)
+
+
+# Descriptions, terms and devices
+
+
+def test_a_description_of_a_verified_round_reads_back() -> None:
+    session = session_of(3, 2, levels=1023, length=2)
+    assert TwoServerRound.decode(session.round.encode()) == session.round
+    assert session.round.encode()[3] == Kind.VERIFIED_ROUND
+    assert session.round.offer().kind == "verified"
+
+
+def test_verified_rounds_without_their_parts_are_no_rounds() -> None:
+    described = session_of(3).round
+    wrong: list[dict[str, object]] = [
+        {"commitment": bytes(31)},
+        {"modulus": 1_000_003},
+        {"scale": None},
+        {"length": 1 << 25},
+    ]
+    for change in wrong:
+        with pytest.raises(TacitError, match=r"verified round has|use several rounds"):
+            replace(described, **change)  # type: ignore[arg-type]
+    plain = replace(described, commitment=b"")
+    assert plain.encode()[3] == Kind.TWO_SERVER_ROUND
+
+
+def test_terms_that_promise_verification_refuse_a_round_without_it_and_the_reverse() -> None:
+    verified = session_of(3)
+    plain = TwoServerSession(3, 1, MODULUS, 1, silent(1))
+    for session, other, kind in ((verified, plain, "verified"), (plain, verified, "two-servers")):
+        binding = replace(other.round.binding, terms=session.round.binding.terms)
+        description = replace(other.round, binding=binding).encode()
+        forged = session.rehearsal.announced(description)
+        with pytest.raises(Refusal, match=f"kind .* the terms say {kind}"):
+            split(session.pinned, forged, session.server(0).place(0), [1])
+
+
+def test_the_terms_say_what_needs_both_servers_and_what_needs_one() -> None:
+    terms = session_of(3).pinned.terms
+    words = " ".join(in_words(terms))
+    assert (terms.trust, terms.proofs, terms.kind) == (TrustModel.TWO_SERVERS, 1, "verified")
+    assert terms.assumptions == {HonestServers(1, of=2), PinnedKeys(), BoundedAdversary()}
+    assert "at least 1 of the 2 servers is honest" in words
+    assert "impossible answer needs both servers to be honest" in words
+    assert terms.decode(terms.encode()) == terms
+
+
+def test_a_device_sends_nothing_but_levels() -> None:
+    session = session_of(3, levels=4)
+    for value in (-1, 5):
+        with pytest.raises(TacitError, match="numbers from 0 to 4"):
+            session.split(0, [value])
+
+
+@pytest.mark.parametrize("levels", [1, 4, 1023])
+def test_halves_of_all_answers_have_the_sizes_of_the_round(levels: int) -> None:
+    session = session_of(3, levels=levels)
+    sizes = {
+        tuple(len(half) for half in session.split(0, [value])) for value in (0, levels // 2, levels)
+    }
+    assert sizes == {(session.round.half_size(0), session.round.half_size(1))}

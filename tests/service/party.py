@@ -1,0 +1,68 @@
+"""A party's process with sources that a test chose: `python -m tests.service.party --config …`.
+
+Noise and assignments follow from a seed, the noise by round and role and the assignment by nonce,
+so that a run that is interrupted can be held against one that is not. The clock is as far ahead as
+a file says. No configuration can do this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tacit.aggregation.aggregator_context import Draw
+from tacit.service.config import load
+from tacit.service.http.serve import serve
+
+
+def sources(role: str, seed: int) -> dict[str, Any]:
+    """Noise from -3 to 3 by round, and places by nonce."""
+
+    def number(*words: object) -> int:
+        said = "/".join(str(word) for word in (seed, role, *words))
+        return int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big")
+
+    def noise(identity: bytes) -> Draw:
+        def draw(_scale: Fraction) -> int:
+            return number("noise", identity.hex()) % 7 - 3
+
+        return draw
+
+    def choose(nonce: bytes, places: int) -> int:
+        return number("place", nonce.hex()) % places
+
+    return {"noise": noise} | ({"choose": choose} if role == "coordinator" else {})
+
+
+def clock(path: Path) -> Callable[[], float]:
+    """The machine's, so many seconds ahead as stand beside the configuration."""
+
+    def now() -> float:
+        ahead = path.with_name("ahead")
+        return time.time() + (float(ahead.read_text()) if ahead.exists() else 0.0)
+
+    return now
+
+
+def main() -> None:
+    words = argparse.ArgumentParser()
+    words.add_argument("--config", type=Path, required=True)
+    words.add_argument("--seed", type=int)
+    said = words.parse_args()
+    run(said.config, said.seed)
+
+
+def run(path: Path, seed: int | None) -> None:
+    """Serves the party of this configuration."""
+    config = load(path)
+    chosen = {} if seed is None else {"clock": clock(path)} | sources(config.role, seed)
+    serve(config, **chosen)
+
+
+if __name__ == "__main__":
+    main()

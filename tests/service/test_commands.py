@@ -1,0 +1,451 @@
+"""The commands of live experiments, against two parties that are served on loopback."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.cli.commands import Command, refused, result
+from tests.cli.conftest import command as command
+from tests.cli.test_start import of_command
+from tests.service.served import TOKEN, Joined, Threads, served, wait_for
+
+from tacit.aggregation.two_servers import split
+from tacit.cli.operating import operated
+from tacit.client import Device, Ledger, Pins
+from tacit.keyfiles import load_signing_keys
+from tacit.service.admin import Operated
+from tacit.service.bootstrap import read_card
+from tacit.service.config import load as load_config
+from tacit.service.definition import load
+from tacit.signatures import fingerprint, public_key
+from tacit.terms import Terms
+
+QUICK = ("--participants", 160, "--window", "1 second", "--joining", "1 hour")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    with served(tmp_path_factory.mktemp("commands")) as made:
+        yield made
+
+
+@pytest.fixture
+def defined(both: Threads, command: Command, tmp_path: Path) -> Path:
+    """A definition that names the helper that is served."""
+    card = tmp_path / "card.toml"
+    key = both.keys[1].hex()
+    card.write_text(f'role = "helper"\naddress = "{both.urls[1]}"\nkey = "{key}"\n')
+    file = tmp_path / "greeting.toml"
+    assert command("experiment", "new", file, "--helper", card, *QUICK)[0] == 0
+    return file
+
+
+def config(both: Threads, role: int) -> tuple[str, Path]:
+    return "--config", both.members[role].path
+
+
+def published(both: Threads, command: Command, file: Path, question: str) -> str:
+    """An experiment of its own, by its digest."""
+    text = file.read_text().replace("Which greeting do people like best?", question)
+    file.write_text(text)
+    made = result(command("experiment", "create", file, *config(both, 0), "--json"))
+    return str(made["digest"])
+
+
+def cosigned(both: Threads, command: Command, digest: str) -> None:
+    where = f"{both.urls[0]}/experiments/{digest}"
+    ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
+    assert result(ended)["state"] == "running"
+
+
+def test_a_definition_is_written_with_comments_and_never_over_another(
+    command: Command, tmp_path: Path
+) -> None:
+    for name in ("one.toml", "one.yaml"):
+        file = tmp_path / name
+        code, out, _ = command("experiment", "new", file, "--option", "A", "--option", "B")
+        assert code == 0
+        assert "fill in [helper]" in out
+        assert file.read_text().count("# ") > 20
+        assert "is not written over" in refused(command("experiment", "new", file))
+        said = refused(command("experiment", "check", file))
+        assert "helper.key is missing" in said
+
+
+def test_check_says_everything_in_words_with_a_forecast(command: Command, defined: Path) -> None:
+    code, out, err = command("experiment", "check", defined, "--runs", 2)
+    assert (code, err) == (0, "")
+    for words in (
+        "What people read before they take part",
+        "It assumes that at least 1 of the 2 servers is honest, whichever.",
+        "Who sees what",
+        "How long it takes",
+        "of 2 simulated experiments",
+        "say in [expected] what you expect",
+        "one operator has both halves",
+    ):
+        assert words in " ".join(out.split())
+    found = result(command("experiment", "check", defined, "--no-forecast", "--json"))
+    assert found["forecast"] is None
+    assert found["definition"]["promise.epsilon"] == "1"
+
+
+def test_check_reports_every_problem_on_a_line_of_its_own(command: Command, defined: Path) -> None:
+    text = defined.read_text().replace('window = "1 second"', "window = 5")
+    defined.write_text(text.replace("epsilon = 1", "epsilon = 0"))
+    code, out, err = command("experiment", "check", defined)
+    assert (code, out) == (2, "")
+    assert [line.split()[0] for line in err.splitlines()] == [
+        "tacit:",
+        "answer.window",
+        "promise.epsilon",
+    ]
+
+
+def test_check_says_nothing_before_it_is_sure_that_it_can_simulate(
+    command: Command, defined: Path
+) -> None:
+    assert "runs is 0" in refused(command("experiment", "check", defined, "--runs", 0))
+
+
+def test_a_mark_that_editors_put_before_a_file_is_no_mistake(
+    command: Command, defined: Path
+) -> None:
+    defined.write_text(defined.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert result(command("experiment", "check", defined, "--no-forecast", "--json"))["words"]
+
+
+def test_nothing_is_published_where_the_apps_file_cannot_be_written(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    made = ("experiment", "create", defined, *config(both, 0), "--app", defined)
+    assert "is not written over" in refused(command(*made))
+    assert "no experiment" in refused(command("experiment", "status", *config(both, 0)))
+
+
+def test_an_experiment_goes_from_a_file_to_estimates(
+    both: Threads, command: Command, defined: Path, tmp_path: Path
+) -> None:
+    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    digest = made["digest"]
+    assert made["fingerprints"]["helper"] == fingerprint(both.keys[1])
+    which = (digest[:10], *config(both, 0))
+    assert "it waits for the helper" in command("experiment", "status", *which)[1]
+    code, out, _ = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    assert code == 0
+    assert "signed: not by both parties yet (unsigned)" in out
+    assert fingerprint(both.keys[0]) in out
+    cosigned(both, command, digest)
+    cosigned(both, command, digest)  # again, which changes nothing
+    _, out, _ = command("experiment", "status", *which)
+    assert f"next: tacit experiment estimates {' '.join(map(str, which))}" in " ".join(out.split())
+    shown = result(command("terms", "show", f"{both.urls[1]}/experiments/{digest}", "--json"))
+    assert shown["signed"]
+    assert shown["digest"] == digest
+    told, kept = shown["guarantee"], result(command("experiment", "status", *which, "--json"))
+    same = ("epsilon", "delta", "view", "neighbours", "participations")
+    assert [told[key] for key in same] == [kept["guarantee"][key] for key in same]
+    assert {"id": "honest-servers", "count": 1, "of": 2} in told["assumptions"]
+    assert told["assumptions"] == kept["guarantee"]["assumptions"]
+    checked = result(command("experiment", "check", defined, "--no-forecast", "--json"))
+    assert checked["guarantee"] == kept["guarantee"]
+    best = load(defined).options[1]
+    assert "nothing is known yet" in command("experiment", "estimates", *which)[1]
+    came = len(both.hold(bytes.fromhex(digest), lambda option: int(option == best)))
+    people = ("experiment", "status", *which, "--json")
+    wait_for(lambda: result(command(*people))["people"]["reported"] == came)
+    found = result(command("experiment", "estimates", *which, "--json"))
+    assert found["best"] == best
+    code, out, _ = command("experiment", "estimates", *which)
+    assert code == 0
+    assert best in out.split("which is best:")[1]
+    for name, state in (("pause", "paused"), ("resume", "running")):
+        assert result(command("experiment", name, *which, "--json"))["state"] == state
+    table, whole = tmp_path / "out.csv", tmp_path / "out.json"
+    for file in (table, whole):
+        assert command("experiment", "export", file, *which)[0] == 0
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [row["option"] for row in rows] == list(load(defined).options)
+    assert json.loads(whole.read_text())["definition"] == defined.read_text()
+    assert "give --yes" in refused(command("experiment", "stop", *which))
+    assert result(command("experiment", "stop", *which, "--yes", "--json"))["state"] == "stopped"
+    assert "cannot become" in refused(command("experiment", "resume", *which))
+
+
+def test_the_terms_that_are_published_are_those_of_the_definition(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which is published?")
+    said = both.get(0, f"/experiments/{digest}/terms").json()
+    terms = Terms.decode(said["terms"].encode())
+    assert terms == load(defined).terms(both.urls[0], both.keys[0])
+    again = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    assert again["digest"] == digest
+
+
+def test_errors_are_one_line_with_the_fix(
+    both: Threads, command: Command, defined: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TACIT_ADMIN_TOKEN", raising=False)
+    url = ("--url", both.urls[0])
+    digest = published(both, command, defined, "Which is refused?")
+    where = f"{both.urls[0]}/experiments/{digest}"
+    for words, fix in (
+        (("experiment", "create", defined), "give --config"),
+        (("experiment", "create", defined, *url), "TACIT_ADMIN_TOKEN"),
+        (("experiment", "status", digest, *url), "TACIT_ADMIN_TOKEN"),
+        (("experiment", "status", "--url", "http://127.0.0.1:9"), "start it with tacit serve"),
+        (("experiment", "status", "--url", "nowhere"), "write it like https://"),
+        (("experiment", "status", "ffffffffffff", *config(both, 0)), "means 0 of them"),
+        (("experiment", "status", digest, *config(both, 1)), "give that of the coordinator"),
+        (("experiment", "export", "out.txt", digest, *config(both, 0)), "neither .json nor .csv"),
+        (("experiment", "check", "nothing.toml"), "tacit experiment new nothing.toml"),
+        (("terms", "cosign", where, *config(both, 0)), "give that of the helper"),
+        (("terms", "cosign", where, *config(both, 1), "--json"), "give --yes"),
+        (("terms", "show", "nothing.json"), "https://coordinator.example"),
+        (("invitations", "make", 3, "--experiment", digest, *config(both, 0)), "is open"),
+    ):
+        said = refused(command(*words))
+        assert fix in said
+        assert TOKEN not in said
+
+
+def test_the_admin_token_comes_from_the_environment_or_a_private_file(
+    both: Threads, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which token?")
+    url = (digest, "--url", both.urls[0])
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    assert "chmod 600" in refused(command("experiment", "status", *url, "--token-file", file))
+    file.chmod(0o600)
+    assert command("experiment", "status", *url, "--token-file", file)[0] == 0
+    monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
+    assert command("experiment", "status", *url)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://coordinator.invalid", True),
+        ("HTTP://192.0.2.1:8700/", True),
+        ("https://coordinator.invalid", False),
+        ("http://127.0.0.1:8700", False),
+        ("http://[::1]:8700", False),
+        ("http://localhost:8700", False),
+    ],
+)
+def test_a_token_that_can_be_read_on_the_way_is_warned_of(
+    url: str, warned: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACIT_ADMIN_TOKEN", TOKEN)
+    assert operated(None, url, None).url == url.rstrip("/")
+    said = capsys.readouterr().err
+    assert ("use https://" in said) is warned
+    assert TOKEN not in said
+    monkeypatch.delenv("TACIT_ADMIN_TOKEN")
+    operated(None, url, None)
+    assert capsys.readouterr().err == ""  # nothing secret is sent
+
+
+def test_a_helper_signs_only_terms_that_name_it(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    text = defined.read_text()
+    other = text.replace(both.keys[1].hex(), "ab" * 32).replace("best?", "other key?")
+    elsewhere = text.replace(both.urls[1], "https://elsewhere.example").replace("best?", "where?")
+    for changed, reason in ((other, "another helper's key"), (elsewhere, "must be mended")):
+        defined.write_text(changed)
+        made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+        where = f"{both.urls[0]}/experiments/{made['digest']}"
+        ended = command("terms", "cosign", where, *config(both, 1), "--yes", "--json")
+        assert reason in refused(ended)
+
+
+def test_options_change_by_successor_terms_that_both_sign(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    digest = published(both, command, defined, "Which changes?")
+    cosigned(both, command, digest)
+    old = both.pinned(bytes.fromhex(digest))
+    text = defined.read_text()
+    text = text.replace("participants = 160", "participants = 400")
+    changed = f'succeeds = "{digest}"\n' + text.replace('"Good day"]', '"Good day", "Hey"]')
+    defined.write_text(changed.replace("epsilon = 1", "epsilon = 2"))
+    weaker = command("experiment", "create", defined, *config(both, 0))
+    assert "a larger epsilon" in refused(weaker)
+    defined.write_text(changed)
+    made = result(command("experiment", "create", defined, *config(both, 0), "--json"))
+    cosigned(both, command, made["digest"])
+    for url in both.urls:
+        shown = result(command("terms", "show", f"{url}/experiments/{made['digest']}", "--json"))
+        assert shown["signed"]
+    said = both.get(0, f"/experiments/{digest}/terms").json()["successor"]
+    terms = Terms.decode(said["terms"].encode())
+    signatures, approvals = (
+        tuple(bytes.fromhex(one) for one in said[name]) for name in ("signatures", "approvals")
+    )
+    assert old.succeeded_by(terms, signatures, approvals).terms.options[-1] == "Hey"
+    which = (made["digest"][:12], *config(both, 0), "--json")
+    assert result(command("experiment", "status", *which))["options"][-1] == "Hey"
+
+
+def test_a_guardrail_pauses_an_option_and_the_estimates_say_why(
+    both: Threads, command: Command, defined: Path
+) -> None:
+    text = defined.read_text().replace('# metric = "complaints"', 'metric = "complaints"')
+    defined.write_text(text.replace("epsilon = 1", "epsilon = 8"))
+    digest = published(both, command, defined, "Which is guarded?")
+    cosigned(both, command, digest)
+    name = bytes.fromhex(digest)
+    pinned, came = both.pinned(name), 0
+    joined: Joined | None = both.place(name)
+    while joined is not None:
+        bad = int(joined.option == "Hi")
+        for role, half in enumerate(split(pinned, joined.announcement, joined.place, [1, bad])):
+            both.put(role, joined.path, half).raise_for_status()
+        came, joined = came + 1, both.join(name)
+    words = ("experiment", "estimates", digest[:12], *config(both, 0))
+
+    def learned() -> bool:
+        options = result(command(*words, "--json"))["options"]
+        return bool(sum(row["participants"] for row in options) == came)
+
+    wait_for(learned)
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "Hi is paused: complaints" in out
+    assert " guard " in out
+
+
+def test_invitations_let_people_in_once(
+    both: Threads,
+    command: Command,
+    defined: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = defined.read_text().replace('admission = "open"', 'admission = "invitation"')
+    defined.write_text(text)
+    digest = published(both, command, defined, "Who is invited?")
+    cosigned(both, command, digest)
+    out = tmp_path / "invitations.txt"
+    words = ("invitations", "make", 3, "--experiment", digest, "--out", out)
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # nobody could read them before, either
+    assert command(*words, *config(both, 0))[0] == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    made = out.read_text().split()
+    assert len(set(made)) == 3
+    path = f"/experiments/{digest}/places"
+
+    def join(invitation: str | None, nonce: str = "ab" * 16) -> tuple[int, bool | None]:
+        said = both.post(0, path, json={"nonce": nonce, "invitation": invitation})
+        return said.status_code, said.json().get("asked")
+
+    assert join(None) == (403, None)
+    wait_for(lambda: join(made[0]) == (200, True))
+    assert join(made[0], "cd" * 16) == join(None) == (403, None)
+
+
+def test_a_party_is_made_with_secrets_that_only_its_owner_reads(
+    command: Command, tmp_path: Path
+) -> None:
+    directory = tmp_path / "helper"
+    words = ("party", "new", "helper", directory, "--address", "https://helper.example/")
+    made = result(command(*words, "--json"))
+    card = read_card(directory / "card.toml")
+    assert (card.address, card.key.hex()) == ("https://helper.example", made["key"])
+    assert made["fingerprint"] == fingerprint(card.key)
+    private = {"party.toml", "lock", "admin-token", "helper.key", "helper-records"}
+    for name in private:
+        assert stat.S_IMODE((directory / name).stat().st_mode) & 0o077 == 0
+    before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    assert "not written over" in refused(command(*words))
+    assert before == {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
+    assert "https://helper.example" in refused(
+        command("party", "new", "helper", tmp_path / "other", "--address", "helper")
+    )
+
+
+def test_a_rotated_key_is_on_the_card_and_the_old_one_is_kept(
+    command: Command, tmp_path: Path
+) -> None:
+    directory = tmp_path / "helper"
+    address = ("--address", "https://helper.example")
+    before = result(command("party", "new", "helper", directory, *address, "--json"))
+    rotated = ("party", "rotate", "--config", directory / "party.toml", "--json")
+    keys = [before["key"], *(result(command(*rotated))["key"] for _ in range(2))]
+    card = read_card(directory / "card.toml")
+    assert (card.role, card.address, card.key.hex()) == ("helper", address[1], keys[-1])
+    told = load_config(directory / "party.toml")
+    present, *former = load_signing_keys(told.signing_key, told.lock)
+    assert public_key(present).hex() == keys[-1]
+    assert {public_key(one).hex() for one in former} == set(keys[:2])
+    for path in directory.glob("helper.key*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+    assert "tacit party new" in refused(command("party", "rotate", "--config", tmp_path / "none"))
+
+
+@pytest.mark.parametrize("words", ["--help", "experiment --help", "doctor --help"])
+def test_help_of_live_commands_loads_no_server(words: str) -> None:
+    heavy = {"fastapi", "sqlalchemy", "httpx", "cryptography", "numpy"}
+    assert not heavy & of_command(words)
+
+
+def test_who_is_on_this_machine_is_asked_without_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands, the coordinator that asks its helper, and a device."""
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    with served(tmp_path) as made, httpx.Client(trust_env=False) as made.client:
+        digest = made.begin()
+        made.place(digest)
+        assert Operated(made.urls[0]).experiment(None) == digest.hex()
+        pins = Pins(made.urls[0], *(key.hex() for key in made.keys))
+        with closing(Ledger(":memory:")) as ledger, Device(ledger, pins) as device:
+            assert device.join(digest).asked
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/experiments", 200, [7]),
+        ("/experiments", 200, [{"digest": "a"}]),
+        ("/experiments", 422, {"error": "\x1b[2Jfine\x9b1A"}),
+        ("/terms", 200, {"state": "\x1b[2J\u202efine"}),
+    ],
+)
+def test_a_coordinator_cannot_write_over_what_its_helper_reads(
+    both: Threads,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    status: int,
+    told: Any,
+) -> None:
+    """Terms are shown in a terminal, which would obey what a liar puts behind them."""
+    digest, honest = both.begin().hex(), Operated._answer
+
+    def lie(party: Operated, method: str, asked: str, body: Any = None) -> httpx.Response:
+        answer = honest(party, method, asked, body)
+        if not asked.endswith(path):
+            return answer
+        said = answer.json() | told if path == "/terms" else told
+        return httpx.Response(status, json=said)
+
+    monkeypatch.setattr(Operated, "_answer", lie)
+    code, out, err = command("terms", "show", f"{both.urls[0]}/experiments/{digest}")
+    assert (code, out) == (2, "")
+    assert not re.search(r"[\x1b\x9b\u202e]", err)

@@ -1,0 +1,152 @@
+"""What a party's process is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import TacitError
+from tacit.keyfiles import KeyFile, Passphrase
+from tacit.service.config import Limits, PartyConfig, load
+
+TOKEN = "c0ffee" * 8
+SECRETS = {"TACIT_PASSPHRASE": "correct horse battery", "TACIT_ADMIN_TOKEN": TOKEN}
+LEAST = 'role = "coordinator"\naddress = "https://c.example"\n'
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "party.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def test_two_lines_and_two_secrets_are_a_configuration(tmp_path: Path) -> None:
+    config = load(written(tmp_path, LEAST), SECRETS)
+    assert config == PartyConfig(
+        role="coordinator",
+        address="https://c.example",
+        signing_key=tmp_path / "coordinator.key",
+        lock=Passphrase("correct horse battery"),
+        admin_token=TOKEN,
+        database=f"sqlite:///{tmp_path}/coordinator.db",
+        records=tmp_path / "coordinator-records",
+        listen=("127.0.0.1", 8700),
+    )
+
+
+def test_everything_can_be_said_in_the_file(tmp_path: Path) -> None:
+    for name in ("lock", "token"):
+        (tmp_path / name).write_text(TOKEN + "\n")
+        (tmp_path / name).chmod(0o600)
+    config = load(
+        written(
+            tmp_path,
+            'role = "helper"\naddress = "http://h.example/"\nlisten = "[::1]:9"\n'
+            'database = "postgresql://me@db/x"\nrecords = "/r"\nsigning_key = "k"\n'
+            'lock_file = "lock"\nadmin_token_file = "token"\ncors_origins = ["https://a.example"]\n'
+            'log_level = "debug"\n[limits]\nrate = 3\naddress_header = "X-Real-IP"\n',
+        ),
+        {},
+    )
+    assert (config.role, config.address, config.listen) == (
+        "helper",
+        "http://h.example",
+        ("::1", 9),
+    )
+    assert config.database == "postgresql+psycopg://me@db/x"
+    assert (config.records, config.signing_key) == (Path("/r"), tmp_path / "k")
+    assert (config.lock, config.admin_token) == (KeyFile(tmp_path / "lock"), TOKEN)
+    assert config.limits == Limits(rate=3, address_header="X-Real-IP")
+    assert (config.log_level, config.cors_origins) == ("debug", ("https://a.example",))
+
+
+def test_the_environment_takes_precedence(tmp_path: Path) -> None:
+    said = {
+        "TACIT_LISTEN": "0.0.0.0:1",
+        "TACIT_DATABASE": "sqlite:////d/x.db",
+        "TACIT_CORS_ORIGINS": "https://a.example,https://b.example",
+        "TACIT_LIMITS_RATE": "7",
+        "TACIT_LIMITS_BEHIND_PROXY": "false",
+    }
+    text = LEAST + 'listen = "127.0.0.1:2"\n[limits]\nrate = 3\nburst = 5\n'
+    config = load(written(tmp_path, text), SECRETS | said)
+    assert (config.listen, config.database) == (("0.0.0.0", 1), "sqlite:////d/x.db")
+    assert config.cors_origins == ("https://a.example", "https://b.example")
+    assert config.limits == Limits(rate=7, burst=5, behind_proxy=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('address = "https://c.example"', "role is missing"),
+        (LEAST.replace("coordinator", "judge"), "role is 'judge'; it must be one of coordinator"),
+        (LEAST.replace("https://", ""), "address is 'c.example'; it must be the URL"),
+        (LEAST + "colour = 1", "colour is not known; known are role"),
+        (LEAST + 'admin_token = "x"', "admin_token is a secret"),
+        (LEAST + 'passphrase = "x"', "put it into TACIT_PASSPHRASE"),
+        (LEAST + 'listen = "here"', "listen is 'here'; it must be host:port"),
+        (LEAST + 'listen = "h:70000"', "listen is 'h:70000'"),
+        (LEAST + "listen = 8700", "listen is 8700"),
+        (LEAST + 'log_level = "loud"', "log_level is 'loud'; it must be one of debug"),
+        (LEAST + 'cors_origins = "*"', "cors_origins is '*'; it must be a list"),
+        (LEAST + 'database = "mysql://x"', "database begins with 'mysql'"),
+        (LEAST + "limits = 3", "limits is 3; it must be a table"),
+        (LEAST + "[limits]\nspeed = 3", "limits.speed is not known; known are report_bytes"),
+        (LEAST + '[limits]\nrate = "3"', "limits.rate is '3'; it must be such as 20"),
+        (LEAST + "[limits]\nrate = true", "limits.rate is True"),
+        (LEAST + "[limits]\nrate = -1", "limits.rate is -1; it must be 0 for no limit"),
+        (LEAST + "[limits]\nwaiting = 0", "limits.waiting is 0; it must be a whole number"),
+        (LEAST + '[limits]\naddress_header = "a b"', "limits.address_header is 'a b'"),
+        (LEAST + 'lock_file = "gone"', "lock_file is"),
+        ("role = ", "is no TOML"),
+    ],
+)
+def test_a_mistake_is_named_by_field_value_and_fix(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(TacitError) as caught:
+        load(written(tmp_path, text), SECRETS)
+    assert said in str(caught.value)
+    assert "party.toml" in str(caught.value)
+
+
+def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, LEAST)
+    with pytest.raises(TacitError, match="tacit party new"):
+        load(tmp_path / "none.toml", SECRETS)
+    with pytest.raises(TacitError, match="TACIT_PASSPHRASE"):
+        load(path, {"TACIT_ADMIN_TOKEN": TOKEN})
+    with pytest.raises(TacitError, match="TACIT_ADMIN_TOKEN"):
+        load(path, {"TACIT_PASSPHRASE": "correct horse battery"})
+    with pytest.raises(TacitError, match="3 characters; it must have at least 16"):
+        load(path, SECRETS | {"TACIT_ADMIN_TOKEN": "abc"})
+
+
+def test_secrets_that_others_may_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o640)
+    path = written(tmp_path, LEAST + 'admin_token_file = "token"')
+    with pytest.raises(TacitError, match="chmod 600"):
+        load(path, {"TACIT_PASSPHRASE": "correct horse battery"})
+    path = written(tmp_path, LEAST + 'database = "postgresql://me:hunter2@db/x"')
+    assert "hunter2" in load(path, SECRETS).database
+    path.chmod(0o644)
+    with pytest.raises(TacitError, match="chmod 600") as caught:
+        load(path, SECRETS)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_nothing_secret_is_printed(tmp_path: Path) -> None:
+    said = SECRETS | {"TACIT_DATABASE": "postgresql://me:hunter2@db/x"}
+    shown = repr(load(written(tmp_path, LEAST), said))
+    assert not any(secret in shown for secret in ("hunter2", TOKEN, "correct horse"))
+    with pytest.raises(TacitError) as caught:
+        load(written(tmp_path, LEAST), SECRETS | {"TACIT_DATABASE": "my:hunter2@db"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_addresses_are_counted_only_where_they_are_peoples_own() -> None:
+    assert not Limits().counted
+    assert Limits(behind_proxy=False).counted
+    assert Limits(address_header="X-Real-IP").counted
+    assert not Limits(behind_proxy=False, rate=0).counted

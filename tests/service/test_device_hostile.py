@@ -1,0 +1,470 @@
+"""Servers that do not keep to the terms: refused; nothing is drawn, kept or sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import pytest
+from tests.service.parties import ADDRESSES, KEYS, PINS, Open, Parties, pinned, rows, terms
+
+from tacit.aggregation import Sealing, TwoServerRound, accept
+from tacit.client import Device, Ledger, Pins
+from tacit.client.device import NONCE_SIZE
+from tacit.errors import Refusal, TacitError
+from tacit.signatures import public_key
+from tacit.terms import Aggregation, Noise, Party, Promise, Terms
+
+
+class Watched:
+    """A device whose draws are counted, and what it left behind."""
+
+    def __init__(self, parties: Parties, ledger: Ledger, pins: Pins = PINS) -> None:
+        self.parties, self.ledger, self.drawn = parties, ledger, list[int]()
+        self.device = Device(
+            ledger,
+            pins,
+            http=httpx.Client(transport=httpx.MockTransport(parties.answer)),
+            clock=parties.clock,
+            sleep=parties.clock.sleep,
+            source=self._draw,
+        )
+
+    def _draw(self, size: int) -> bytes:
+        self.drawn.append(size)
+        return bytes(size)
+
+    def assert_refuses(self, match: str, requests: int) -> None:
+        with pytest.raises(TacitError, match=match):
+            self.device.join(self.parties.experiment)
+        assert set(self.drawn) <= {NONCE_SIZE}  # which says nothing but that somebody asks
+        assert len(self.parties.trace) == requests
+        self.device.wait_and_report(outcomes=True)
+        assert len(self.parties.trace) == requests
+        assert rows(self.ledger, "SELECT * FROM rounds") == []
+        assert rows(self.ledger, "SELECT * FROM posts") == []
+        assert rows(self.ledger, "SELECT 1 FROM lineages WHERE nonce NOT NULL") == []
+        assert rows(self.ledger, "SELECT 1 FROM lineages WHERE option NOT NULL") == []
+        assert self.ledger.spent == 0
+
+
+# Terms
+
+
+def shown(parties: Parties, of: Terms, role: int | None = None, **changes: Any) -> None:
+    """These terms in the place of those that are asked for, at one server or at both."""
+    signed = pinned(of)
+    copy = {
+        "terms": of.encode().decode(),
+        "signatures": [signature.hex() for signature in signed.signatures],
+        "state": "running",
+        "successor": None,
+    }
+    for number, copies in enumerate(parties.copies):
+        if role in (None, number):
+            copies[parties.experiment] = copy | changes
+
+
+def foreign() -> tuple[Party, ...]:
+    return tuple(
+        Party(role, address, public_key(key))
+        for role, address, key in zip(("coordinator", "helper"), ADDRESSES, KEYS[2:], strict=True)
+    )
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_other_terms_than_those_asked_for_are_refused(ledger: Ledger, role: int) -> None:
+    parties = Parties()
+    shown(parties, terms(promise=Promise(Fraction(9))), role)
+    Watched(parties, ledger).assert_refuses("were asked for", 1 + role)
+    assert rows(ledger, "SELECT * FROM terms") == []
+
+
+def test_terms_under_other_keys_than_pinned_are_refused_before_the_helper_is_asked(
+    ledger: Ledger,
+) -> None:
+    parties = Parties(terms(parties=foreign()))
+    Watched(parties, ledger).assert_refuses("pinned is", 1)
+    assert rows(ledger, "SELECT * FROM terms") == []
+
+
+def test_terms_that_one_party_did_not_sign_are_refused(ledger: Ledger) -> None:
+    parties = Parties()
+    own = [signature.hex() for signature in parties.pinned.signatures]
+    for signatures in ([own[0], own[0]], own[:1], [], own[::-1], "no", [1, 2], ["zz", "zz"]):
+        parties = Parties()
+        shown(parties, parties.pinned.terms, signatures=signatures)
+        Watched(parties, ledger).assert_refuses("sign|list|hexadecimal", 1)
+
+
+def test_a_server_that_does_not_know_the_terms_is_refused(ledger: Ledger) -> None:
+    for role in (0, 1):
+        parties = Parties()
+        del parties.copies[role][parties.experiment]
+        Watched(parties, ledger).assert_refuses("not known here", 1 + role)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"promise": Promise(Fraction(2), participations=2)},
+        {"promise": Promise(Fraction(1), participations=3), "noise": Noise(Fraction(3))},
+        {"noise": Noise(Fraction(4)), "aggregation": Aggregation(1), "answer": "window"},
+    ],
+)
+def test_weaker_successors_are_refused_and_not_kept(ledger: Ledger, change: dict[str, Any]) -> None:
+    if change.get("answer") == "window":
+        change = change | {"answer": replace(terms().answer, window=61)}
+    parties = Parties()
+    first = parties.experiment
+    parties.succeed(terms(predecessor=first, **change))
+    watched = Watched(parties, ledger)
+    with pytest.raises(Refusal, match="successor terms"):
+        watched.device.join(first)
+    assert rows(ledger, "SELECT * FROM terms") == []
+
+
+def test_a_successor_that_one_old_key_did_not_approve_is_refused(ledger: Ledger) -> None:
+    parties = Parties()
+    first = parties.experiment
+    parties.succeed(terms(predecessor=first, parties=foreign()), (KEYS[0], KEYS[2]))
+    with pytest.raises(Refusal, match="did not sign this successor"):
+        Watched(parties, ledger).device.join(first)
+    assert rows(ledger, "SELECT * FROM terms") == []
+
+
+def test_terms_that_another_app_pinned_are_not_followed_without_approval(ledger: Ledger) -> None:
+    """An app that shares the ledger, with keys of its own, names the first app's terms as those
+    before its own; their parties have signed nothing.
+    """
+    parties = Parties()
+    device = parties.device(ledger)
+    device.terms(parties.experiment)
+    other = Parties(terms(predecessor=parties.experiment, parties=foreign()), parties.clock)
+    keys = [public_key(key).hex() for key in KEYS[2:4]]
+    other.device(ledger, Pins(ADDRESSES[0], keys[0], keys[1])).terms(other.experiment)
+    shown = device.terms(parties.experiment).terms
+    assert shown.digest == parties.experiment
+    assert device.known_terms(parties.experiment) == shown
+    account = ledger.known(other.experiment)
+    assert account is not None
+    assert account.account.limit == shown.promise.epsilon
+
+
+def test_a_place_that_comes_after_the_person_left_is_not_kept(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+
+    def leaves(reply: dict[str, Any]) -> dict[str, Any]:
+        device.withdraw(parties.experiment)
+        return reply
+
+    parties.given = leaves
+    with pytest.raises(Refusal, match="has left the experiment"):
+        device.join(parties.experiment)
+    assert rows(ledger, "SELECT * FROM rounds") == []
+    assert device.run_due() is None
+
+
+def test_two_successors_of_the_same_terms_are_refused(ledger: Ledger) -> None:
+    parties = Parties()
+    first = parties.experiment
+    parties.succeed(terms(predecessor=first, question="Which one?"))
+    kept = dict(parties.copies[0][first])
+    parties.succeed(terms(predecessor=first, question="Which other?"))
+    parties.copies[0][first] = kept
+    with pytest.raises(Refusal, match="different successors"):
+        Watched(parties, ledger).device.join(first)
+
+
+def test_a_weaker_successor_named_by_the_app_is_refused_where_the_old_terms_are_known(
+    ledger: Ledger,
+) -> None:
+    parties = Parties()
+    watched = Watched(parties, ledger)
+    watched.device.terms(parties.experiment)
+    parties.succeed(terms(predecessor=parties.experiment, promise=Promise(Fraction(2))))
+    with pytest.raises(Refusal, match="larger epsilon"):
+        watched.device.join(parties.experiment)
+
+
+def test_terms_of_another_middle_are_refused(ledger: Ledger) -> None:
+    parties = Parties(terms(noise=Noise(Fraction(2), "devices")))
+    Watched(parties, ledger).assert_refuses("two servers add noise of their own", 1)
+
+
+# Rounds
+
+
+def altered(change: Callable[[TwoServerRound], TwoServerRound], *keys: Any) -> Any:
+    """A reply whose announcement is altered, and signed again by whoever signs everything."""
+
+    def give(parties: Parties, opened: Open, reply: dict[str, Any]) -> dict[str, Any]:
+        announcement = parties.forge(change(opened.round), *keys)
+        return reply | {"announcement": announcement.hex()}
+
+    return give
+
+
+def bound(**changes: Any) -> Any:
+    return altered(lambda round_: replace(round_, binding=replace(round_.binding, **changes)))
+
+
+def field(name: str, value: object) -> Any:
+    return lambda _parties, _opened, reply: reply | {name: value}
+
+
+def spoilt(parties: Parties, opened: Open, reply: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    whole = bytearray(opened.announcement)
+    whole[100] ^= 1
+    return reply | {"announcement": whole.hex()}
+
+
+ROUNDS: dict[str, tuple[Any, str]] = {
+    "signed by nobody we know": (altered(lambda r: r, KEYS[2], KEYS[3]), "did not sign"),
+    "signed by the coordinator alone": (altered(lambda r: r, KEYS[0], KEYS[0]), "did not sign"),
+    "spoilt": (spoilt, "did not sign"),
+    "of other terms": (bound(terms=bytes(32)), "terms of the round"),
+    "with a longer window": (bound(window=61), "observation window"),
+    "with a shorter window": (bound(window=59), "observation window"),
+    "with more levels": (bound(levels=2), "number of levels"),
+    "about an option that is none": (bound(option=2), "option 2 is none"),
+    "outside of the terms' days": (bound(closes=4_000_000_000), "the days of the terms"),
+    "with less noise": (altered(lambda r: replace(r, scale=Fraction(199, 100))), "scale 199/100"),
+    "with keys that live too long": (
+        altered(lambda r: replace(r, grace=86_401)),
+        "grace of the round is 86401 seconds",
+    ),
+    "with keys that live for 136 years": (
+        altered(lambda r: replace(r, grace=(1 << 32) - 1)),
+        "at most 86400 seconds",
+    ),
+    "with another suite": (
+        altered(lambda r: replace(r, sealing=Sealing.X25519)),
+        "suite of the round is hpke-x25519-chacha20poly1305",
+    ),
+    "without noise": (altered(lambda r: replace(r, scale=None)), "add the noise"),
+    "with more numbers": (altered(lambda r: replace(r, length=2)), "number of metrics"),
+    "without room": (altered(lambda r: replace(r, modulus=4)), "has no room"),
+    "from fewer reports on": (
+        altered(lambda r: replace(r, minimum=2)),
+        "a minimum batch size of 3",
+    ),
+    "that is over for joining": (
+        altered(lambda r: replace(r, assigned_until=r.assigned_until - 101)),
+        "too late, or one of the clocks",
+    ),
+    "without time to send": (
+        altered(lambda r: replace(r, assigned_until=r.binding.closes - 60)),
+        "no time to send",
+    ),
+    "about another option": (field("option", "Hi"), "another option"),
+    "with an option that is none": (field("option", "Hey"), "do not have"),
+    "with no option": (field("option", None), "option"),
+    "with a place beyond": (field("place", 4), "place 4 is none"),
+    "with a negative place": (field("place", -1), "place"),
+    "with a place that is none": (field("place", True), "no number"),
+    "with half a token": (field("token", "00"), "token"),
+    "with a token that is none": (field("token", 7), "token"),
+    "asked perhaps": (field("asked", "yes"), "do not have"),
+    "without announcement": (field("announcement", ""), "hexadecimal"),
+    "with too short an announcement": (field("announcement", "00"), "no room for its signatures"),
+    "no object": (lambda *_: ["asked"], "no JSON object"),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_round_that_is_not_as_promised_is_refused(ledger: Ledger, name: str) -> None:
+    change, match = ROUNDS[name]
+    parties = Parties(terms(aggregation=Aggregation(3)))
+    opened = parties.open()
+    parties.given = lambda reply: change(parties, opened, reply)
+    Watched(parties, ledger).assert_refuses(match, 3)
+
+
+# What the pinned terms say of a round. It is checked twice: where an announcement is accepted, and
+# where the device computes what the round costs.
+WEAKER = [
+    *("of other terms", "with a longer window", "with a shorter window", "with more levels"),
+    *("about an option that is none", "outside of the terms' days", "with less noise"),
+    *("without noise", "with more numbers", "without room", "from fewer reports on"),
+]
+
+
+def offered(name: str) -> tuple[Parties, dict[str, Any], str]:
+    """Parties, their reply with an altered round that both signed, and why it is rejected."""
+    change, match = ROUNDS[name]
+    parties = Parties(terms(aggregation=Aggregation(3)))
+    opened = parties.open()
+    reply = parties._assigned()
+    return parties, change(parties, opened, reply), match
+
+
+@pytest.mark.parametrize("name", WEAKER)
+def test_a_round_that_is_weaker_than_the_terms_is_not_accepted(name: str) -> None:
+    parties, reply, match = offered(name)
+    with pytest.raises(Refusal, match=match):
+        accept(TwoServerRound, parties.pinned, bytes.fromhex(reply["announcement"]))
+
+
+@pytest.mark.parametrize("name", WEAKER)
+def test_a_device_checks_a_round_against_the_terms_before_it_joins(
+    name: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an announcement was accepted without a look at what it offers."""
+    parties, reply, match = offered(name)
+    parties.given = lambda _: reply
+    monkeypatch.setattr(
+        "tacit.client.device.accept",
+        lambda kind, _pinned, message: kind.decode(message[:-128]),
+    )
+    Watched(parties, ledger).assert_refuses(match, 3)
+
+
+def test_the_unchanged_round_is_joined(ledger: Ledger) -> None:
+    """What is refused above is refused for its change."""
+    parties = Parties()
+    opened = parties.open()
+    give = altered(lambda round_: round_)
+    parties.given = lambda reply: give(parties, opened, reply)
+    watched = Watched(parties, ledger)
+    assert watched.device.join(parties.experiment).asked
+    assert watched.drawn == [NONCE_SIZE, 32]
+
+
+def test_a_crowd_that_is_too_small_is_refused(ledger: Ledger) -> None:
+    parties = Parties(terms(aggregation=Aggregation(3)))
+    opened = parties.open()
+    give = altered(lambda round_: replace(round_, minimum=2))
+    parties.given = lambda reply: give(parties, opened, reply)
+    Watched(parties, ledger).assert_refuses("a minimum batch size of 3", 3)
+
+
+def test_cheap_rounds_do_not_get_a_device_into_more_rounds_than_the_terms_say(
+    ledger: Ledger,
+) -> None:
+    """A hundred times the noise costs a hundredth: still twice, as the participant read."""
+
+    class Fresh(Watched):
+        def _draw(self, size: int) -> bytes:
+            super()._draw(size)
+            return os.urandom(size)
+
+    parties = Parties()
+    watched = Fresh(parties, ledger)
+    for _ in range(2):
+        parties.open(scale=Fraction(200))
+        assert watched.device.join(parties.experiment).asked
+        watched.device.wait_and_report(outcomes=True)
+        parties.clock.now += 3700
+    assert ledger.spent == Fraction(1, 100)
+    parties.open(scale=Fraction(200))
+    drawn, posted = len(watched.drawn), len(parties.bodies)
+    assert not watched.device.join(parties.experiment).asked
+    assert len(watched.drawn) == drawn
+    assert {seen.method for seen in parties.trace[posted:]} <= {"GET"}
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    other = Fresh(parties, copy)
+    with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+        other.device.join(parties.experiment)
+    assert other.drawn == []
+
+
+def test_terms_of_version_2_are_refused_with_what_to_do(ledger: Ledger) -> None:
+    parties = Parties()
+    old = parties.pinned.terms.encode().decode().replace('"version":3', '"version":2')
+    for copies in parties.copies:
+        copies[parties.experiment]["terms"] = old
+    Watched(parties, ledger).assert_refuses("is 2: must be 3. Publish the experiment anew", 1)
+
+
+def test_a_round_of_another_experiment_is_refused(ledger: Ledger) -> None:
+    other = Parties(terms(question="Which other?", promise=Promise(Fraction(9))))
+    opened = other.open()
+    parties = Parties()
+    parties.open()
+    parties.given = lambda reply: reply | {"announcement": opened.announcement.hex()}
+    Watched(parties, ledger).assert_refuses("terms of the round", 3)
+
+
+def test_a_round_is_joined_once_whatever_place_is_given(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    watched = Watched(parties, ledger)
+    watched.device.join(parties.experiment)
+    before, drawn = rows(ledger, "SELECT * FROM rounds"), len(watched.drawn)
+    ledger._db.execute("UPDATE lineages SET until = 0")  # as if it did not stick
+    parties.nonces.clear()
+    with pytest.raises(Refusal, match="once in a round"):
+        watched.device.join(parties.experiment)
+    assert rows(ledger, "SELECT * FROM rounds") == before
+    assert watched.drawn[drawn:] == [NONCE_SIZE]
+
+
+def test_an_announcement_of_yesterday_is_refused(ledger: Ledger) -> None:
+    parties = Parties()
+    opened = parties.open()
+    device = parties.device(ledger)
+    device.join(parties.experiment)
+    device.wait_and_report(outcomes=True)
+    before = rows(ledger, "SELECT * FROM rounds")
+    replayed, parties.asked = next(iter(parties.nonces.values())), False
+    parties.given = lambda _: replayed
+    with pytest.raises(Refusal, match="too late"):
+        device.join(parties.experiment)
+    parties.clock.now = opened.round.assigned_until - 1.0  # also with a clock that goes back
+    ledger._db.execute("UPDATE lineages SET until = 0")
+    with pytest.raises(Refusal, match="once in a round"):
+        device.join(parties.experiment)
+    assert rows(ledger, "SELECT * FROM rounds") == before
+
+
+def test_a_coordinator_that_opens_many_rounds_gets_what_was_promised_and_no_more(
+    ledger: Ledger,
+) -> None:
+    parties = Parties()
+    device = parties.device(ledger)
+    for _ in range(5):
+        opened = parties.open()
+        device.join(parties.experiment)
+        device.wait_and_report()
+        parties.clock.now = float(opened.round.binding.closes)
+        parties.finish(opened)
+    assert len([seen for seen in parties.trace if seen.method == "PUT"]) == 4
+    assert ledger.spent == terms().promise.epsilon
+
+
+def test_the_persons_own_limit_holds_over_all_experiments(ledger: Ledger) -> None:
+    ledger.set_own_limit(Fraction(3, 4))
+    first, second = Parties(), Parties(terms(question="Which other?"))
+    for parties in (first, second):
+        parties.open()
+    first.device(ledger).join(first.experiment)
+    with pytest.raises(Refusal, match="own limit"):
+        second.device(ledger).join(second.experiment)
+    assert all(seen.method == "GET" for seen in second.trace)
+
+
+def test_a_limit_that_falls_after_joining_keeps_the_report_back(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+    device.join(parties.experiment)
+    ledger.set_own_limit(Fraction(1, 4))
+    device.wait_and_report(outcomes=True)
+    assert [seen.method for seen in parties.trace] == ["GET", "GET", "POST"]
+    assert (device.status()[0].outcome, device.status()[0].charged) == ("broken", False)
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{", b'{"error": 7}', b"[" * 100_000])
+def test_nonsense_is_refused_or_waited_out(ledger: Ledger, status: int, content: bytes) -> None:
+    parties = Parties()
+    parties.fail = lambda _: httpx.Response(status, content=content)
+    Watched(parties, ledger).assert_refuses("coordinator", 1)

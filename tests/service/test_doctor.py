@@ -1,0 +1,159 @@
+"""The doctor: finds what is well and what is broken, on parties that are served on loopback."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.cli.commands import Command, refused
+from tests.cli.conftest import command as command
+from tests.service.pairs import experiment_of
+from tests.service.served import TIMING, Threads, served
+
+from tacit.service.doctor import BROKEN, OK, WARNING, Finding, examine, examine_files
+from tacit.signatures import fingerprint
+from tacit.terms import cosign
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    with served(tmp_path_factory.mktemp("doctor")) as made:
+        made.begin()
+        yield made
+
+
+@contextmanager
+def proxied(target: str, **broken: Any) -> Iterator[str]:
+    """A proxy that spoils what it is told to."""
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def pass_on(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("content-length", 0)))
+            keep = ("origin", "authorization", "content-type")
+            headers = {k: v for k, v in self.headers.items() if k.lower() in keep}
+            headers |= broken.get("asks", {})
+            answer = client.request(self.command, target + self.path, content=sent, headers=headers)
+            given = {k: v for k, v in answer.headers.items() if k not in broken.get("drops", ())}
+            given |= broken.get("adds", {})
+            self.send_response_only(broken.get("statuses", {}).get(self.path, answer.status_code))
+            for name, value in given.items():
+                if name not in ("transfer-encoding", "content-length"):
+                    self.send_header(name, value)
+            self.send_header("content-length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_GET = do_POST = pass_on  # noqa: N815 - as the server wants them
+
+        def log_message(self, *_words: object) -> None:
+            """Nothing."""
+
+    client = httpx.Client(timeout=30)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+        client.close()
+
+
+def states(found: list[Finding], where: str) -> dict[str, str]:
+    return {one.what: one.state for one in found if one.where == where}
+
+
+def test_a_sound_deployment_has_nothing_broken(both: Threads) -> None:
+    pins = [both.keys[0].hex(), fingerprint(both.keys[1])]
+    found = examine([both.urls[0]], pins)
+    assert [one for one in found if one.state == BROKEN] == []
+    for url in both.urls:  # the helper was found through the terms
+        seen = states(found, url)
+        assert seen.pop("TLS") == WARNING
+        assert set(seen.values()) == {OK}
+        assert {"reachable", "version", "ready", "clock", "admin closed", "headers", "CORS"} < set(
+            seen
+        )
+    assert states(found, "coordinator's key") == states(found, "helper's key") == {"pinned": OK}
+    assert [one.state for one in found if one.where.startswith("terms")] == [OK]
+    assert states(found, "both") == {"apart": WARNING}
+
+
+@pytest.mark.parametrize(
+    ("broken", "what", "state"),
+    [
+        ({"adds": {"date": formatdate(0, usegmt=True)}}, "clock", BROKEN),
+        ({"drops": ("date",)}, "clock", WARNING),
+        ({"drops": ("content-security-policy",)}, "headers", WARNING),
+        ({"adds": {"access-control-allow-credentials": "true"}}, "CORS", BROKEN),
+        ({"adds": {"access-control-allow-origin": "*"}}, "CORS", BROKEN),
+        ({"statuses": {"/readyz": 503}}, "ready", BROKEN),
+        ({"statuses": {"/healthz": 502}}, "reachable", BROKEN),
+        (
+            {"asks": {"Authorization": "Bearer an-admin-token-of-these-tests"}},
+            "admin closed",
+            BROKEN,
+        ),
+    ],
+)
+def test_what_a_proxy_breaks_is_found(
+    both: Threads, broken: dict[str, Any], what: str, state: str
+) -> None:
+    with proxied(both.urls[0], **broken) as url:
+        found = examine([url])
+        assert states(found, url)[what] == state
+        assert all(one.fix for one in found if one.state != OK)
+
+
+def test_other_keys_than_those_that_are_pinned_are_broken(both: Threads) -> None:
+    found = examine([both.urls[1]], ["ab" * 32, both.keys[0].hex()])
+    assert states(found, "helper's key") == {"pinned": BROKEN}
+    assert states(found, "coordinator's key") == {"pinned": OK}
+    assert {one.state for one in examine([both.urls[1]]) if one.what == "pinned"} == {WARNING}
+
+
+def test_terms_that_only_one_party_has_are_broken(tmp_path: Path) -> None:
+    with served(tmp_path) as alone:
+        experiment = experiment_of()
+        terms = alone.terms(experiment.options)
+        digest = alone.coordinator.create(terms, experiment, TIMING)
+
+        def signed(**how: Any) -> list[str]:
+            found = examine([alone.urls[0]], **how)
+            return [one.state for one in found if one.what == "signed"]
+
+        assert signed() == [WARNING]
+        alone.coordinator.cosign(digest, cosign(terms, alone.members[1].key))
+        assert signed() == [BROKEN]
+        assert signed(today=terms.last_day + timedelta(days=1)) == [OK]
+
+
+def test_an_address_without_a_party_is_broken(command: Command) -> None:
+    code, out, err = command("doctor", "http://127.0.0.1:9")
+    assert (code, err) == (1, "")
+    assert "start it with tacit serve" in " ".join(out.split())
+    assert "64 hexadecimal digits" in refused(command("doctor", "http://x", "--pin", "zz"))
+
+
+def test_the_operator_is_told_who_may_read_the_key_files(both: Threads, command: Command) -> None:
+    member = both.members[0]
+    assert {one.state for one in examine_files(member.config)} == {OK}
+    words = ("doctor", both.urls[0], "--config", member.path)
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "belong into no backup" in out
+    member.config.records.chmod(0o755)
+    try:
+        assert command(*words)[0] == 1
+    finally:
+        member.config.records.chmod(0o700)

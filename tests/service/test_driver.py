@@ -1,0 +1,93 @@
+"""What drives a party: steps when it is time or when something came, again after failures."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from tacit.errors import Unavailable
+from tacit.service.http.driver import LONGEST, SHORTEST, Driver, backoff
+
+
+@contextmanager
+def driving(
+    step: Callable[[], float], failed: Callable[[], None] = lambda: None
+) -> Iterator[Driver]:
+    driver = Driver(step, failed)
+    driver.start()
+    try:
+        yield driver
+    finally:
+        driver.stop()
+        assert not driver.alive
+
+
+class Steps:
+    def __init__(self, wait: float) -> None:
+        self.wait, self.times = wait, list[float]()
+        self.taken = threading.Semaphore(0)
+
+    def __call__(self) -> float:
+        self.times.append(time.monotonic())
+        self.taken.release()
+        return self.wait
+
+
+def gaps(steps: Steps) -> list[float]:
+    """Seconds between steps."""
+    return [after - before for before, after in pairwise(steps.times)]
+
+
+def test_a_step_is_taken_at_once_and_again_when_it_is_worth() -> None:
+    steps = Steps(0.05)
+    with driving(steps):
+        assert all(steps.taken.acquire(timeout=60) for _ in range(3))
+    assert min(gaps(steps)) >= 0.05
+
+
+def test_what_comes_is_looked_at_soon_but_not_more_often_than_the_bound() -> None:
+    steps = Steps(1000.0)
+    with driving(steps) as driver:
+        assert steps.taken.acquire(timeout=60)
+        for _ in range(50):
+            driver.poke()
+            time.sleep(0.01)
+        assert steps.taken.acquire(timeout=60)
+    assert min(gaps(steps)) >= SHORTEST
+
+
+def test_a_failing_step_is_taken_again_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[int] = []
+    steps = Steps(1000.0)
+    problems: list[Exception] = [KeyError("a secret"), Unavailable("the helper is away")]
+
+    def step() -> float:
+        if problems:
+            raise problems.pop(0)
+        return steps()
+
+    with caplog.at_level(logging.WARNING), driving(step, lambda: told.append(1)):
+        assert steps.taken.acquire(timeout=60)
+    assert told == [1, 1]
+    assert "secret" not in caplog.text
+    assert "the helper is away" in caplog.text
+
+
+def test_it_waits_longer_and_longer_but_not_forever() -> None:
+    waits = [backoff(failures) for failures in range(1, 60)]
+    assert all(0 < wait <= LONGEST for wait in waits)
+    assert min(waits[20:]) >= LONGEST / 2
+
+
+def test_it_ends_while_it_waits() -> None:
+    steps = Steps(1000.0)
+    with driving(steps):
+        assert steps.taken.acquire(timeout=60)
+        started = time.monotonic()
+    assert time.monotonic() - started < 60

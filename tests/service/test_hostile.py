@@ -1,0 +1,358 @@
+"""Strangers who send nonsense, replays and forgeries: 4xx with a reason, and nothing is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.service.pairs import experiment_of
+from tests.service.served import ADMIN, TIMING, TOKEN, Joined, Threads, served
+
+from tacit.aggregation.two_servers import Place, split
+from tacit.service import store
+from tacit.service.http import connections
+from tacit.service.http.calls import HEADER, sign_call
+from tacit.service.party import ServerParty
+from tacit.terms import Promise, cosign
+
+EVERY = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,unsupported_method,"
+    "response_schema_conformance,response_headers_conformance,negative_data_rejection,"
+    "missing_required_header,ignored_auth"
+)
+"""All checks but that what the schema allows is welcome: definitions and terms are texts to it."""
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    with served(tmp_path_factory.mktemp("hostile"), report_bytes=4096) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def digest(both: Threads) -> bytes:
+    return both.begin()
+
+
+@pytest.fixture(scope="module")
+def joined(both: Threads, digest: bytes) -> Joined:
+    return both.place(digest)
+
+
+def rows(party: ServerParty) -> dict[str, int]:
+    """How much is in the tables that somebody's request can make grow."""
+    with party.store.begin() as connection:
+        kept = (store.terms, store.halves, store.joins, store.spent, store.served)
+        return {
+            one.name: connection.execute(sql.select(sql.func.count()).select_from(one)).scalar_one()
+            for one in kept
+        }
+
+
+# Reports
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_report_that_is_not_whole_is_refused_and_not_kept(
+    both: Threads, digest: bytes, joined: Joined, role: int
+) -> None:
+    pinned = both.pinned(digest)
+    halves = split(pinned, joined.announcement, joined.place, [1])
+    half = halves[role]
+    forged = Place(joined.place.number, bytes(16))
+    elsewhere = Place(joined.place.number + 1, joined.place.token)
+    before = rows(both.parties[role])
+    for what, body in {
+        "empty": b"",
+        "cut": half[:-1],
+        "longer": half + b"x",
+        "noise": os.urandom(len(half)),
+        "altered": half[:3] + bytes((half[3] ^ 1,)) + half[4:],
+        "the other server's": halves[1 - role],
+        "without its token": split(pinned, joined.announcement, forged, [1])[role],
+        "of another place": split(pinned, joined.announcement, elsewhere, [1])[role],
+    }.items():
+        said = both.put(role, joined.path, body)
+        assert said.status_code == 422, (what, said.text)
+        assert said.json()["error"]
+    assert both.put(role, joined.path, b"x" * 5000).status_code == 413
+    assert rows(both.parties[role]) == before
+
+
+def test_a_report_goes_to_its_own_place_of_its_own_round(
+    both: Threads, digest: bytes, joined: Joined
+) -> None:
+    half = split(both.pinned(digest), joined.announcement, joined.place, [1])[0]
+    name = joined.round.identity.hex()
+    for path, status in {
+        f"/rounds/{name}/reports/{joined.place.number + 1}": 422,
+        f"/rounds/{name}/reports/{1 << 40}": 422,
+        f"/rounds/{name}/reports/-1": 422,
+        f"/rounds/{name}/reports/zero": 422,
+        f"/rounds/{name.upper()}x/reports/0": 422,
+        f"/rounds/{'0' * 32}/reports/{joined.place.number}": 404,
+        f"/rounds/{name}/reports": 404,
+    }.items():
+        assert both.put(0, path, half).status_code == status, path
+
+
+# Joining
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"nonce": 5}',
+        b'{"nonce": "00"}',
+        b'{"nonce": "' + b"g" * 32 + b'"}',
+        b'{"nonce": "' + b"A" * 32 + b'"}',
+        b'{"nonce": "' + b"0" * 32 + b'", "more": 1}',
+        b'{"nonce": "' + b"0" * 32 + b'", "invitation": 7}',
+        b'{"nonce": "' + b"0" * 32 + b'", "invitation": "' + b"x" * 3000 + b'"}',
+        b'{"nonce": "\\ud800"}',
+        b"\xff\xfe",
+        b"[" * 50_000,
+        b'{"nonce": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_who_joins_with_nonsense_gets_no_place(
+    both: Threads, digest: bytes, joined: Joined, body: bytes
+) -> None:
+    del joined  # there are places
+    before = rows(both.coordinator)
+    headers = {"content-type": "application/json"}
+    path = f"/experiments/{digest.hex()}/places"
+    said = both.post(0, path, content=body, headers=headers)
+    assert said.status_code == 422
+    assert set(said.json()) == {"error"}
+    assert rows(both.coordinator) == before
+
+
+def test_what_was_sent_is_not_repeated_in_the_refusal(both: Threads, digest: bytes) -> None:
+    path, secret = f"/experiments/{digest.hex()}/places", "my-secret-invitation"
+    for body in ({"nonce": secret}, {"nonce": "0" * 32, secret: secret, "invitation": [secret]}):
+        said = both.post(0, path, json=body)
+        assert said.status_code == 422
+        assert secret not in said.text
+
+
+def test_nobody_joins_an_experiment_that_is_not_there(both: Threads) -> None:
+    asked = {"nonce": "0" * 32}
+    assert both.post(0, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
+    assert both.post(0, "/experiments/short/places", json=asked).status_code == 422
+    assert both.post(1, f"/experiments/{'0' * 64}/places", json=asked).status_code == 404
+
+
+# Signatures
+
+
+def calls(digest: bytes, joined: Joined) -> dict[str, dict[str, Any]]:
+    name = f"/rounds/{joined.round.identity.hex()}"
+    described = joined.round.encode()
+    return {
+        f"{name}/keys": {"experiment": digest.hex(), "sealing": int(joined.round.sealing)},
+        f"{name}/description": {
+            "experiment": digest.hex(),
+            "description": described.hex(),
+            "signature": joined.announcement[len(described) :][:64].hex(),
+        },
+        f"{name}/exchange": {"listing": ""},
+    }
+
+
+def test_the_helper_answers_nobody_but_the_coordinator(
+    both: Threads, digest: bytes, joined: Joined
+) -> None:
+    owner, stranger = both.members[0].key, Ed25519PrivateKey.generate()
+    for path, asked in calls(digest, joined).items():
+        body = json.dumps(asked).encode()
+        for what, signature, status in (
+            ("right", sign_call("POST", path, body, owner), 200),
+            ("none", None, 422),
+            ("short", "00", 422),
+            ("a stranger's", sign_call("POST", path, body, stranger), 403),
+            ("the helper's", sign_call("POST", path, body, both.members[1].key), 403),
+            ("another method's", sign_call("GET", path, body, owner), 403),
+            ("another path's", sign_call("POST", path + "/", body, owner), 403),
+            ("another body's", sign_call("POST", path, body + b" ", owner), 403),
+        ):
+            headers = {"content-type": "application/json"}
+            if signature is not None:
+                headers[HEADER] = signature
+            said = both.post(1, path, content=body, headers=headers)
+            assert said.status_code == status, (path, what, said.text)
+
+
+def test_a_call_about_another_round_than_its_path_is_refused(
+    both: Threads, digest: bytes, joined: Joined
+) -> None:
+    asked = calls(digest, joined)[f"/rounds/{joined.round.identity.hex()}/description"]
+    path, body = f"/rounds/{'1' * 32}/description", json.dumps(asked).encode()
+    headers = {HEADER: sign_call("POST", path, body, both.members[0].key)}
+    said = both.post(1, path, content=body, headers=headers | {"content-type": "application/json"})
+    assert (said.status_code, "another round" in said.text) == (422, True)
+
+
+def test_only_the_helpers_own_signature_makes_terms_run(both: Threads) -> None:
+    terms = both.terms(("a", "b", "c"), question="Signed by whom?")
+    name = both.coordinator.create(terms, experiment_of(options=("a", "b", "c")), TIMING).hex()
+    path = f"/experiments/{name}/cosignature"
+    own = cosign(terms, both.members[0].key).hex()
+    for forged in ("0" * 128, own):
+        assert both.post(0, path, json={"signature": forged}).status_code == 422
+    said = both.get(0, f"/experiments/{name}/terms").json()
+    assert (said["state"], said["signatures"]) == ("unsigned", [own])
+    assert both.ask(bytes.fromhex(name)).status_code == 409
+
+
+def test_the_helper_takes_no_terms_that_it_did_not_sign(both: Threads, digest: bytes) -> None:
+    terms = both.pinned(digest).terms
+    foreign = replace(terms, question="Foreign?")
+    weaker = replace(terms, predecessor=digest, promise=Promise(Fraction(2)))
+    keys = [one.key for one in both.members]
+    before = rows(both.helper)
+    for offered, signatures in (
+        (foreign, ["0" * 128, "0" * 128]),
+        (foreign, [cosign(foreign, keys[0]).hex()] * 2),
+        (weaker, [cosign(weaker, key).hex() for key in keys]),
+    ):
+        asked = {"terms": offered.encode().decode(), "signatures": signatures}
+        assert both.post(1, "/experiments", json=asked).status_code == 401
+        said = both.post(1, "/experiments", json=asked, headers=ADMIN)
+        assert said.status_code == 422, said.text
+    assert rows(both.helper) == before
+
+
+# Everything that the documents allow, and more
+
+
+def test_paths_and_methods_that_are_not_there_are_told_so(both: Threads) -> None:
+    for role in (0, 1):
+        for path in ("/", "/nowhere", "/experiments/", "/docs", "/redoc", "//", "/%00", "/.git"):
+            if (role, path) == (0, "/"):
+                continue  # the coordinator's page
+            said = both.get(role, path)
+            assert (said.status_code, set(said.json())) == (404, {"error"})
+        said = both.client.delete(both.urls[role] + "/experiments")
+        assert said.status_code == 405
+        assert "GET" in said.headers["allow"]
+
+
+def test_both_documents_describe_every_answer(both: Threads) -> None:
+    for role in (0, 1):
+        document = both.get(role, "/openapi.json").json()
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                numbers = set(operation["responses"])
+                assert {"413", "422", "429", "500", "503"} <= numbers, (method, path)
+                secured = "admin" in operation["tags"]
+                assert ("401" in numbers) == ("security" in operation) == secured, path
+
+
+def schemathesis(url: str, directory: Path, *words: str) -> str:
+    """What it finds: nothing, where it ends with 0."""
+    command = [sys.executable, "-m", "schemathesis.cli"]
+    directory.mkdir(exist_ok=True)
+    config = directory / "schemathesis.toml"
+    config.touch()
+    done = subprocess.run(
+        [*command, f"--config-file={config}", "run", f"{url}/openapi.json", "--no-color", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=directory,
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_stranger_finds_no_answer_that_is_not_in_the_document(
+    both: Threads, tmp_path: Path, role: int
+) -> None:
+    found = schemathesis(both.urls[role], tmp_path, "--phases=coverage", "--seed=1")
+    assert found == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", [0, 1])
+def test_an_admin_with_real_names_finds_no_answer_that_is_not_in_the_document(
+    both: Threads, digest: bytes, joined: Joined, tmp_path: Path, role: int
+) -> None:
+    (tmp_path / "schemathesis.toml").write_text(
+        f'[parameters]\n"path.digest" = "{digest.hex()}"\n'
+        f'"path.identity" = "{joined.round.identity.hex()}"\n'
+        "[checks.negative_data_rejection]\n"
+        "expected-statuses = [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 429]\n"
+    )
+    found = schemathesis(
+        both.urls[role],
+        tmp_path,
+        "--phases=coverage,fuzzing",
+        "--max-examples=30",
+        f"--header=Authorization: Bearer {TOKEN}",
+        f"--checks={EVERY}",
+    )
+    assert found == ""
+
+
+def test_bytes_that_are_no_http_are_answered_and_the_next_is_served(both: Threads) -> None:
+    host, port = both.urls[0].removeprefix("http://").split(":")
+    negative = b"PUT /x HTTP/1.1\r\nContent-Length: -5\r\n\r\n"
+    for nonsense in (b"\x00\xff\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", negative):
+        with socket.create_connection((host, int(port)), timeout=30) as line:
+            line.sendall(nonsense)
+            assert line.recv(100).startswith(b"HTTP/1.1 4")
+    assert both.get(0, "/healthz").status_code == 200
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        [HEAD + b"A: " + b"x" * connections.LARGEST + b"\r\n\r\n"],
+        [HEAD + b"A: x\r\n" * (connections.LARGEST // 2) + b"\r\n"],
+        [HEAD + b"A: ", *[b"x" * 4096] * (connections.LARGEST // 4096)],
+        [b"GET /" + b"x" * connections.LARGEST + b" HTTP/1.1\r\n\r\n"],
+    ],
+)
+def test_headers_beyond_their_limit_are_told_so(both: Threads, head: list[bytes]) -> None:
+    """Whole, in many, in parts without an end, or a path."""
+    host, port = both.urls[0].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        for part in head:
+            line.sendall(part)
+        said = line.recv(1000)
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert b"the headers are too large: at most" in said
+    small = HEAD + b"A: " + b"x" * (connections.LARGEST - 200) + b"\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        line.sendall(small)
+        assert line.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /heal", HEAD[:-1]])
+def test_a_request_that_does_not_come_is_not_waited_for(
+    both: Threads, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SLOWEST", 0.2)
+    host, port = both.urls[0].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        line.sendall(begun)
+        assert line.recv(100) == b""

@@ -1,0 +1,117 @@
+"""What very many ask for is looked up once for all of them, and never told when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from tacit.errors import Unavailable
+from tacit.service.http import coalescing_cache
+from tacit.service.http.coalescing_cache import Changing, Lately
+
+
+class Looked:
+    """Says how often it was asked, of each name; the first `failing` times it cannot."""
+
+    def __init__(self, failing: int = 0) -> None:
+        self.asked: list[str] = []
+        self.failing = failing
+        self.free = threading.Event()
+        self.free.set()
+
+    def __call__(self, name: str) -> bytes:
+        self.asked.append(name)
+        self.free.wait(10)
+        if len(self.asked) <= self.failing:
+            raise Unavailable("away")
+        return f"{name}{len(self.asked)}".encode()
+
+
+def test_all_who_ask_meanwhile_get_one_answer() -> None:
+    look = Looked()
+    look.free.clear()
+    said = Lately(look)
+
+    async def ask() -> list[bytes]:
+        asking = [asyncio.ensure_future(said("a")) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        asking[0].cancel()  # who goes away takes nothing from the others
+        look.free.set()
+        return await asyncio.gather(*asking[1:])
+
+    assert set(asyncio.run(ask())) == {b"a1"}
+    assert look.asked == ["a"]
+
+
+def test_an_answer_is_looked_up_again_soon_and_when_something_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coalescing_cache, "FRESH", 3600.0)
+    said = Lately(Looked())
+
+    async def ask() -> list[bytes]:
+        found = [await said("a"), await said("a"), await said("b")]
+        said.forget()
+        found.append(await said("a"))
+        monkeypatch.setattr(coalescing_cache, "FRESH", 0.0)
+        return [*found, await said("a")]
+
+    assert asyncio.run(ask()) == [b"a1", b"a1", b"b2", b"a3", b"a4"]
+
+
+def test_what_could_not_be_looked_up_is_tried_anew() -> None:
+    look = Looked(failing=1)
+    said = Lately(look)
+
+    async def ask() -> bytes:
+        together = await asyncio.gather(said("a"), said("a"), return_exceptions=True)
+        assert all(isinstance(one, Unavailable) for one in together)
+        return await said("a")
+
+    assert asyncio.run(ask()) == b"a2"
+
+
+def test_few_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalescing_cache, "MOST", 3)
+    said = Lately(Looked())
+
+    async def ask() -> None:
+        for number in range(50):
+            await said(str(number))
+            assert len(said._found) <= 3
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "forgets"),
+    [
+        ("GET", "/experiments", False),
+        ("POST", "/experiments/00/places", False),
+        ("POST", "/experiments/00/stop", True),
+        ("PUT", "/elsewhere", True),
+    ],
+)
+def test_what_may_change_an_experiment_is_known_before_it_is_answered(
+    method: str, path: str, forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coalescing_cache, "FRESH", 60.0)  # also on a busy machine
+    said, found = Lately(Looked()), []
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await said("a")
+        await send({"type": "http.response.start"})
+
+    async def sent(_message: Any) -> None:
+        found.append(await said("a"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "method": method, "path": path}
+        receive: Any = None
+        await Changing(app, said)(scope, receive, sent)
+
+    asyncio.run(ask())
+    assert found == [b"a2" if forgets else b"a1"]

@@ -1,0 +1,705 @@
+"""The ledger: exact, never overspent, one transaction per step, and it forgets what it should."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.service.parties import KEYS, PINS, START, Parties, pinned, rows, terms
+
+from tacit.aggregation import Place
+from tacit.client import OWN_LIMIT, Device, Ledger, LedgerError
+from tacit.client.entries import Joining, Running
+from tacit.client.report_schedule import Attempt
+from tacit.errors import Refusal, TacitError
+from tacit.signatures import public_key
+from tacit.terms import Account, Noise, Promise, Terms
+
+TOKEN = bytes(16)
+
+
+OFTEN = terms(promise=Promise(Fraction(1), participations=9), noise=Noise(Fraction(9)))
+
+
+def joining(
+    of: Terms, identity: bytes = bytes(16), cost: Fraction = Fraction(1, 2), place: int = 0
+) -> Joining:
+    return Joining(
+        identity,
+        of.digest,
+        "Hello",
+        cost,
+        b"announcement",
+        Place(place, TOKEN),
+        bytes(32),
+        START,
+        START + 60,
+        START,
+        (0,),
+    )
+
+
+def halves(running: Running) -> tuple[bytes, bytes]:
+    assert running.levels is not None
+    return b"first" + bytes(running.levels), b"second"
+
+
+def remembering(path: Path | str, *known: Terms) -> Ledger:
+    ledger = Ledger(path)
+    for of in known or (terms(),):
+        ledger.remember(pinned(of), "running", START)
+    return ledger
+
+
+# Spending
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30), st.booleans()), max_size=12),
+    st.none() | st.fractions(0, 2, max_denominator=50),
+)
+def test_charges_are_exact_and_never_beyond_either_limit(
+    costs: list[tuple[int, int, bool]], own: Fraction | None
+) -> None:
+    first = terms(promise=Promise(Fraction(1), participations=4), noise=Noise(Fraction(4)))
+    second = terms(question="Which other?", promise=Promise(Fraction(2)))
+    ledger = remembering(":memory:", first, second)
+    ledger.set_own_limit(own)
+    spent = {first.digest: Fraction(0), second.digest: Fraction(0)}
+    taken = {first.digest: 0, second.digest: 0}
+    for number, (top, bottom, other) in enumerate(costs):
+        of, cost = (second if other else first), Fraction(top, bottom)
+        room = spent[of.digest] + cost <= of.promise.epsilon
+        room = room and (own is None or sum(spent.values()) + cost <= own)
+        room = room and taken[of.digest] < of.promise.participations
+        identity = number.to_bytes(16, "big")
+        try:
+            ledger.join(joining(of, identity, cost))
+            ledger.seal(identity, halves)
+        except Refusal:
+            assert not room
+        else:
+            assert room
+            spent[of.digest] += cost
+            taken[of.digest] += 1
+    assert ledger.spent == sum(spent.values())
+    ledger.close()
+
+
+def test_what_waits_to_be_sealed_takes_room_before_it_is_charged() -> None:
+    ledger = remembering(":memory:", OFTEN)
+    for number in (0, 1):
+        ledger.join(joining(OFTEN, bytes([number]) * 16))
+    with pytest.raises(Refusal, match="would break the promise"):
+        ledger.join(joining(OFTEN, bytes([2]) * 16))
+    assert ledger.spent == 0
+
+
+def test_a_cheap_round_counts_as_one_participation_after_a_restart_too(tmp_path: Path) -> None:
+    """A round with a million times the noise costs next to nothing; the terms say twice."""
+    cheap = Fraction(1, 10**6)
+    successor = terms(predecessor=terms().digest, question="Which one?")
+    for number in (0, 1):
+        ledger = remembering(tmp_path / "ledger.db")
+        ledger.join(joining(terms(), bytes([number]) * 16, cheap))
+        ledger.seal(bytes([number]) * 16, halves)
+        ledger.end(bytes([number]) * 16, "opened")
+        ledger.close()
+    ledger = remembering(tmp_path / "ledger.db", terms(), successor)
+    for of in (terms(), successor):
+        with pytest.raises(Refusal, match="participations: 2 of 2 that the terms allow are taken"):
+            ledger.join(joining(of, bytes([2]) * 16, cheap))
+        with pytest.raises(Refusal, match="participations: 2 of 2"):
+            ledger.check_room(of.digest, cheap)
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    copy.remember(pinned(terms()), "running", START)
+    with pytest.raises(Refusal, match="participations: 2 of 2"):
+        copy.join(joining(terms(), bytes([2]) * 16, cheap))
+    ledger.close()
+
+
+def test_a_refund_gives_the_participation_back_and_nothing_else_does() -> None:
+    ledger = remembering(":memory:")
+    for number in (0, 1):
+        ledger.join(joining(terms(), bytes([number]) * 16, Fraction(1, 9)))
+        ledger.seal(bytes([number]) * 16, halves)
+    for outcome in ("refused", "unknown"):
+        ledger.end(bytes(16), outcome)
+        with pytest.raises(Refusal, match="participations"):
+            ledger.check_room(terms().digest, Fraction(1, 9))
+    ledger.end(bytes([1]) * 16, "refused", refund=True)
+    ledger.check_room(terms().digest, Fraction(1, 9))
+    known = ledger.known(terms().digest)
+    assert known is not None
+    assert known.account == Account(Fraction(1), 2, Fraction(1, 9), 1)
+
+
+def test_the_fewest_participations_ever_shown_count() -> None:
+    once = terms(predecessor=terms().digest, promise=Promise(Fraction(1), participations=1))
+    ledger = remembering(":memory:", terms(), once, terms())
+    ledger.join(joining(terms(), cost=Fraction(1, 100)))
+    with pytest.raises(Refusal, match="participations: 1 of 1"):
+        ledger.join(joining(terms(), bytes([1]) * 16, Fraction(1, 100)))
+
+
+def test_without_a_limit_of_ones_own_eight_is_the_limit_over_all_experiments() -> None:
+    """Siblings without a predecessor have an ε of their own each, and one participant."""
+    known = [
+        terms(question=f"Which, once more? {n}", promise=Promise(Fraction(3))) for n in range(3)
+    ]
+    ledger = remembering(":memory:", *known)
+    assert ledger.own_limit == OWN_LIMIT == 8
+    for number, of in enumerate(known[:2]):
+        ledger.join(joining(of, bytes([number]) * 16, Fraction(3)))
+    with pytest.raises(Refusal, match=r"own limit: .* of your own limit 8 over all experiments 6"):
+        ledger.join(joining(known[2], bytes([2]) * 16, Fraction(2) + Fraction(1, 10**9)))
+    ledger.set_own_limit(None)
+    ledger.check_room(known[2].digest, Fraction(3))
+    ledger.set_own_limit(OWN_LIMIT)
+    ledger.join(joining(known[2], bytes([2]) * 16, Fraction(2)))
+
+
+def test_a_limit_that_an_app_gives_is_set_once_and_falls_after_that(tmp_path: Path) -> None:
+    def opened(**given: Any) -> Fraction | None:
+        ledger = Ledger(tmp_path / "ledger.db")
+        Device(ledger, PINS, **given).close()
+        limit = ledger.own_limit
+        ledger.close()
+        return limit
+
+    assert opened() == 8
+    assert opened(limit=Fraction(20)) == 20
+    assert opened() == 20
+    assert opened(limit=Fraction(30)) == 20
+    assert opened(limit=None) == 20
+    assert opened(limit=Fraction(3, 2)) == Fraction(3, 2)
+    other = Ledger(":memory:")
+    Device(other, PINS, limit=None).close()
+    assert other.own_limit is None
+    other.begin_limit(Fraction(9))
+    assert other.own_limit == 9
+
+
+def test_experiments_of_the_same_party_are_listed_together_with_their_total() -> None:
+    """One key in common is enough, of coordinator or helper; also where another device was."""
+
+    def by(*keys: int) -> Terms:
+        named = zip(terms().parties, keys, strict=True)
+        parties = tuple(replace(party, key=public_key(KEYS[key])) for party, key in named)
+        return terms(question=f"By {keys}?", parties=parties)
+
+    known = [by(0, 1), by(2, 3), by(0, 2)]
+    ledger = remembering(":memory:", *known[:2])
+    for number, cost in ((0, Fraction(1, 2)), (1, Fraction(1, 3))):
+        ledger.join(joining(known[number], bytes([number]) * 16, cost))
+    first, second = ledger.overview()
+    assert (first.spent, second.spent) == (Fraction(1, 2), Fraction(1, 3))
+    assert [one.question for one in first.experiments] == ["By (0, 1)?"]
+    ledger.remember(pinned(known[2]), "running", START)
+    (group,) = ledger.overview()
+    assert group.spent == Fraction(5, 6)
+    assert group.keys == tuple(sorted(public_key(key).hex() for key in KEYS))
+    assert [one.question for one in group.experiments] == [of.question for of in known]
+    assert [one.taken for one in group.experiments] == [1, 1, 0]
+    (exported,) = json.loads(ledger.export())["parties"]
+    assert exported == {
+        "keys": list(group.keys),
+        "experiments": [[of.digest.hex()] for of in known],
+        "spent": "5/6",
+    }
+    copy = Ledger(":memory:")
+    copy.merge(ledger.export())
+    (again,) = copy.overview()
+    assert (again.keys, again.spent) == (group.keys, Fraction(5, 6))
+    assert [one.question for one in again.experiments] == [None] * 3
+    assert copy.export() == ledger.export()
+
+
+def test_the_persons_own_limit_counts_what_other_experiments_took() -> None:
+    first, second = terms(), terms(question="Which other?")
+    ledger = remembering(":memory:", first, second)
+    ledger.set_own_limit(Fraction(3, 4))
+    ledger.join(joining(first))
+    ledger.seal(bytes(16), halves)
+    with pytest.raises(Refusal, match="of your own limit 3/4 over all experiments 1/2 are taken"):
+        ledger.join(joining(second, bytes([1]) * 16))
+    ledger.join(joining(second, bytes([1]) * 16, Fraction(1, 4)))
+
+
+def test_the_limit_is_the_smallest_epsilon_ever_shown() -> None:
+    ledger = remembering(":memory:")
+    smaller = terms(
+        predecessor=terms().digest,
+        promise=Promise(Fraction(1, 2), participations=2),
+        noise=Noise(Fraction(4)),
+    )
+    ledger.remember(pinned(smaller), "running", START)
+    ledger.remember(pinned(terms()), "running", START)
+    for digest in (terms().digest, smaller.digest):
+        known = ledger.known(digest)
+        assert known is not None
+        assert known.account.limit == Fraction(1, 2)
+    ledger.join(joining(terms()))
+    with pytest.raises(Refusal, match="1/2 of 1/2"):
+        ledger.join(joining(smaller, bytes([1]) * 16))
+
+
+def test_charge_and_sealed_bytes_are_stored_in_one_step(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "ledger.db")
+    ledger.join(joining(terms()))
+    seen = []
+
+    def make(_: Running) -> tuple[bytes, bytes]:
+        seen.append(rows(ledger, "SELECT charged, levels FROM rounds"))
+        raise Refusal("not this one")
+
+    with pytest.raises(Refusal):
+        ledger.seal(bytes(16), make)
+    assert seen == [[(0, "[0]")]]
+    assert rows(ledger, "SELECT charged, levels FROM rounds") == [(0, "[0]")]
+    assert rows(ledger, "SELECT * FROM posts") == []
+    ledger.seal(bytes(16), halves)
+    assert rows(ledger, "SELECT charged, levels FROM rounds") == [(1, None)]
+    assert rows(ledger, "SELECT sealed FROM posts") == [(b"first\x00",), (b"second",)]
+    ledger.seal(bytes(16), lambda _: pytest.fail("sealed twice"))
+    ledger.close()
+
+
+def test_steps_that_are_taken_together_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "ledger.db")
+
+    def fail() -> None:
+        with ledger.together():
+            ledger.join(joining(terms()))
+            ledger.seal(bytes(16), halves)
+            assert ledger.spent == Fraction(1, 2)
+            assert rows(ledger, "SELECT * FROM rounds") == []  # nobody else sees it yet
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert ledger.spent == 0
+    assert not ledger.running()
+    with ledger.together():
+        ledger.join(joining(terms()))
+        ledger.seal(bytes(16), halves)
+    assert rows(ledger, "SELECT charged FROM rounds") == [(1,)]
+    ledger.close()
+
+
+def test_a_refund_is_given_once(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "ledger.db")
+    for number in (0, 1):
+        ledger.join(joining(terms(), bytes([number]) * 16))
+        ledger.seal(bytes([number]) * 16, halves)
+    for _ in range(2):
+        ledger.end(bytes(16), "refused", refund=True)
+    assert ledger.spent == Fraction(1, 2)
+    ledger.close()
+
+
+SPENDER = """
+import sys
+from fractions import Fraction
+from tacit.errors import Refusal
+from tacit.client import Ledger
+from tests.service.test_ledger import OFTEN, halves, joining
+
+ledger, name = Ledger(sys.argv[1]), int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+won = 0
+for number in range(20):
+    identity = bytes([name, number]) * 8
+    try:
+        ledger.join(joining(OFTEN, identity, Fraction(1, 8)))
+        ledger.seal(identity, halves)
+    except Refusal:
+        continue
+    won += 1
+print(won)
+"""
+
+
+def test_two_processes_together_spend_no_more_than_one_may(tmp_path: Path) -> None:
+    ledger = remembering(tmp_path / "ledger.db", OFTEN)
+    command = [sys.executable, "-c", SPENDER, ledger.path]
+    spenders = [
+        subprocess.Popen(
+            [*command, str(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in (1, 2)
+    ]
+    for spender in spenders:
+        assert spender.stdout is not None
+        assert spender.stdout.readline() == "ready\n"
+    for spender in spenders:
+        assert spender.stdin is not None
+        spender.stdin.write("go\n")
+        spender.stdin.flush()
+    won = [int(spender.communicate(timeout=100)[0]) for spender in spenders]
+    assert sum(won) == 8
+    assert ledger.spent == 1
+    ledger.close()
+
+
+def test_nobody_else_writes_between_the_check_and_the_charge(ledger: Ledger) -> None:
+    ledger.remember(pinned(terms()), "running", START)
+    ledger.join(joining(terms()))
+
+    def make(running: Running) -> tuple[bytes, bytes]:
+        other = sqlite3.connect(ledger.path, timeout=0)
+        with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        return halves(running)
+
+    ledger.seal(bytes(16), make)
+    assert ledger.spent == Fraction(1, 2)
+
+
+def test_an_attempt_is_made_by_one_of_those_who_saw_it_due(ledger: Ledger) -> None:
+    ledger.remember(pinned(terms()), "running", START)
+    ledger.join(joining(terms()))
+    ledger.seal(bytes(16), halves)
+    first, second = ledger.posts(bytes(16))
+    assert ledger.claim(bytes(16), first, Attempt.REPORT, START)
+    assert not ledger.claim(bytes(16), first, Attempt.REPORT, START)
+    assert ledger.claim(bytes(16), second, Attempt.REPORT, START)
+    (again, _) = ledger.posts(bytes(16))
+    assert again.attempts == {Attempt.REPORT: (1, START), Attempt.OUTCOME: (0, 0.0)}
+    assert ledger.claim(bytes(16), again, Attempt.REPORT, START + 1)
+
+
+# Disks and files
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """No byte more fits into any file of this process."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_takes_nothing_keeps_everything_back(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+    device.join(parties.experiment)
+    device.record(parties.experiment, 1)
+    before, requests = rows(ledger, "SELECT * FROM rounds"), len(parties.trace)
+    parties.clock.now = device.status()[0].reports_at
+    with no_room(), pytest.raises(LedgerError, match="nothing is sent: free the disk"):
+        device.run_due()
+    assert len(parties.trace) == requests
+    assert rows(ledger, "SELECT * FROM rounds") == before
+    assert ledger.spent == 0
+    device.wait_and_report()
+    assert len(parties.trace) == requests + 2
+
+
+def test_a_disk_that_takes_nothing_when_joining_asks_for_no_place(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+    with no_room(), pytest.raises(LedgerError):
+        device.join(parties.experiment)
+    assert [seen.method for seen in parties.trace] == ["GET", "GET"]
+    assert rows(ledger, "SELECT * FROM terms") == []
+    assert device.join(parties.experiment).asked
+
+
+def test_what_does_not_fit_is_neither_charged_nor_stored(ledger: Ledger) -> None:
+    ledger.remember(pinned(terms()), "running", START)
+    ledger.join(joining(terms()))
+    pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
+    ledger._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(LedgerError, match="full"):
+        ledger.seal(bytes(16), lambda _: (bytes(5000), bytes(50_000)))
+    assert ledger.spent == 0
+    assert rows(ledger, "SELECT levels FROM rounds") == [("[0]",)]
+    assert rows(ledger, "SELECT * FROM posts") == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"no database at all" * 100, b"SQLite format 3\x00" + bytes(4000), b"\x00" * 5000]
+)
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match="nothing"):
+        Ledger(path)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE own (name TEXT)")
+        db.commit()
+    with pytest.raises(LedgerError, match="is no ledger"):
+        Ledger(path)
+
+
+def test_a_damaged_ledger_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
+    parties = Parties()
+    parties.open()
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(path)
+    parties.device(ledger).join(parties.experiment)
+    ledger.close()
+    whole = bytearray(path.read_bytes())
+    for page in range(4096, len(whole), 4096):
+        whole[page : page + 64] = os.urandom(64)
+    path.write_bytes(bytes(whole))
+    requests = len(parties.trace)
+    with pytest.raises(LedgerError, match="nothing is sent"):
+        parties.device(Ledger(path)).run_due()
+    assert len(parties.trace) == requests
+
+
+def test_forged_terms_in_the_file_are_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = remembering(path)
+    weak = terms(promise=Promise(Fraction(9)))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE terms SET text = ?", (weak.encode(),))
+        db.commit()
+    with pytest.raises(LedgerError, match="did not sign"):
+        ledger.known(terms().digest)
+    ledger.close()
+
+
+def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o077 == 0
+    ledger.close()
+
+
+def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="missing"):
+        Ledger(tmp_path / "missing" / "ledger.db")
+
+
+# Export and import
+
+
+def spent_ledger(count: int, start: int = 0) -> Ledger:
+    ledger = remembering(":memory:", OFTEN)
+    for number in range(start, start + count):
+        identity = bytes([number]) * 16
+        ledger.join(joining(OFTEN, identity, Fraction(1, 4)))
+        ledger.seal(identity, halves)
+    return ledger
+
+
+def test_an_export_holds_no_answer_and_nothing_sealed() -> None:
+    ledger = spent_ledger(2)
+    ledger.join(joining(OFTEN, bytes([9]) * 16, Fraction(1, 4)))
+    text = ledger.export()
+    assert "first" not in text
+    document = json.loads(text)
+    assert set(document) == {"format", "own_limit", "experiments", "parties"}
+    (entry,) = document["experiments"]
+    assert {name for one in entry["rounds"] for name in one} == {
+        "round",
+        "cost",
+        "charged",
+        "refused",
+    }
+    assert all(one["charged"] for one in entry["rounds"])  # what waits will be
+
+
+def test_two_devices_add_up_and_what_both_know_counts_once() -> None:
+    one, other = spent_ledger(2), spent_ledger(2, start=1)
+    other.set_own_limit(Fraction(5))
+    one.set_own_limit(Fraction(6))
+    one.merge(other.export())
+    assert one.spent == Fraction(3, 4)
+    assert one.own_limit == Fraction(5)
+    one.merge(other.export())
+    one.merge(one.export())
+    assert one.spent == Fraction(3, 4)
+
+
+def test_import_into_a_new_device_keeps_the_limit_of_terms_it_has_not_seen() -> None:
+    new = Ledger(":memory:")
+    new.merge(spent_ledger(4).export())
+    new.remember(pinned(OFTEN), "running", START)
+    with pytest.raises(Refusal, match="1 of 1 are spent"):
+        new.join(joining(OFTEN, bytes([77]) * 16))
+
+
+def test_import_never_lowers_what_is_spent_nor_raises_a_limit() -> None:
+    ledger = spent_ledger(2)
+    ledger.set_own_limit(Fraction(1))
+    document = json.loads(ledger.export())
+    document["own_limit"] = "100"
+    (entry,) = document["experiments"]
+    entry["epsilon"], entry["participations"] = "100", 100
+    for one in entry["rounds"]:
+        one |= {"charged": False, "cost": "0", "refused": True}
+    ledger.merge(json.dumps(document))
+    known = ledger.known(OFTEN.digest)
+    assert known is not None
+    assert known.account == Account(Fraction(1), 9, Fraction(1, 2), 2)
+    assert ledger.own_limit == 1
+
+
+def test_who_has_left_stays_out_whatever_is_taken_over() -> None:
+    left, other = spent_ledger(1), spent_ledger(1, start=1)
+    left.withdraw(OFTEN.digest)
+    other.merge(left.export())
+    with pytest.raises(Refusal, match="has left the experiment"):
+        other.join(joining(OFTEN, bytes([9]) * 16))
+    second = terms(predecessor=terms().digest, question="Which one?")
+    third = terms(predecessor=second.digest, question="Which other?")
+    apart = remembering(":memory:", terms(), third)
+    apart.withdraw(third.digest)
+    apart.join(joining(terms(), bytes([1]) * 16))
+    apart.remember(pinned(second), "running", START)  # all three belong together
+    with pytest.raises(Refusal, match="has left the experiment"):
+        apart.join(joining(terms(), bytes([2]) * 16))
+
+
+def test_a_refund_that_was_proved_here_survives_an_old_export() -> None:
+    ledger = spent_ledger(1)
+    old = ledger.export()
+    ledger.end(bytes(16), "refused", refund=True)
+    ledger.merge(old)
+    assert ledger.spent == 0
+
+
+def test_import_joins_lines_of_terms_that_turn_out_to_be_one() -> None:
+    first = terms()
+    second = terms(predecessor=first.digest, question="Which one?")
+    third = terms(predecessor=second.digest, question="Which other?")
+    apart = remembering(":memory:", first, third)
+    apart.join(joining(first, bytes([1]) * 16, Fraction(3, 4)))
+    apart.join(joining(third, bytes([2]) * 16, Fraction(3, 4)))
+    apart.merge(remembering(":memory:", first, second).export())
+    known = apart.known(third.digest)
+    assert known is not None
+    assert known.pending == Fraction(3, 2)
+    with pytest.raises(Refusal):
+        apart.join(joining(first, bytes([3]) * 16, Fraction(1, 100)))
+
+
+def test_terms_that_turn_out_to_belong_together_share_one_account() -> None:
+    first = terms()
+    less = {"promise": Promise(Fraction(3, 4), participations=2), "noise": Noise(Fraction(3))}
+    second = terms(predecessor=first.digest, **less)
+    third = terms(predecessor=second.digest, question="?", **less)
+    ledger = remembering(":memory:", first, third)
+    ledger.join(joining(first, bytes([1]) * 16, Fraction(1, 2)))
+    ledger.seal(bytes([1]) * 16, halves)
+    ledger.check_room(third.digest, Fraction(1, 2))
+    ledger.remember(pinned(second), "running", START)
+    with pytest.raises(Refusal, match="1/2 of 3/4 are spent"):
+        ledger.check_room(third.digest, Fraction(1, 2))
+    known = ledger.known(first.digest)
+    assert known is not None
+    assert known.pinned.terms == first  # nobody has signed yet that others succeed them
+    for of in (second, third):
+        ledger.remember(pinned(of), "running", START, approved=True)
+        ledger.remember(pinned(of), "running", START)
+    known = ledger.known(first.digest)
+    assert known is not None
+    assert known.pinned.terms == third
+
+
+ENTRY: dict[str, object] = {
+    "terms": ["00"],
+    "keys": [],
+    "epsilon": "1",
+    "participations": 1,
+    "withdrawn": False,
+    "rounds": [],
+}
+
+
+def test_the_entry_that_is_spoilt_below_is_taken_whole() -> None:
+    document = json.loads(Ledger(":memory:").export()) | {"experiments": [ENTRY]}
+    ledger = Ledger(":memory:")
+    ledger.merge(json.dumps(document))
+    ledger.check_room(bytes(1), Fraction(1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "tacit ledger 1"},
+        {"format": "tacit ledger 9"},
+        {"own_limit": "-1"},
+        {"own_limit": "1e999999999"},
+        {"own_limit": 1},
+        {"experiments": [{}]},
+        {"experiments": [ENTRY | {"terms": []}]},
+        {"experiments": [ENTRY | {"terms": ["zz"]}]},
+        {"experiments": [ENTRY | {"epsilon": "1/0"}]},
+        {"experiments": [ENTRY | {"participations": "1"}]},
+        {"experiments": [ENTRY | {"participations": -1}]},
+        {"experiments": [ENTRY | {"keys": ["zz"]}]},
+        {"experiments": [ENTRY | {"keys": 1}]},
+        {"experiments": 7},
+    ],
+)
+def test_what_is_no_export_is_refused_whole(change: dict[str, object]) -> None:
+    ledger = spent_ledger(1)
+    before = ledger.export()
+    document = json.loads(spent_ledger(3).export()) | change
+    with pytest.raises(TacitError, match="no export of a ledger"):
+        ledger.merge(json.dumps(document))
+    for text in ("", "[]", "null", "{"):
+        with pytest.raises(TacitError, match="no export of a ledger"):
+            ledger.merge(text)
+    assert ledger.export() == before
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.sets(st.integers(0, 3), max_size=4), min_size=2, max_size=4))
+def test_merging_gives_the_same_in_every_order(parts: list[set[int]]) -> None:
+    ledgers = []
+    for part in parts:
+        ledger = remembering(":memory:", OFTEN)
+        for number in part:
+            ledger.join(joining(OFTEN, bytes([number]) * 16, Fraction(1, 4)))
+            ledger.seal(bytes([number]) * 16, halves)
+        ledgers.append(ledger)
+    forwards, backwards = Ledger(":memory:"), Ledger(":memory:")
+    for ledger in ledgers:
+        forwards.merge(ledger.export())
+    for ledger in ledgers[::-1]:
+        backwards.merge(ledger.export())
+    assert json.loads(forwards.export()) == json.loads(backwards.export())
+    assert forwards.spent == Fraction(len(set().union(*parts)), 4)
+    for ledger in (*ledgers, forwards, backwards):
+        ledger.close()
+
+
+def test_a_limit_is_a_fraction() -> None:
+    ledger = Ledger(":memory:")
+    for wrong in (-1, 0.5, Fraction(-1, 2), "1"):
+        with pytest.raises(TacitError, match="the limit is"):
+            ledger.set_own_limit(wrong)  # type: ignore[arg-type]
+    ledger.set_own_limit(Fraction(1))
+    ledger.set_own_limit(None)
+    assert ledger.own_limit is None

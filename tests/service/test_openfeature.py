@@ -1,0 +1,318 @@
+"""Live experiments behind OpenFeature's own client, synchronous and asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import pytest
+from openfeature import api
+from openfeature.client import OpenFeatureClient
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+from openfeature.flag_evaluation import Reason
+from openfeature.provider import ProviderStatus
+from openfeature.track import TrackingEventDetails
+from tests.service.parties import PINS, Parties, rows, terms
+
+from tacit.client import Device, Ledger
+from tacit.client.openfeature import Flag, TacitProvider
+from tacit.terms import Answer, Noise
+
+SOMEBODY = EvaluationContext("somebody", {"plan": "gold"})
+
+
+@pytest.fixture(autouse=True)
+def _cleared() -> Iterator[None]:
+    yield
+    api.clear_providers()
+
+
+def provided(
+    parties: Parties, device: Device, reporter: bool = False, **flag: Any
+) -> TacitProvider:
+    named = Flag(parties.experiment.hex(), **flag)
+    provider = TacitProvider(device, {"greeting": named}, reporter=reporter)
+    api.set_provider_and_wait(provider)
+    return provider
+
+
+def client() -> OpenFeatureClient:
+    return api.get_client()
+
+
+# Evaluating
+
+
+def test_evaluating_a_flag_is_the_assignment_and_sticks() -> None:
+    parties = Parties()
+    parties.open(option=1)
+    provided(parties, parties.device())
+    details = client().get_string_details("greeting", "default", SOMEBODY)
+    assert (details.value, details.variant, details.reason) == ("Hi", "Hi", Reason.SPLIT)
+    assert details.flag_metadata == {"asked": True}
+    requests = len(parties.trace)
+    parties.open(option=0)
+    for _ in range(3):
+        assert client().get_string_value("greeting", "default", SOMEBODY) == "Hi"
+    assert len(parties.trace) == requests
+    assert b"somebody" not in b"".join(parties.bodies)
+    assert b"gold" not in b"".join(parties.bodies)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "default"),
+    [
+        ("boolean", {"Hello": False, "Hi": True}, False),
+        ("integer", {"Hello": 1, "Hi": 2}, 0),
+        ("float", {"Hello": 1.5, "Hi": 2.5}, 0.0),
+        ("object", {"Hello": {"size": 1}, "Hi": {"size": 2}}, {}),
+        ("string", {"Hello": "good day", "Hi": "hey"}, ""),
+    ],
+)
+def test_every_type_of_flag_has_the_value_of_its_option(
+    kind: str, values: dict[str, Any], default: Any
+) -> None:
+    async def awaited() -> Any:
+        return await getattr(client(), f"get_{kind}_value_async")("greeting", default)
+
+    parties = Parties()
+    parties.open(option=1)
+    provided(parties, parties.device(), values=values)
+    assert getattr(client(), f"get_{kind}_value")("greeting", default) == values["Hi"]
+    assert asyncio.run(awaited()) == values["Hi"]
+
+
+def test_an_asynchronous_evaluation_does_not_hold_up_the_loop() -> None:
+    """A server that answers only after the loop has done something else."""
+    parties, other = Parties(), threading.Event()
+    parties.open()
+    parties.fail = lambda _: None if other.wait(60) else httpx.Response(503)
+
+    async def both() -> str:
+        waiting = asyncio.create_task(client().get_string_value_async("greeting", "default"))
+        await asyncio.sleep(0.05)
+        other.set()
+        return await waiting
+
+    provided(parties, parties.device())
+    assert asyncio.run(both()) == "Hello"
+
+
+def test_a_flag_of_the_wrong_type_asks_nobody() -> None:
+    parties = Parties()
+    parties.open()
+    provided(parties, parties.device(), values={"Hello": True})  # and nothing for Hi
+    for kind, default in (("boolean", True), ("integer", 3), ("object", {})):
+        details = getattr(client(), f"get_{kind}_details")("greeting", default)
+        assert details.value == default
+        assert details.error_code is ErrorCode.TYPE_MISMATCH
+    assert all(seen.method == "GET" for seen in parties.trace)
+
+
+def test_a_flag_that_is_no_experiment_is_not_found() -> None:
+    parties = Parties()
+    provided(parties, parties.device())
+    details = client().get_string_details("other", "default")
+    assert (details.value, details.error_code) == ("default", ErrorCode.FLAG_NOT_FOUND)
+    assert parties.trace == []
+
+
+def test_offline_or_refused_gives_the_default_with_a_reason_and_does_not_hammer() -> None:
+    for answer in (httpx.Response(503), httpx.Response(409, json={"error": "it is paused"})):
+        parties = Parties()
+        parties.open()
+        provided(parties, parties.device())
+        parties.fail = lambda request, answer=answer: (  # type: ignore[misc]
+            answer if request.method == "POST" else None
+        )
+        details = client().get_string_details("greeting", "default")
+        assert (details.value, details.reason, details.error_code) == (
+            "default",
+            Reason.DEFAULT,
+            None,
+        )
+        assert "coordinator" in str(details.flag_metadata["why"])
+        requests = len(parties.trace)
+        assert client().get_string_value("greeting", "default") == "default"
+        assert len(parties.trace) == requests
+
+
+def test_changed_options_wait_for_the_person() -> None:
+    parties = Parties()
+    first = parties.experiment
+    parties.open()
+    device = parties.device()
+    provider = provided(parties, device)
+    client().get_string_value("greeting", "default")
+    device.wait_and_report(outcomes=True)
+    parties.succeed(terms(predecessor=first, options=("Hello", "Hey")))
+    parties.clock.sleep(3600)
+    parties.open(option=1)
+    details = client().get_string_details("greeting", "default")
+    assert (details.value, details.reason) == ("default", Reason.DEFAULT)
+    device.agree(parties.experiment)
+    provider._not_before.clear()  # half a minute later
+    assert client().get_string_value("greeting", "default") == "Hey"
+
+
+# Tracking
+
+
+def levels(device: Device) -> str:
+    return str(device.ledger._db.execute("SELECT levels FROM rounds").fetchone()[0])
+
+
+def test_tracking_records_locally_and_sends_nothing() -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device()
+    provided(parties, device)
+    client().track("greeting")  # before there is anything to record
+    assert parties.trace == []
+    client().get_string_value("greeting", "default")
+    requests = len(parties.trace)
+    for event, details, expected in (
+        ("something else", None, "[0]"),
+        ("greeting", None, "[1]"),
+        ("answer", TrackingEventDetails(0.0), "[0]"),
+        ("answer", TrackingEventDetails(7.0), "[1]"),
+        ("answer", TrackingEventDetails(float("-inf")), "[0]"),
+        ("answer", TrackingEventDetails(1.0), "[1]"),
+        ("answer", TrackingEventDetails(float("nan")), "[1]"),
+    ):
+        client().track(event, SOMEBODY, details)
+        assert levels(device) == expected
+    assert len(parties.trace) == requests
+
+
+def test_events_are_the_metrics_that_the_flag_says() -> None:
+    answer = Answer("how it went", ("walked", "liked"), 4, 60, high=Fraction(60))
+    parties = Parties(terms(answer=answer, noise=Noise(Fraction(16))))
+    parties.open()
+    device = parties.device()
+    provided(parties, device, events={"steps": "walked"})
+    client().get_string_value("greeting", "default")
+    client().track("steps", tracking_event_details=TrackingEventDetails(45))
+    client().track("liked", tracking_event_details=TrackingEventDetails(60))
+    client().track("greeting")
+    assert levels(device) == "[3, 0]"
+
+
+def test_a_mistaken_metric_is_logged_and_does_not_raise(caplog: pytest.LogCaptureFixture) -> None:
+    parties = Parties()
+    parties.open()
+    provided(parties, parties.device(), events={"steps": "nothing"})
+    client().get_string_value("greeting", "default")
+    client().track("steps")
+    assert "steps was not recorded" in caplog.text
+
+
+# The reporter
+
+
+def real_time(parties: Parties, ledger: Ledger) -> Device:
+    """A device whose clock is that of the machine, and servers with the same."""
+    http = httpx.Client(transport=httpx.MockTransport(parties.answer))
+    return Device(ledger, PINS, http=http)
+
+
+class Machine:
+    """The machine's clock, for servers that live in the year of these tests' terms."""
+
+    @property
+    def now(self) -> float:
+        return time.time()
+
+    def __call__(self) -> float:
+        return time.time()
+
+
+def quick() -> Parties:
+    """Rounds of this very second, with a window of none."""
+    today = datetime.now(UTC).date()
+    return Parties(
+        terms(
+            answer=Answer("1 if you liked it", window=0),
+            first_day=today - timedelta(days=1),
+            last_day=today + timedelta(days=1),
+        ),
+        Machine(),  # type: ignore[arg-type]
+    )
+
+
+def test_a_thread_of_its_own_reports_at_the_fixed_time(ledger: Ledger) -> None:
+    parties = quick()
+    now = int(time.time())
+    parties.open(assigned_until=now + 60, closes=now + 62)
+    device = real_time(parties, ledger)
+    provider = provided(parties, device, reporter=True)
+    assert client().get_provider_status() is ProviderStatus.READY
+    assert client().get_string_value("greeting", "default") == "Hello"
+    client().track("greeting")
+    due = device.status()[0].reports_at
+    _until(lambda: len(parties.trace) >= 5)
+    sent = [seen.at for seen in parties.trace if seen.method == "PUT"]
+    assert len(sent) == 2
+    assert due <= sent[0] < due + 20
+    assert provider._thread is not None
+    api.shutdown()
+    assert provider._thread is None
+
+
+def test_the_reporter_starts_again_after_a_shutdown_and_sends_what_waited(ledger: Ledger) -> None:
+    parties = quick()
+    now = int(time.time())
+    parties.open(assigned_until=now + 60, closes=now + 64)
+    device = real_time(parties, ledger)
+    provider = provided(parties, device, reporter=True)
+    client().get_string_value("greeting", "default")
+    provider.shutdown()
+    provider.shutdown()
+    assert not [thread for thread in threading.enumerate() if thread.name == "tacit"]
+    assert device.status()[0].halves == () or len(parties.trace) == 5
+    provider.initialize(EvaluationContext())
+    provider.initialize(EvaluationContext())
+    assert len([thread for thread in threading.enumerate() if thread.name == "tacit"]) == 1
+    _until(lambda: len(parties.trace) >= 5)
+
+
+def test_a_ledger_that_cannot_be_written_does_not_end_the_reporter(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    parties = quick()
+    provider = provided(parties, real_time(parties, ledger), reporter=False)
+    ledger.close()
+    provider._reporter = True
+    provider.initialize(EvaluationContext())
+    _until(lambda: "nothing could be reported" in caplog.text)
+    assert provider._thread is not None
+    assert provider._thread.is_alive()
+    provider.shutdown()
+
+
+def test_without_a_reporter_nothing_is_sent_until_somebody_runs_it(ledger: Ledger) -> None:
+    parties = Parties()
+    parties.open()
+    device = parties.device(ledger)
+    provider = provided(parties, device)
+    client().get_string_value("greeting", "default")
+    assert provider._thread is None
+    parties.clock.sleep(85)
+    assert len(parties.trace) == 3
+    device.run_due()
+    assert len(parties.trace) == 5
+    assert rows(ledger, "SELECT charged FROM rounds") == [(1,)]
+
+
+def _until(happened: Any, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -1,0 +1,411 @@
+"""What the pages say, who may see them, and what a browser may do with them; without a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Request
+from tests.service.pairs import Pair, experiment_of, sqlite_pair
+from tests.service.served import ADMIN, TIMING, TOKEN, Threads, served, wait_for
+
+from tacit.service.http import pages
+from tacit.service.pages import experimenter, participant, sentences
+from tacit.terms import Answer, Terms
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'
+OPTIONS = (HOSTILE, "</title></style>", "plain")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper that is held up by other tests is not shown as one that is away."""
+    monkeypatch.setattr(pages, "PATIENCE", 30.0)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threads]:
+    with served(tmp_path_factory.mktemp("pages")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A real experiment of hostile names after some rounds, one of them refused."""
+    with sqlite_pair(tmp_path_factory.mktemp("parties")) as pair:
+        digest = pair.begin(experiment_of(1500, OPTIONS), question=HOSTILE)
+        for come in (1.0, 1.0, 0.01):
+            pair.hold(digest, lambda option: int(option == "plain"), come)
+        return pair.coordinator.view(digest)
+
+
+class Tags(HTMLParser):
+    """All tags, attributes and texts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def shown(view: dict[str, Any], up: bool = True) -> str:
+    return str(experimenter.page(view, experimenter.parts(view, up), "v", "../"))
+
+
+def test_hostile_names_are_text_on_the_experimenters_page(view: dict[str, Any]) -> None:
+    found = Tags(shown(view))
+    assert found.names.count("script") == 1
+    assert "img" not in found.names
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    assert not [name for name, _ in found.attributes if name == "style"]
+    assert HOSTILE in found.texts
+    assert OPTIONS[1] in found.texts
+
+
+def test_hostile_names_are_text_on_the_participants_page(both: Threads) -> None:
+    terms = both.terms(OPTIONS, question=HOSTILE, answer=Answer(HOSTILE, metrics=(HOSTILE,)))
+    found = Tags(str(participant.page(terms, "running", "../../")))
+    assert found.names.count("script") == 1
+    assert "img" not in found.names
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    assert HOSTILE in found.texts
+    assert ("name", HOSTILE) in found.attributes
+
+
+def test_three_questions_are_answered_in_words_before_any_picture(view: dict[str, Any]) -> None:
+    text = shown(view)
+    first = text[: text.index('id="people"')]
+    answered = [first.index(f"<dt>{question}</dt>") for question in QUESTIONS]
+    assert answered == sorted(answered)
+    assert "<strong>" in first
+    assert 'class="chart"' not in first
+    assert "plain" in first
+
+
+QUESTIONS = ("Which is best?", "How sure are we?", "What were people promised?")
+
+
+def said(view: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """A view with some of its status or estimates changed."""
+    status = {name: changed[name] for name in changed if name in view["status"]}
+    found = {name: changed[name] for name in changed if name in view["estimates"]}
+    return view | {"status": view["status"] | status, "estimates": view["estimates"] | found}
+
+
+def test_nothing_is_called_decided_that_is_not(view: dict[str, Any]) -> None:
+    assert sentences.sure(said(view, decided=None)).short == "Not decided yet."
+    over = said(view, decided=None, state="finished")
+    assert sentences.sure(over).short == "Not decided: nobody can tell for sure."
+    decided = sentences.sure(said(view, decided="plain"))
+    assert decided.short.startswith("Decided")
+    assert "at most 5% of experiments, however often one looks" in decided.more
+
+
+def test_intervals_that_hold_for_one_look_are_not_said_to_hold_always(view: dict[str, Any]) -> None:
+    once = [one | {"always": False} for one in view["estimates"]["options"]]
+    assert "for one look" in sentences.sure(said(view, options=once, decided="plain")).more
+    assert "normal approximations" in shown(said(view, options=once))
+
+
+def test_unequal_returns_are_warned_of(view: dict[str, Any]) -> None:
+    unequal = said(view, sample_ratio={"p": 0.0001, "mismatch": True})
+    assert "may be unfair" in sentences.sure(unequal).more
+
+
+@pytest.mark.parametrize(
+    ("state", "up", "words"),
+    [
+        ("unsigned", True, "wait for the helper's signature"),
+        ("paused", True, "Nobody new is asked"),
+        ("stopped", True, "Nobody is asked any more"),
+        ("running", False, "The helper does not answer now"),
+        ("running", True, "too few answered"),
+    ],
+)
+def test_how_it_stands_is_said_with_trouble_first(
+    view: dict[str, Any], state: str, up: bool, words: str
+) -> None:
+    ended = [one for one in view["status"]["rounds"] if one["stage"] in ("opened", "refused")]
+    assert words in sentences.standing(said(view, state=state, rounds=ended), up)
+
+
+def test_answers_beyond_0_and_1_are_written_as_numbers(view: dict[str, Any]) -> None:
+    terms = view["terms"] | {"answer": view["terms"]["answer"] | {"range": ["0", "40"]}}
+    assert sentences.number(view | {"terms": terms})(12.345) == "12.3"
+    assert sentences.number(view)(0.0213) == "2.1%"
+
+
+def test_a_mean_that_noise_brought_out_of_range_is_written_as_its_end(view: dict[str, Any]) -> None:
+    assert sentences.number(view)(-0.051) == "0%"
+    assert sentences.number(view)(1.02) == "100%"
+
+
+def test_an_option_has_the_same_colour_everywhere(view: dict[str, Any]) -> None:
+    made = experimenter.parts(view, True)
+    for place, one in enumerate(view["estimates"]["options"]):
+        assert f'class="mean o{place}' in made["intervals"] or one["mean"] is None
+        row = made["shares"].split("<li>")[place + 1]
+        assert f'class="fill o{place}"' in row
+        assert f'class="fill o{(place + 1) % 3}"' not in row
+
+
+def test_bytes_that_passed_are_those_of_the_reports(view: dict[str, Any]) -> None:
+    passed, rounds = view["passed"], view["status"]["rounds"]
+    assert passed["reports"] == sum(one["reports"] or 0 for one in rounds)
+    assert passed["sums"] == sum(one["stage"] == "opened" for one in rounds)
+    assert passed["coordinator_bytes"] % passed["reports"] == 0
+    assert passed["sums_bytes"] > 100 * passed["sums"]
+
+
+def test_the_size_of_partial_sums_is_what_passes(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin()
+        sizes = answers_of(pair)
+        pair.hold(digest, lambda _option: 1)
+        passed = pair.coordinator.view(digest)["passed"]
+        assert passed["sums"] == len(sizes) > 0
+        assert passed["sums_bytes"] == sum(sizes.values())
+
+
+def answers_of(pair: Pair) -> dict[bytes, int]:
+    """The sizes of what the helper answers from now on, each round's once."""
+    sizes: dict[bytes, int] = {}
+    before = pair.link.exchange
+
+    def exchange(identity: bytes, listing: bytes) -> tuple[bytes, bytes]:
+        theirs, answer = before(identity, listing)
+        if answer:
+            sizes[identity] = len(answer)
+        return theirs, answer
+
+    pair.link.exchange = exchange  # type: ignore[method-assign]
+    return sizes
+
+
+# Over HTTP
+
+
+def test_the_pages_of_a_coordinator_answer_with_a_strict_policy(both: Threads) -> None:
+    digest = both.begin(question="Strict?").hex()
+    for path in ("/", f"/e/{digest}", f"/e/{digest}/take-part", f"/e/{'0' * 64}", "/e/nonsense"):
+        said = both.get(0, path)
+        assert said.status_code == (404 if path.endswith(("0" * 64, "nonsense")) else 200)
+        assert said.headers["content-type"] == "text/html; charset=utf-8"
+        policy = said.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert said.headers["cache-control"] == "no-store"
+        assert not re.search(r"<script(?! type=\"module\" src=)|<style|\sstyle=", said.text)
+    assert both.urls[1] in both.get(0, f"/e/{digest}/take-part").headers["content-security-policy"]
+    assert both.urls[1] not in both.get(0, f"/e/{digest}").headers["content-security-policy"]
+
+
+def test_an_address_that_could_break_the_policy_is_left_out_of_it() -> None:
+    assert pages._origin("https://a.example/x; script-src *") == ["https://a.example"]
+    for address in ("https://a.example;script-src *", "https://'unsafe-inline'", "x://a"):
+        assert pages._origin(address) == []
+
+
+def test_files_are_served_by_name_packed_and_only_once(both: Threads) -> None:
+    first = both.get(0, "/static/page.css")
+    assert (first.headers["content-type"], first.headers["content-encoding"]) == (
+        "text/css; charset=utf-8",
+        "gzip",
+    )
+    plain = both.get(0, "/static/page.css", headers={"Accept-Encoding": "identity"})
+    assert plain.text == first.text
+    again = both.get(0, "/static/page.css", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for name in ("nothing.css", "..%2Fapps.py", "__init__.py"):
+        assert both.get(0, f"/static/{name}").status_code == 404
+
+
+def events(lines: Iterator[str], count: int) -> list[dict[str, Any]]:
+    """The next events of a stream."""
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        line = next(lines)
+        if line.startswith("data: "):
+            found.append(json.loads(line.removeprefix("data: ")))
+    return found
+
+
+def version_of(page: str) -> str:
+    """What whoever loaded a page has seen."""
+    return re.search('data-seen="([0-9a-f]+)"', page)[1]  # type: ignore[index]
+
+
+def version(both: Threads, digest: bytes) -> str:
+    return version_of(both.get(0, f"/e/{digest.hex()}").text)
+
+
+def wait_open(both: Threads, digest: bytes) -> None:
+    """Until all of the first rounds are open and shown so."""
+    wait_for(lambda: {"open"} == {one["stage"] for one in both.status(digest)["rounds"]})
+    places = sum(one["places"] for one in both.status(digest)["rounds"])
+    page = f"/e/{digest.hex()}"
+    wait_for(lambda: f"{places:,} places; who comes" in both.get(0, page).text)
+
+
+def test_a_stream_says_what_changed_and_nothing_else(both: Threads) -> None:
+    digest = both.begin(question="Changing?")
+    wait_open(both, digest)
+    path = f"{both.urls[0]}/e/{digest.hex()}/live?seen="
+    with httpx.stream("GET", path, timeout=30) as unseen:
+        (everything,) = events(unseen.iter_lines(), 1)
+    assert set(everything["parts"]) == set(experimenter.parts(both.coordinator.view(digest), True))
+    with httpx.stream("GET", path + version(both, digest), timeout=30) as stream:
+        both.coordinator.pause(digest)
+        (changed,) = events(stream.iter_lines(), 1)
+    assert set(changed["parts"]) == {"state"}
+
+
+def test_a_stream_is_silent_when_people_join(
+    both: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "FRESH", 0.0)
+    monkeypatch.setattr(pages, "PACE", 0.02)
+    digest = both.begin(question="Silent?")
+    wait_open(both, digest)
+    path = f"{both.urls[0]}/e/{digest.hex()}/live?seen={version(both, digest)}"
+    with httpx.stream("GET", path, timeout=30) as stream:
+        for _ in range(5):
+            both.place(digest)
+            time.sleep(0.1)  # a look or two
+        both.coordinator.pause(digest)
+        (first,) = events(stream.iter_lines(), 1)
+    assert set(first["parts"]) == {"state"}
+
+
+def test_what_anybody_sees_changes_when_rounds_end_and_not_when_people_join(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin()
+        pair.step()
+
+        def seen(exact: bool) -> pages.ExperimentSnapshot:
+            view = (pair.coordinator.view if exact else pair.coordinator.public)(digest)
+            return pages.ExperimentSnapshot(view, experimenter.parts(view, True), "")
+
+        places = sum(one["places"] for one in pair.coordinator.status(digest)["rounds"])
+        before, known = seen(False), {seen(True).version}
+        for come in (1, 1, 1, places - 3, 1, 2):  # the last three are served and not asked
+            pair.crowd(digest, come)
+            assert seen(False) == before
+            known.add(seen(True).version)
+        assert len(known) == 7
+        assert before.view["status"]["people"] | {"planned": 0} == dict.fromkeys(
+            ("asked", "reported", "served", "planned"), 0
+        )
+        pair.clock.now += 10_000
+        pair.helper.step()
+        pair.step()
+        people = seen(False).view["status"]["people"]
+        assert (people["asked"], people["served"]) == (places, 3)
+
+
+def test_nobody_else_may_watch_when_so_many_do(tmp_path: Path) -> None:
+    with served(tmp_path, streams=1) as few:
+        digest = few.begin().hex()
+        path = f"{few.urls[0]}/e/{digest}/live"
+        with httpx.stream("GET", path, timeout=30) as first:
+            lines = first.iter_lines()
+            assert events(lines, 1)
+            refused = httpx.get(path, timeout=30)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+        wait_for(lambda: few.get(0, f"/e/{digest}").status_code == 200)
+
+        def free() -> bool:
+            with httpx.stream("GET", path, timeout=30) as next_:
+                return next_.status_code == 200
+
+        wait_for(free)
+
+
+def test_a_process_that_is_told_to_end_does_not_wait_for_those_who_watch(tmp_path: Path) -> None:
+    with served(tmp_path) as both:
+        digest = both.begin().hex()
+        stream = httpx.stream("GET", f"{both.urls[0]}/e/{digest}/live", timeout=30)
+        with stream as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("retry")
+            both.fronts[0].closing.set()
+            assert not any(line.startswith("nonsense") for line in lines)  # it comes to its end
+
+
+def test_two_processes_show_the_same_version_of_one_database(tmp_path: Path) -> None:
+    with sqlite_pair(tmp_path) as pair:
+        digest = pair.begin()
+        pair.step()
+        marks = []
+        for _ in range(2):
+            view = pair.coordinator.view(digest)
+            marks.append(pages.ExperimentSnapshot(view, experimenter.parts(view, True), "").version)
+            pair.restart()
+        pair.crowd(digest, 3)
+        view = pair.coordinator.view(digest)
+        assert marks[0] == marks[1]
+        assert (
+            pages.ExperimentSnapshot(view, experimenter.parts(view, True), "").version != marks[0]
+        )
+
+
+def test_results_may_be_for_the_holder_of_the_token_alone(tmp_path: Path) -> None:
+    with served(tmp_path) as both:
+        text = both.members[0].path.read_text()
+        both.members[0].path.write_text(f'results = "token"\n{text}')
+        assert both.members[0].config.results == "token"
+    may = pages._may_look(both.members[0].config)
+
+    def asked(scheme: str, secret: str) -> bool:
+        headers = [(b"authorization", f"{scheme} {secret}".encode())] if scheme else []
+        return may(Request({"type": "http", "headers": headers}))
+
+    def packed(secret: str) -> str:
+        return base64.b64encode(secret.encode()).decode()
+
+    assert asked("Basic", packed(f":{TOKEN}"))
+    assert asked("Basic", packed(f"anybody:{TOKEN}"))
+    assert asked("Bearer", TOKEN)
+    for scheme, secret in (
+        ("", ""),
+        ("Basic", packed(TOKEN)),
+        ("Basic", packed(":wrong")),
+        ("Basic", "%%%"),
+        ("Bearer", "wrong"),
+        ("Digest", TOKEN),
+    ):
+        assert not asked(scheme, secret)
+
+
+def test_a_password_changes_nothing(both: Threads) -> None:
+    digest = both.begin(question="Changed?").hex()
+    secret = base64.b64encode(f":{TOKEN}".encode()).decode()
+    said = both.post(0, f"/experiments/{digest}/stop", headers={"Authorization": f"Basic {secret}"})
+    assert said.status_code == 401
+    assert both.post(0, f"/experiments/{digest}/stop", headers=ADMIN).status_code == 204
+
+
+def test_terms_that_are_not_signed_are_shown_and_nobody_can_take_part(both: Threads) -> None:
+    terms: Terms = both.terms(("a", "b"), question="Signed?")
+    experiment = experiment_of(4000, ("a", "b"))
+    digest = both.coordinator.create(terms, experiment, TIMING).hex()
+    assert "wait for the helper" in both.get(0, f"/e/{digest}").text
+    assert "has not begun" in both.get(0, f"/e/{digest}/take-part").text
+    assert "Not signed yet" in both.get(0, "/").text

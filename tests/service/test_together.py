@@ -1,0 +1,135 @@
+"""Several processes of one coordinator, on one database and one directory of key files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import pytest
+from tests.service.pairs import Link, Pair, described, experiment_of
+
+from tacit.records import RecordDirectory
+from tacit.service import round_scheduler
+from tacit.service.assignment import Assigned
+from tacit.service.coordinator import Coordinator
+from tacit.service.store import Store
+
+
+def silent(_identity: bytes) -> Callable[[Fraction], int]:
+    return lambda _scale: 0
+
+
+@pytest.fixture
+def twins(make_pair: Callable[..., Pair]) -> Iterator[tuple[Pair, Pair]]:
+    """Two coordinators on one database, with one helper."""
+    first = make_pair(options={"noise": silent}, helper_options={"noise": silent})
+    second = object.__new__(Pair)
+    second.__dict__.update(first.__dict__)
+    second.stores = (Store(first.urls[0]), first.stores[1])
+    second.coordinator = Coordinator(
+        first.secrets[0],
+        second.stores[0],
+        RecordDirectory(first.directory / "keys0"),
+        clock=first.clock,
+        noise=silent,
+    )
+    second.link = Link(first.helper)
+    yield first, second
+    second.stores[0].close()
+
+
+def together(*actions: Callable[[], object]) -> None:
+    """All at once; the first trouble is raised."""
+    troubles: list[BaseException] = []
+
+    def run(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BaseException as trouble:
+            troubles.append(trouble)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if troubles:
+        raise troubles[0]
+
+
+def test_a_round_that_another_process_ended_stays_at_hand_nowhere(
+    twins: tuple[Pair, Pair],
+) -> None:
+    first, second = twins
+    digest = first.begin(experiment_of(700))
+    first.step(2)
+    places = sum(one["places"] for one in first.coordinator.status(digest)["rounds"])
+    second.report(digest, second.crowd(digest, places), lambda _: 1)
+    ended = set(second.coordinator._servers)
+    assert ended
+    first.clock.now += 200
+    first.step(3)
+    round_scheduler.step(second.coordinator, second.link)
+    assert {one["stage"] for one in first.coordinator.status(digest)["rounds"]} >= {"opened"}
+    assert not ended & (set(first.coordinator._servers) | set(second.coordinator._servers))
+
+
+def test_a_round_that_another_process_has_opened_is_not_given_up(
+    twins: tuple[Pair, Pair],
+) -> None:
+    """The second process has seen the rounds planned, and comes when they are open."""
+    first, second = twins
+    digest = first.begin(experiment_of(700))
+    round_scheduler.step(first.coordinator, first.link)
+    planned = second.coordinator._driven("preparing")
+    assert {row.announcement for row in planned} == {b""}
+    round_scheduler.step(first.coordinator, first.link)
+    for row in planned:
+        round_scheduler._advance(second.coordinator, second.link, row)
+        round_scheduler._abandon(second.coordinator, row)
+    assert {row.stage for row in second.coordinator._rounds("open", "refused")} == {"open"}
+    assert first.hold(digest, lambda _option: 1) == sum(row.places for row in planned)
+    opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
+    assert len(opened) == len(planned)
+
+
+def test_two_processes_give_out_every_place_once_and_learn_every_sum_once(
+    twins: tuple[Pair, Pair],
+) -> None:
+    first, second = twins
+    digest = first.begin(experiment_of(700))
+    asked: list[Assigned] = []
+
+    def people(pair: Pair) -> None:
+        for _ in range(4):
+            came = pair.crowd(digest, 15)
+            asked.extend(came)
+            pair.report(digest, came, lambda _option: 1)
+
+    def steps(pair: Pair) -> None:
+        for _ in range(3):
+            round_scheduler.step(pair.coordinator, pair.link)
+
+    for _ in range(3):
+        together(lambda: steps(first), lambda: steps(second))
+        together(
+            lambda: people(first),
+            lambda: people(second),
+            lambda: steps(first),
+            lambda: steps(second),
+        )
+        first.clock.now += 200
+        first.helper.step()
+        together(lambda: steps(first), lambda: steps(second), first.helper.step)
+        together(lambda: steps(first), lambda: steps(second))
+    second.stores[0].close()
+    places = [(described(one).identity, one.place.number) for one in asked if one.place]
+    assert len(set(places)) == len(places) > 200
+    opened = [one for one in first.coordinator.status(digest)["rounds"] if one["stage"] == "opened"]
+    assert all(one["sums"] == [one["reports"]] for one in opened)
+    seen = first.coordinator._snapshot(digest)
+    learned = sum(one.participants for one in seen.experiment.estimates())
+    assert learned == sum(one["reports"] for one in opened) > 150
+    numbers = [row.number for row in seen.rounds]
+    assert len(set(numbers)) == len(numbers)
