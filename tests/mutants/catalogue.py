@@ -1068,9 +1068,7 @@ TARGETS: tuple[Target, ...] = (
         PARTIES,
     ),
     Target("live/helper.py", "Helper._invited", (swap("known.issuer", "known.keys[0]"),), PARTIES),
-    Target(
-        "live/desk.py", "Desk._check_invited", (swap("terms.issuer", "terms.keys[0]"),), PARTIES
-    ),
+    Target("live/desk.py", "Desk._invitation", (swap("terms.issuer", "terms.keys[0]"),), PARTIES),
     Target("live/client/ledger.py", "Ledger._check_room", (checks, limits, signs), LEDGER),
     Target("live/client/ledger.py", "Ledger._own_limit", (swap("OWN_LIMIT", "None"),), LEDGER),
     Target("live/client/ledger.py", "Ledger._united", (swap("min(times)", "max(times)"),), LEDGER),
