@@ -1,4 +1,4 @@
-"""The commands that compute promises: calibrate, privacy, returning, amplify, audit, corrections.
+"""The commands that compute promises: calibrate, privacy, compose, amplify, audit, corrections.
 
 Plain functions with annotated options; `tacit.cli` hangs them on the command line.
 """
@@ -65,7 +65,10 @@ SamplesOption = Annotated[
     float | None,
     typer.Option(help="Samples for each of two neighbouring inputs (with --noise)."),
 ]
-AlarmOption = Annotated[float | None, typer.Option(help="How often a sound device may be accused.")]
+FalsePositiveOption = Annotated[
+    float | None,
+    typer.Option(help="False positive rate: how often an honest device may be reported."),
+]
 SensitivityOption = Annotated[
     float,
     typer.Option(help="The most that one person can move the sum (an integer for integer noise)."),
@@ -163,8 +166,8 @@ def privacy(
     arriving: Annotated[
         float, typer.Option(help="Fraction of the noise shares that arrive.")
     ] = 1.0,
-    batches: Annotated[
-        int, typer.Option(help="Number of batches that the same person is in.", **Whole)
+    participations: Annotated[
+        int, typer.Option(help="How often the same participant takes part.", **Whole)
     ] = 1,
     as_json: Json = False,
 ) -> None:
@@ -195,10 +198,10 @@ def privacy(
     law: NoiseLaw | Gaussian
     if noise is NoiseKind.gaussian:
         std = _std(width)
-        if arriving != 1 or batches != 1:
+        if arriving != 1 or participations != 1:
             raise TacitError(
-                "--arriving and --batches are for noise on devices: use discrete-gaussian or "
-                "skellam"
+                "--arriving and --participations are for noise on devices: use "
+                "discrete-gaussian or skellam"
             )
         law, loss = Gaussian(std), GaussianLoss(std, sensitivity)
         parameters: dict[str, Any] = {"sigma": std}
@@ -207,7 +210,8 @@ def privacy(
         parameters = _parameters(law)
         moved = _count("sensitivity", sensitivity)
         single = privacy_loss(law, moved) if arriving == 1 else dropout_loss(law, arriving, moved)
-        loss = single if batches == 1 else ComposedLoss(((single, _count("batches", batches)),))
+        times = _count("participations", participations)
+        loss = single if times == 1 else ComposedLoss(((single, times),))
     if delta is not None:
         answer = {"epsilon": loss.epsilon(delta), "delta": delta}
     else:
@@ -216,9 +220,10 @@ def privacy(
     assumed: list[Assumption] = []
     if arriving != 1:
         assumed += ThreatModel(dropout=1 - Fraction(str(arriving)), curious=0).assumptions()
-    if batches > 1:
-        assumed.append(Accounting(Method.LOSS, batches))
-    promise = _promise(**answer, law=law, participations=batches, assumptions=frozenset(assumed))
+    if participations > 1:
+        assumed.append(Accounting(Method.LOSS, participations))
+    assumptions = frozenset(assumed)
+    promise = _promise(**answer, law=law, participations=participations, assumptions=assumptions)
     record = {
         "noise": noise.value,
         "sensitivity": _whole(sensitivity),
@@ -227,35 +232,35 @@ def privacy(
         "std": math.sqrt(float(law.variance)),
         **parameters,
         "arriving": arriving,
-        "batches": batches,
+        "participations": participations,
         "guarantee": _said(promise, as_json),
     }
     show(record, f"privacy of {noise.value} noise", as_json, PROMISED)
 
 
-def returning(
+def compose(
     epsilon: Annotated[float, typer.Option(help="Epsilon of one batch.")],
     delta: Annotated[float, typer.Option(help="Delta of the total.")],
-    batches: Annotated[
-        int, typer.Option(help="Number of batches that the same person is in, at most.", **Whole)
+    participations: Annotated[
+        int, typer.Option(help="How often the same participant takes part, at most.", **Whole)
     ],
     batch_delta: Annotated[
         float, typer.Option(help="Delta of one batch; 0 for a pure guarantee.")
     ] = 0.0,
     as_json: Json = False,
 ) -> None:
-    """What a person has who is in several batches, by each way of accounting.
+    """The guarantee of a participant in several rounds, by each way of accounting.
 
-    Example: tacit returning --epsilon 0.1 --batches 100 --delta 1e-5
+    Example: tacit compose --epsilon 0.1 --participations 100 --delta 1e-5
     """
     from tacit.assumptions import PrivateMessages
-    from tacit.privacy import returning_user
+    from tacit.privacy import compose_participations
 
-    result = returning_user(_target(epsilon, batch_delta), batches, delta)
+    result = compose_participations(_target(epsilon, batch_delta), participations, delta)
     assumed = frozenset({PrivateMessages(epsilon, batch_delta), result.accounting})
-    promise = _promise(result.best, delta, participations=batches, assumptions=assumed)
+    promise = _promise(result.best, delta, participations=participations, assumptions=assumed)
     record = {**asdict(result), "best": result.best, "guarantee": _said(promise, as_json)}
-    show(record, f"{batches} batches of epsilon {epsilon}", as_json, PROMISED)
+    show(record, f"{participations} participations of epsilon {epsilon}", as_json, PROMISED)
 
 
 def amplify(
@@ -338,7 +343,7 @@ def audit(
     ] = None,
     samples: SamplesOption = None,
     seconds: SecondsOption = None,
-    alarm: AlarmOption = None,
+    false_positive_rate: FalsePositiveOption = None,
     as_json: Json = False,
 ) -> None:
     """Attack what devices draw: of calibrated noise, or of a whole algorithm.
@@ -356,11 +361,15 @@ def audit(
         given = {"epsilon": epsilon, "delta": delta, "trust": trust}
         how: dict[str, Any] = {"noise_factor": noise_factor, "reuse": reuse_noise}
         how["through"] = through.value if through else None
-        how |= {k: v for k, v in (("alarm", alarm), ("seconds", seconds)) if v is not None}
+        how |= {
+            k: v
+            for k, v in (("false_positive_rate", false_positive_rate), ("seconds", seconds))
+            if v is not None
+        }
         _audit_algorithm(algorithm, {k: v for k, v in given.items() if v is not None}, how, as_json)
         return
     vain: dict[str, Any] = {"--trust": trust, "--through": through, "--seconds": seconds}
-    vain |= {"--alarm": alarm, "--reuse-noise": reuse_noise or None}
+    vain |= {"--false-positive-rate": false_positive_rate, "--reuse-noise": reuse_noise or None}
     _refuse(vain, "for --algorithm only")
     if noise is None or epsilon is None:
         raise TacitError("--noise needs the --epsilon that is claimed")
@@ -429,7 +438,7 @@ def _audit_algorithm(name: str, given: dict[str, Any], how: dict[str, Any], as_j
         else "as they are sent",
         "verdict_on_the_noise": "NOT the stated law" if law.caught else "as the stated law",
         "p_value": law.p_value,
-        "alarm": law.alarm,
+        "false_positive_rate": law.false_positive_rate,
         "worst_test": law.worst,
         "numbers": law.numbers,
         "rounds": law.rounds,

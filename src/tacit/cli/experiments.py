@@ -214,8 +214,8 @@ def reproduce(
         print(path)
 
 
-def exhibit(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("exhibit-output"),
+def attack(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("attack-output"),
     games: Annotated[int, typer.Option(help="Games of the attack.", **Whole)] = 1000,
     runs: Runs = 5,
     seed: Seed = 0,
@@ -223,11 +223,11 @@ def exhibit(
 ) -> None:
     """Attack a schedule that was claimed to be private, and compare schedules that are.
 
-    Example: tacit exhibit --out exhibit-output
+    Example: tacit attack --out attack-output
     """
     from tacit.simulation import results
     from tacit.simulation.study import RunConfig
-    from tacit.studies import exhibit as attacks
+    from tacit.studies import schedule_attack as attacks
     from tacit.studies import schedules
 
     results.probe(out)

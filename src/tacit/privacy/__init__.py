@@ -12,12 +12,12 @@ from tacit.privacy.calibration import Calibration, calibrate
 from tacit.privacy.composition import (
     BudgetExceeded,
     ComposedLoss,
+    ComposedParticipations,
     Odometer,
-    ReturningUser,
     advanced_composition,
     compose_losses,
+    compose_participations,
     dominating_loss,
-    returning_user,
 )
 from tacit.privacy.gaussian import Gaussian, GaussianLoss
 from tacit.privacy.guarantees import (
@@ -55,6 +55,7 @@ __all__ = [
     "Calibration",
     "Clones",
     "ComposedLoss",
+    "ComposedParticipations",
     "ConcentratedDP",
     "Gaussian",
     "GaussianLoss",
@@ -69,7 +70,6 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "RenyiDP",
-    "ReturningUser",
     "SilosDP",
     "Target",
     "ThreatModel",
@@ -81,6 +81,7 @@ __all__ = [
     "calibrate",
     "compose",
     "compose_losses",
+    "compose_participations",
     "derived",
     "dominating_loss",
     "dropout_loss",
@@ -92,7 +93,6 @@ __all__ = [
     "privacy_of",
     "promised",
     "renyi_divergence",
-    "returning_user",
     "skellam_renyi",
     "status_of",
     "weakest",

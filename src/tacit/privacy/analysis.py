@@ -7,7 +7,7 @@ import math
 from tacit.errors import TacitError, integer
 from tacit.noise import NoiseLaw
 from tacit.privacy.accounting import derived
-from tacit.privacy.composition import returning_user
+from tacit.privacy.composition import compose_participations
 from tacit.privacy.guarantees import ApproximateDP, PureDP
 from tacit.privacy.loss import privacy_loss
 
@@ -31,7 +31,7 @@ def privacy_of(
         return derived(PureDP(epsilon, participations=times), law)
     if times == 1:
         return derived(ApproximateDP(_finite(law, loss.epsilon(delta), delta), delta), law)
-    total = returning_user(loss, times, delta)
+    total = compose_participations(loss, times, delta)
     epsilon = _finite(law, total.best, delta)
     made = ApproximateDP(epsilon, delta, participations=times).given(total.accounting)
     return derived(made, law)

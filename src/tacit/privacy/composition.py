@@ -297,12 +297,12 @@ def advanced_composition(
 
 
 @dataclass(frozen=True)
-class ReturningUser:
-    """The ε at δ of a person who is in at most `batches` batches, by each way of accounting; `best`
-    is the least of them.
+class ComposedParticipations:
+    """The ε at δ of a participant in at most `participations` rounds, by each way of accounting;
+    `best` is the least of them.
     """
 
-    batches: int
+    participations: int
     delta: float
     exact: float
     renyi: float | None
@@ -321,24 +321,26 @@ class ReturningUser:
             self.renyi: Method.RENYI,
             self.advanced: Method.ADVANCED,
         }
-        return Accounting(ways[self.best], self.batches)
+        return Accounting(ways[self.best], self.participations)
 
 
-def returning_user(
-    release: PrivacyLoss | PureDP | ApproximateDP, batches: int, delta: float
-) -> ReturningUser:
-    """Accounts for a person in at most `batches` batches of one kind (CZ23 App. I, ZC24 App. G.4).
+def compose_participations(
+    release: PrivacyLoss | PureDP | ApproximateDP, participations: int, delta: float
+) -> ComposedParticipations:
+    """Account for a participant in at most `participations` rounds of one kind (CZ23 App. I, ZC24
+    App. G.4).
 
     `release` is the exact loss of one batch, or only its guarantee. Exact: composition of loss
     distributions. Rényi: at the best order, real orders included where the loss is exact; none
     where divergences are infinite. Advanced: from the guarantee, with the δ that the batches' own
     exceptions leave over; none where they leave nothing. From an exact loss, δ split in half.
 
-    >>> found = returning_user(PureDP(0.1), batches=100, delta=1e-5)
+    >>> found = compose_participations(PureDP(0.1), participations=100, delta=1e-5)
     >>> found.exact < found.advanced
     True
     """
-    count = integer("batches", batches, at_least=1, remedy="a person is in at least one batch")
+    remedy = "a participant takes part at least once"
+    count = integer("participations", participations, at_least=1, remedy=remedy)
     level = float(probability("delta", delta))
     renyi: float | None = None
     advanced: float | None = None
@@ -363,7 +365,7 @@ def returning_user(
         left = level - (count * release.delta if isinstance(release, ApproximateDP) else 0.0)
         if left > 0 and release.epsilon > 0:
             advanced = advanced_composition(release, count, left).epsilon
-    return ReturningUser(
+    return ComposedParticipations(
         count, level, ComposedLoss(((loss, count),)).epsilon(level), renyi, advanced
     )
 
@@ -494,10 +496,10 @@ def _filter_order(budget: ApproximateDP) -> float:
 __all__ = [
     "BudgetExceeded",
     "ComposedLoss",
+    "ComposedParticipations",
     "Odometer",
-    "ReturningUser",
     "advanced_composition",
     "compose_losses",
+    "compose_participations",
     "dominating_loss",
-    "returning_user",
 ]

@@ -36,7 +36,7 @@ from tacit.protocols.vectors import SeparateSums, VectorProtocol
 from tacit.rounds import carry
 from tacit.types import Floats, Opened
 
-ALARM = 1e-3  # how often a sound device is accused
+FALSE_POSITIVE_RATE = 1e-3  # how often a sound device is accused
 CONFIDENCE = 0.999  # of the lower bound on ε
 ENOUGH, FEWEST = 400, 60  # numbers to compare with the law, and without which nothing is said
 CELLS = 12
@@ -61,12 +61,12 @@ class Verdict:
     rounds: int
     p_value: float
     worst: str
-    alarm: float
+    false_positive_rate: float
 
     @property
     def caught(self) -> bool:
-        """Whether the device is accused; a sound one is with probability `alarm`."""
-        return self.p_value < self.alarm
+        """Whether the device is accused; a sound one is with probability `false_positive_rate`."""
+        return self.p_value < self.false_positive_rate
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def audit_algorithm(
     noise_factor: float = 1.0,
     reuse: bool = False,
     through: str | None = None,
-    alarm: float = ALARM,
+    false_positive_rate: float = FALSE_POSITIVE_RATE,
     seconds: float = SECONDS,
 ) -> AlgorithmAudit:
     """Audits the first round that a named algorithm opens, on devices that draw exactly.
@@ -112,7 +112,7 @@ def audit_algorithm(
     while the stated law stays: what an audit should catch. `through` carries the round through a
     real intermediary. Messages of too many bits to be made are numbers of ones (`sendable`).
     """
-    probability("alarm", alarm)
+    probability("false_positive_rate", false_positive_rate)
     positive("seconds", seconds)
     if not 0 <= noise_factor <= 100:
         raise TacitError(f"noise factor is {noise_factor:g}; it must lie between 0 and 100")
@@ -130,7 +130,7 @@ def audit_algorithm(
     factor = noise_factor if noise_factor != 1 else 0.5
     needed = samples_to_refute(*_pair(sight, factor), epsilon, delta=delta, confidence=CONFIDENCE)
     about = (type(protocol).__name__, protocol.participants, protocol.coordinates)
-    promise, verdict = protocol.guarantee, residuals(rows, alarm)
+    promise, verdict = protocol.guarantee, residuals(rows, false_positive_rate)
     return AlgorithmAudit(name, *about, promise, verdict, bound, epsilon, delta, needed, counted)
 
 
@@ -398,7 +398,9 @@ def telling(law: NoiseLaw | Laplace) -> int:
     return ENOUGH if high - low > CELLS else SPARSE * ENOUGH
 
 
-def residuals(rows: Sequence[Sequence[Number]], alarm: float = ALARM) -> Verdict:
+def residuals(
+    rows: Sequence[Sequence[Number]], false_positive_rate: float = FALSE_POSITIVE_RATE
+) -> Verdict:
     """Whether numbers have their laws and are independent, by tests on what would then be standard
     normal: each number's place in its law, spread evenly over what the law gives it.
     """
@@ -406,7 +408,7 @@ def residuals(rows: Sequence[Sequence[Number]], alarm: float = ALARM) -> Verdict
     found = _tests(scores)
     worst = min(found, key=lambda name: found[name])
     p_value = min(1.0, len(found) * found[worst])
-    return Verdict(scores.size, len(rows), p_value, worst, alarm)
+    return Verdict(scores.size, len(rows), p_value, worst, false_positive_rate)
 
 
 def standard(rows: Sequence[Sequence[Number]]) -> Floats:

@@ -8,7 +8,7 @@ post-processing of one private stream; its noise is made for T rounds instead of
 are synchronisations. Beside them the paper's fixed schedule, every B rounds, and our geometric one:
 about ln T synchronisations, and nothing to leak. Everything is at silo level, and silos are lazy.
 
-Run it with: tacit exhibit
+Run it with: tacit attack
 """
 
 from __future__ import annotations

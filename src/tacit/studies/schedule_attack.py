@@ -9,7 +9,7 @@ notion that was claimed, federated DP, which is about the actions that other sil
 B.2): what silo 1 gives its next user is another action if there was a synchronisation. For each
 attack it says how large ε must be at least, at 99.9% confidence, if there is any.
 
-Run it with: tacit exhibit (python -m tacit.studies.exhibit prints the attack alone)
+Run it with: tacit attack (python -m tacit.studies.schedule_attack prints the attack alone)
 """
 
 from __future__ import annotations
