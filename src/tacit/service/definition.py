@@ -178,8 +178,8 @@ class Definition:
         "The promise: whatever others find out, no answer makes it more than e^epsilon times as\n"
         "likely as another. 1 is strong, 5 is weak; a smaller one takes more people.",
     )
-    crowd: int = _entry(
-        "promise.crowd",
+    min_batch_size: int = _entry(
+        "promise.min_batch_size",
         readers.several,
         "No sum of fewer reports than this is ever opened.",
         20,
@@ -258,8 +258,8 @@ class Definition:
 
     @property
     def smallest(self) -> int:
-        """People of the smallest round: the crowd, and those who may vanish."""
-        return _smallest(self.crowd, self.dropout)
+        """People of the smallest round: the minimum batch size, and those who may vanish."""
+        return _smallest(self.min_batch_size, self.dropout)
 
     @property
     def timing(self) -> Timing:
@@ -285,7 +285,7 @@ class Definition:
             ),
             first_day=self.first_day,
             last_day=self.last_day,
-            aggregation=Aggregation(self.crowd),
+            aggregation=Aggregation(self.min_batch_size),
             admission=self.admission,
             issuer=coordinator_key if self.admission == "invitation" else b"",
             grace=self.grace,
@@ -482,14 +482,14 @@ def _room_for_a_round(
 
 
 def _enough_people(
-    options: tuple[str, ...], participants: int | None, crowd: int, dropout: Fraction
+    options: tuple[str, ...], participants: int | None, min_batch_size: int, dropout: Fraction
 ) -> Iterator[str]:
-    least = 2 * len(options) * _smallest(crowd, dropout)
+    least = 2 * len(options) * _smallest(min_batch_size, dropout)
     if participants is not None and participants < least:
         yield (
             f"people.participants is {participants}; {len(options)} options in rounds that open "
-            f"from {crowd} reports on need at least {least}: ask more people, or lower "
-            "promise.crowd"
+            f"from {min_batch_size} reports on need at least {least}: ask more people, or lower "
+            "promise.min_batch_size"
         )
 
 
@@ -582,7 +582,7 @@ _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("low", "high"), _rising),
     (("first_day", "last_day"), _in_order),
     (("first_day", "last_day", "joining", "window", "margin"), _room_for_a_round),
-    (("options", "participants", "crowd", "dropout"), _enough_people),
+    (("options", "participants", "min_batch_size", "dropout"), _enough_people),
     (("most", "participants"), _ends),
     (
         ("guardrail", "metric", "guardrail_margin", "control_share", "low", "high"),
@@ -598,8 +598,8 @@ def _seen(words: str) -> str:
     return " ".join("".join(s for s in plain if unicodedata.category(s) != "Cf").split())
 
 
-def _smallest(crowd: int, dropout: Fraction) -> int:
-    return math.ceil(crowd / (1 - dropout))
+def _smallest(min_batch_size: int, dropout: Fraction) -> int:
+    return math.ceil(min_batch_size / (1 - dropout))
 
 
 def _strange(place: str) -> str:

@@ -130,7 +130,7 @@ def definition_of(helper: Card, people: int, joining: int, window: int = WINDOW)
             "first_day": today - timedelta(days=1),
             "last_day": today + timedelta(days=1),
             "epsilon": 1,
-            "crowd": 20,
+            "min_batch_size": 20,
             "joining": joining,
             "margin": 4,
             "grace": 30,
