@@ -356,7 +356,7 @@ def _add_places(app: FastAPI, service: Service, coordinator: Coordinator) -> Non
     @app.post(
         "/experiments/{digest}/places",
         tags=["devices"],
-        response_model=models.SlotRequest | models.NotAsked,
+        response_model=models.AssignedSlot | models.NotAsked,
         responses=_errors(403, 404, 409),
     )
     async def place(digest: Digest, asked: models.TicketRequest) -> JSONResponse:

@@ -76,7 +76,7 @@ class TicketRequest(Strict):
     invitation: Annotated[str | None, Field(max_length=2048, repr=False)] = None
 
 
-class SlotRequest(BaseModel):
+class AssignedSlot(BaseModel):
     """A place in a round."""
 
     asked: Literal[True]
