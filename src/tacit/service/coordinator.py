@@ -163,7 +163,9 @@ class Coordinator(ServerParty):
         return answers.export(self._snapshot(digest))
 
     def view(self, digest: bytes) -> dict[str, Any]:
-        """The data of the operator's page. It changes with every participant who joins."""
+        """The data of the page for holders of the admin token. It changes with every participant
+        who joins.
+        """
         return answers.view(self._snapshot(digest))
 
     def public(self, digest: bytes) -> dict[str, Any]:

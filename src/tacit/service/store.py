@@ -29,7 +29,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 LOG = logging.getLogger("tacit.service")
 PATIENCE = 30  # seconds a writer waits for the lock
 STATEMENTS = 64  # cached per SQLite connection
-CACHE = 256  # kilobytes of page cache per SQLite connection, too few for a large round
+CACHE = 256  # kilobytes of page cache per SQLite connection: large rounds are not cached
 AT_ONCE = 200  # report shares per query when a round closes
 
 _metadata = sql.MetaData()
