@@ -6,8 +6,8 @@ are summed in the field of their proofs (`tacit.vdaf`).
 
 Shuffled shares and bits travel as separate numbers of equal width. A label precedes each where
 there are several coordinates, groups or metrics. The codec regroups a shuffler's view into messages
-in any consistent way, and the protocol combines them. The aggregate does not depend on the
-grouping, because the view is a random permutation.
+in any consistent way, and the protocol combines them. The aggregate is the same for every such
+grouping.
 
 `FITS` lists which protocol fits which aggregation. A new protocol needs an entry there or in
 `UNCARRIED`.
@@ -245,7 +245,7 @@ def _bits_by_group(protocol: PureShuffle) -> Mixed:
 
 
 def _joined(protocol: JointSums) -> Codec:
-    """Every metric encoded by its part: residues side by side, or numbers labelled with the metric."""
+    """Every metric encoded by its part: residues side by side, or numbers labelled by metric."""
     part = FITS[_known(protocol.part)][1](protocol.part)
     if isinstance(part, Residues):
         return Residues(protocol, part.modulus, part.noise)

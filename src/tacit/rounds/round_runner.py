@@ -77,7 +77,7 @@ def seen(
     """The aggregation's view of the messages; parameters as in `carry`.
 
     The view also holds the clients blamed in masking, the number of reports that failed
-    verification, and the number of invalid messages dropped by the shuffle's analyzer.
+    verification, and the number of invalid messages dropped in mixing.
     """
     way = codec(protocol, through)
     if not messages or len(messages) > protocol.participants:
@@ -95,7 +95,7 @@ def seen(
 def _carry_each(
     protocol: SeparateSums, messages: Sequence[Any], through: str, **how: Any
 ) -> Opened:
-    """Aggregate every option's sum in a separate round; indices in `how` count within each round."""
+    """Aggregate each option's sum in a separate round; indices in `how` count within each."""
     pairs = zip(protocol.parts, protocol.by_option(messages), strict=True)
     sums = [carry(part, mine, through, **how) for part, mine in pairs]
     return Opened(tuple(sums), len(messages))

@@ -77,8 +77,8 @@ def _entry(place: str, read: Reader, about: str, default: Any = MISSING) -> Any:
 class Definition:
     """The definition of an experiment. Fields are entries of the file.
 
-    Most optional entries that are left out get defaults derived from others, such as `control`,
-    `control_share` and `levels`. The remaining ones are None.
+    Entries that are left out get defaults, some derived from others (`control`, `control_share`,
+    `levels`, `most`). None means that there is no value.
 
     >>> definition = Definition(
     ...     question="Which greeting do people like?", options=("Hello", "Hi"),

@@ -290,7 +290,10 @@ def _pinned(keys: Mapping[bytes, str], pins: list[bytes]) -> Iterator[Finding]:
 
 
 def _examine_separation(patients: Mapping[str, Patient]) -> Iterator[Finding]:
-    """Check that the parties are on different machines; one operator for both voids the guarantee."""
+    """Check that the parties have different IP addresses.
+
+    If one operator runs both, the guarantee is void.
+    """
     places = {url: _addresses(url) for url, one in patients.items() if one.role}
     known = list(places.values())
     if len(known) == 2 and known[0] & known[1]:

@@ -326,7 +326,7 @@ def _options(url: str) -> dict[str, Any]:
 
 def _configure(connection: Any, _record: object) -> None:
     """Make every commit durable and overwrite deleted rows."""
-    connection.isolation_level = None  # SQLAlchemy begins transactions explicitly
+    connection.isolation_level = None  # _begin_writing issues BEGIN
     for setting in (
         "journal_mode=WAL",
         "synchronous=FULL",
