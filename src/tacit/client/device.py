@@ -266,7 +266,7 @@ class DeviceCore:
         self.ledger.withdraw(_digest(experiment))
 
     def status(self) -> list[Receipt]:
-        """Receipts of all participations of this device: the bytes sent, the servers and the cost."""
+        """Receipts of all participations of this device: bytes sent, servers and cost."""
         return self.ledger.receipts()
 
     def overview(self) -> list[PartySpending]:
@@ -526,7 +526,9 @@ class DeviceCore:
             self.ledger.turned_down(running.identity, post.role, f"refused: {reply.said}")
 
     def _ask(self, running: Running) -> Talk[None]:
-        """Query the round's outcome; a refund requires both servers' signed statement of an abort."""
+        """Query the round's outcome; a refund requires both servers' signed statements of an
+        abort.
+        """
         for post in self.ledger.posts(running.identity):
             if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(running, post)}/outcome")

@@ -226,7 +226,9 @@ class Ledger:
             self._set_limit(limit)
 
     def begin_limit(self, limit: Fraction | None) -> None:
-        """Apply the own limit given by an app: it sets a first limit, and later only decreases it."""
+        """Apply the own limit given by an app: it sets a first limit, later it only decreases
+        it.
+        """
         _check_limit(limit)
         with self.together():
             if self._one("SELECT 1 FROM own WHERE name = 'limit'"):
