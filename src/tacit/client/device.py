@@ -36,7 +36,7 @@ from tacit.signatures import KEY_SIZE
 from tacit.terms import DIGEST_SIZE, Pinned, Terms, check_successor, in_words
 from tacit.trust import View
 
-MOST_REFUSED = 3  # rounds of one experiment
+MOST_REFUSED = 3  # aborted or unresolved rounds of one experiment
 NONCE_SIZE = 16
 UNASKED = 60.0  # minimum seconds that an option without a report stays assigned
 REFRESH = 3600.0  # seconds until terms are refetched
@@ -260,8 +260,9 @@ class DeviceCore:
         self.ledger.agree(_digest(experiment))
 
     def withdraw(self, experiment: Experiment) -> None:
-        """Leave the experiment: delete unsent reports, refund nothing, and join no round before
-        `agree`.
+        """Leave the experiment: delete unsent reports and join no round before `agree`.
+
+        Nothing is refunded.
         """
         self.ledger.withdraw(_digest(experiment))
 
@@ -288,7 +289,7 @@ class DeviceCore:
         return TermsForConsent(terms, in_words(terms), bool(known.agreed) and not known.withdrawn)
 
     def _up_to_date(self, digest: bytes, known: Known | None) -> Talk[Known]:
-        """Latest terms of the line, fetched if the copy is older than `REFRESH` or the pinned keys
+        """Latest terms of the line, refetched after `REFRESH` seconds or if the pinned keys
         changed.
         """
         if (
@@ -526,9 +527,7 @@ class DeviceCore:
             self.ledger.turned_down(running.identity, post.role, f"refused: {reply.said}")
 
     def _ask(self, running: Running) -> Talk[None]:
-        """Query the round's outcome; a refund requires both servers' signed statements of an
-        abort.
-        """
+        """Query the round's outcome; a refund requires that both servers signed an abort."""
         for post in self.ledger.posts(running.identity):
             if _questions_left(post) and self._claim(running, post, Attempt.OUTCOME):
                 reply = yield Request("GET", f"{_round_url(running, post)}/outcome")

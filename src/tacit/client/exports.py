@@ -28,9 +28,7 @@ class Exported:
 
 
 def read_export(exported: str) -> tuple[Fraction | None, list[Exported]]:
-    """Return the participant's own limit and all entries; raise `TacitError` if the export is
-    invalid.
-    """
+    """Return the participant's own limit and all entries; raise `TacitError` if invalid."""
     try:
         document = json.loads(exported)
         if document["format"] != FORMAT:

@@ -246,8 +246,9 @@ def arguments(request: Request) -> dict[str, Any]:
 
 
 def without_cookies(http: T) -> T:
-    """Disable the cookies of a client, which would link one participant's requests; transports have
-    none.
+    """Disable the cookies of a client; they would link one participant's requests.
+
+    Transports have no cookies.
     """
     if isinstance(http, (httpx.Client, httpx.AsyncClient)):
         http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))

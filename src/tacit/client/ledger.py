@@ -218,17 +218,13 @@ class Ledger:
             return self._own_limit()
 
     def set_own_limit(self, limit: Fraction | None) -> None:
-        """Set the participant's own limit, or None to switch it off; the budget spent does not
-        change.
-        """
+        """Set the participant's own limit, or None to switch it off; `spent` does not change."""
         _check_limit(limit)
         with self.together():
             self._set_limit(limit)
 
     def begin_limit(self, limit: Fraction | None) -> None:
-        """Apply the own limit given by an app: it sets a first limit, later it only decreases
-        it.
-        """
+        """Apply the own limit given by an app; it only decreases a limit set earlier."""
         _check_limit(limit)
         with self.together():
             if self._one("SELECT 1 FROM own WHERE name = 'limit'"):
@@ -278,9 +274,7 @@ class Ledger:
             )
 
     def check_room(self, digest: bytes, cost: Fraction) -> None:
-        """Reject a round of this cost if it exceeds the terms' limits or the participant's own
-        limit.
-        """
+        """Reject a round whose cost exceeds the terms' limits or the participant's own limit."""
         with self.together():
             self._check_room(self._lineage(digest), cost)
 
@@ -365,8 +359,9 @@ class Ledger:
             self._db.execute("UPDATE lineages SET withdrawn = 0 WHERE id = ?", (lineage,))
 
     def known(self, digest: bytes) -> Known | None:
-        """The last successor of these terms, with the participant's budget and assignment; None if
-        unknown.
+        """The last successor of these terms, with the participant's budget and assignment.
+
+        None if this device does not know the terms.
         """
         with self.together():
             line = self._all(
@@ -408,7 +403,7 @@ class Ledger:
             )
 
     def _pinned(self, row: sqlite3.Row) -> Pinned:
-        """Terms from the file, with their signatures verified again, so the file cannot forge
+        """Terms from the file, with their signatures verified again: the file cannot forge
         terms.
         """
         try:
@@ -470,8 +465,8 @@ class Ledger:
     def _joined(
         self, lineage: int, identity: bytes, place: Place, cost: Fraction, now: float
     ) -> bool:
-        """Whether this slot or another valid assignment is stored already; reject new inadmissible
-        slots.
+        """Whether this slot or another valid assignment is stored; reject an inadmissible new
+        slot.
         """
         entry = self._one("SELECT withdrawn, until FROM lineages WHERE id = ?", lineage)
         assert entry is not None
@@ -580,8 +575,7 @@ class Ledger:
         identity: bytes,
         make: Callable[[Running], Sequence[bytes]],
     ) -> None:
-        """Charge the round, store the report shares encrypted by `make`, and delete the recorded
-        levels.
+        """Charge the round, store the report shares encrypted by `make`, and delete the levels.
 
         All of it happens in one transaction. The call does nothing if the report is encrypted
         already.
@@ -640,8 +634,9 @@ class Ledger:
             self._db.execute("UPDATE posts SET sealed = NULL WHERE identity = ?", (identity,))
 
     def end(self, identity: bytes, outcome: str, *, refund: bool = False) -> None:
-        """End a participation; its cost stays charged unless both servers signed that the round was
-        aborted.
+        """End a participation; with `refund`, its cost is no longer charged.
+
+        A refund requires that both servers signed that the round was aborted.
         """
         with self.together():
             self._end("identity = ?", identity, outcome)
@@ -722,8 +717,9 @@ class Ledger:
             return json.dumps(document, indent=1)
 
     def overview(self) -> list[PartySpending]:
-        """Privacy budget spent per party, largest total first; experiments that share a key are one
-        group.
+        """Privacy budget spent per party, largest total first.
+
+        Experiments that share a party's key form one group.
         """
         with self.together():
             return self._overview()

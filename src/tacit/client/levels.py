@@ -19,8 +19,7 @@ Value = bool | int | float | Fraction
 
 
 def level(answer: Answer, value: Value, source: Source = SYSTEM) -> int:
-    """Round a value to one of the two adjacent levels at random, so that the expectation is the
-    value.
+    """Round a value to an adjacent level at random; the expectation is the value.
 
     >>> level(Answer("minutes", levels=4, high=Fraction(60)), 45)
     3

@@ -1,5 +1,4 @@
-"""OpenFeature provider: evaluating a flag joins an experiment, tracking an event records an
-outcome.
+"""OpenFeature provider: evaluating a flag joins an experiment, tracking records an outcome.
 
 A flag names an experiment; its variants are the options. Recorded outcomes stay on the device until
 the reporting time that was fixed at assignment. No evaluation context, targeting key or event

@@ -107,9 +107,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:
-        """Lifespan of the application: start the threads; at the end write pending work and close
-        the store.
-        """
+        """Lifespan of the application; pending work is committed before it ends."""
         self.writer.start()
         self.driver.start()
         try:
@@ -206,9 +204,7 @@ def _nonsense(_request: Request, problem: Exception) -> JSONResponse:
 
 
 def _where(error: dict[str, Any]) -> str:
-    """Path of the invalid field; names of unknown fields are omitted, because they are arbitrary
-    input.
-    """
+    """Path of the invalid field; names of unknown fields are arbitrary input and are omitted."""
     known = error["loc"][:-1] if error["type"] == "extra_forbidden" else error["loc"]
     return ".".join(str(part) for part in known)
 

@@ -25,7 +25,7 @@ class Lately:
         self._found: dict[str, tuple[float, asyncio.Future[bytes]]] = {}
 
     async def __call__(self, name: str) -> bytes:
-        """Return the result of `look`; all waiting callers get its exception, which is not
+        """Return the result of `look`; its exception goes to all waiting callers and is not
         cached.
         """
         now = asyncio.get_running_loop().time()
@@ -47,8 +47,9 @@ class Lately:
 
 
 class Changing:
-    """Middleware that clears the cache on requests that may change an experiment; joining changes
-    none.
+    """Middleware that clears the cache on requests that may change an experiment.
+
+    Joining changes none.
     """
 
     def __init__(self, app: ASGIApp, lately: Lately) -> None:

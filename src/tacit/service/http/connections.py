@@ -16,9 +16,7 @@ SLOWEST = 20.0  # maximum seconds, from the connection or from the first byte
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn connection that bounds the heads of requests and closes with an error beyond the
-    limits.
-    """
+    """uvicorn connection that limits the heads of requests and closes beyond the limits."""
 
     _head = 0
     _waiting: asyncio.TimerHandle | None = None

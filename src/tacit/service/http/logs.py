@@ -17,9 +17,7 @@ QUIET = ("httpx", "httpcore", "alembic", "asyncio")  # they would log URLs and S
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes a record as one line of JSON; of an exception, only type and
-    location.
-    """
+    """Formatter of one JSON object per line; of an exception, only type and location."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""

@@ -1,6 +1,4 @@
-"""Prometheus metrics of one process: requests by route, commit groups, rounds; none per
-participant.
-"""
+"""Prometheus metrics of one process: requests by route, commits, rounds; none per participant."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ Gauges = Mapping[str, Mapping[str, float]]
 
 
 class Metrics:
-    """Metrics of one process; `gauges` is called at every scrape, for example for rounds by
-    stage.
+    """Metrics of one process; `gauges` is called at every scrape, for rounds by stage and the
+    like.
     """
 
     def __init__(self, gauges: Callable[[], Gauges]) -> None:

@@ -120,9 +120,7 @@ class Front:
         return limits.request_bytes
 
     def _early(self, scope: Scope, headers: dict[bytes, bytes]) -> Early | None:
-        """The response that can be given before the body is read: rate limit exceeded or CORS
-        preflight.
-        """
+        """Response before the body is read, if any: rate limit exceeded or CORS preflight."""
         if self._buckets is not None:
             wait = self._buckets.wait(self._address(scope, headers))
             if wait:
@@ -139,9 +137,7 @@ class Front:
         return scope["client"][0] if scope.get("client") else ""
 
     def _cross_origin(self, scope: Scope, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        """CORS headers that let a page of another origin read the response; never with
-        credentials.
-        """
+        """CORS headers for pages of other origins; never with credentials."""
         origin = headers.get(b"origin")
         if origin is None or _device_method(scope["path"]) is None:
             return []

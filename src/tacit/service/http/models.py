@@ -23,9 +23,7 @@ State = Annotated[str, Field(json_schema_extra={"enum": list(STATES)})]
 
 
 def _whole(value: object) -> object:
-    """Convert a float with an integral value, such as 3.0, which JSON Schema counts as an
-    integer.
-    """
+    """Convert a float such as 3.0, which JSON Schema counts as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -213,9 +213,7 @@ def add_pages(
     may = _may_look(config)
 
     def route(path: str, root: str, *, guarded: bool = True) -> Callable[..., Any]:
-        """Register a page at `path`; `root` is the relative URL of the index. Errors are pages,
-        too.
-        """
+        """Register a page, or an error page, at `path`; `root` is the relative URL of the index."""
 
         def wrap(make: Callable[..., Awaitable[Response]]) -> None:
             async def answer(request: Request) -> Response:
