@@ -115,7 +115,9 @@ class RunOutcome:
 
     @property
     def final_realised(self) -> float | None:
-        """Cumulative realised regret at the end of the run; None where the true means are unknown."""
+        """Cumulative realised regret at the end of the run; None where the true means are
+        unknown.
+        """
         return self._lost[-1] if self._known else None
 
     @property

@@ -84,5 +84,7 @@ class Frame:
         return Frame({name: [row[name] for row in kept] for name in self.columns}, self.failures)
 
     def pandas(self) -> Any:
-        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on neither."""
+        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on
+        neither.
+        """
         return data_frame(list(self.rows()))

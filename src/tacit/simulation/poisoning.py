@@ -43,7 +43,9 @@ class Liars:
     def told(
         self, protocol: Protocol, arm: int, load: Levels, lying: int, rng: np.random.Generator
     ) -> Estimate:
-        """The estimate of a round with honest participants of this load and `lying` corrupted ones."""
+        """The estimate of a round with honest participants of this load and `lying`
+        corrupted ones.
+        """
         if not isinstance(protocol, SumProtocol):
             raise TacitError(f"liars report one number; {type(protocol).__name__} takes others")
         best = self.means[arm] == max(self.means)

@@ -213,7 +213,9 @@ class Result:
         return {"decided_part": part, "participants_to_decide": last}
 
     def paused(self) -> dict[str, Any]:
-        """For each option that the guardrail paused, the number of runs; empty without a guardrail."""
+        """For each option that the guardrail paused, the number of runs; empty without a
+        guardrail.
+        """
         if "paused" not in self.runs[0]:
             return {}
         counts = Counter(option for run in self.runs for option in run["paused"])
@@ -247,7 +249,9 @@ class Result:
                 yield {**head, "round": round_, "regret": regret}
 
     def frame(self) -> Any:
-        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on neither."""
+        """The rows as a pandas DataFrame, or a polars one without pandas; tacit depends on
+        neither.
+        """
         return data_frame(list(self.rows()))
 
     def plot(self, path: Path | str | None = None, *, time_average: bool = True) -> Any:

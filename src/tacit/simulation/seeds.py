@@ -107,7 +107,9 @@ def over_seeds(
 
 
 def _results(task: Task, seeds: list[int], workers: int) -> Outcomes:
-    """Run in this process until the rest is worth a pool; tasks that cannot be pickled stay here."""
+    """Run in this process until the rest is worth a pool; tasks that cannot be pickled stay
+    here.
+    """
     todo, start = dict.fromkeys(seeds), time.perf_counter()
     alone = workers == 1 or multiprocessing.parent_process() is not None
     while todo:

@@ -197,7 +197,9 @@ def _poisoned(guarantee: Guarantee, corrupted: float) -> list[Poisoned]:
 def tried(
     entry: Algorithm, problem: Problem, how: RunConfig, world: World | None
 ) -> tuple[Problem, Experiment]:
-    """Build the experiment of the first run without playing a round, to reject bad options early."""
+    """Build the experiment of the first run without playing a round, to reject bad options
+    early.
+    """
     if how.user_by_user and entry.family != "arms":
         raise TacitError(f"{entry.name} is {entry.family}; only arms are simulated user by user")
     if how.until_decided and entry.family != "arms":
