@@ -423,7 +423,7 @@ class _Reader:
 
 
 def pickle_digest(world: World) -> str:
-    """A digest that distinguishes one own world from another."""
+    """A digest that distinguishes the caller's own worlds."""
     try:
         return hashlib.sha256(pickle.dumps(world)).hexdigest()
     except Exception:  # not picklable, e.g. a lambda

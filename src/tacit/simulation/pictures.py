@@ -83,7 +83,7 @@ def style(index: int) -> dict[str, Any]:
 def legend(one: Any, *, below: bool = False) -> None:
     """Add a legend outside the axes, in the order of the curves' last values, highest first.
 
-    It is beside the axes, or below them (`below`) where other axes are beside.
+    It is placed to the right of the axes or, with `below`, under them.
     """
     drawn, labels = one.get_legend_handles_labels()
     ends = [float(curve.get_ydata()[-1]) for curve in drawn]

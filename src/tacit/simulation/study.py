@@ -99,7 +99,7 @@ def asked(entry: Algorithm, environment: World | None, options: dict[str, Any]) 
     Raises
     ------
     TacitError
-        If an option describes random instances, beside an environment of the caller's own.
+        If an option describes random instances although an environment is given.
     """
     if environment is None:
         return options
