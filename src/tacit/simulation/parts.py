@@ -28,10 +28,7 @@ FAILURES = "failures.jsonl"
 NAME = re.compile(r"part-(\d{6,})")
 AS_JSON = {b"encoding": b"json"}  # metadata of a column whose values are JSON text
 GROUP = 1 << 16  # rows of a row group in the results file
-LARGEST_INTEGER, LARGEST_EXACT = (
-    1 << 63,
-    1 << 53,
-)  # exclusive, in columns of int64 and float64
+LARGEST_INTEGER, LARGEST_EXACT = 1 << 63, 1 << 53  # exclusive, for int64 and float64
 
 Rows = dict[int, str]
 
