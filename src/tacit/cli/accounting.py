@@ -1,6 +1,6 @@
-"""The commands that compute promises: calibrate, privacy, compose, amplify, audit, corrections.
+"""Commands of privacy accounting: calibrate, privacy, compose, amplify, audit, corrections.
 
-Plain functions with annotated options; `tacit.cli` hangs them on the command line.
+Functions with annotated options; `tacit.cli` registers them as commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoiseKind(StrEnum):
-    """Kinds of noise."""
+    """Noise distributions."""
 
     discrete_laplace = "discrete-laplace"
     skellam = "skellam"
@@ -33,18 +33,18 @@ class NoiseKind(StrEnum):
 
 
 class NormChoice(StrEnum):
-    """How a vector's movement is bounded."""
+    """The norm in which sensitivity bounds a vector."""
 
     linf = "linf"
     l2 = "l2"
 
 
-# numbers of records that are promises, by each way of accounting
+# keys of records that hold numbers of guarantees: rounded up
 PROMISED = (
     *("epsilon", "delta", "target_epsilon", "epsilon0", "randomized_response_epsilon"),
     *("exact", "renyi", "advanced", "best"),
 )
-SHOWN = ("epsilon_at_least",)  # which are rounded down
+SHOWN = ("epsilon_at_least",)  # keys that hold lower bounds: rounded down
 FAIR = 0.5
 WIDTHS = {
     NoiseKind.discrete_laplace: ("scale",),
@@ -391,7 +391,7 @@ def _audit_noise(
     samples: float | None,
     as_json: bool,
 ) -> None:
-    """Exact draws of calibrated noise; of continuous noise, which no device draws, samples."""
+    """Audit exact draws of calibrated noise; continuous noise is sampled, as no device draws it."""
     import numpy as np
 
     from tacit.privacy import audit as attack
@@ -414,7 +414,7 @@ def _audit_noise(
         "std": law.std,
         "guarantee": _said(stated.guarantee, as_json),
     }
-    if not as_json:  # beside the promise that it is held against
+    if not as_json:  # distinguish the lower bound from the guarantee's epsilon
         record = {"epsilon_at_least": record.pop("epsilon"), **record}
     show(record, "audit", as_json, ("claimed",), SHOWN)
 
@@ -481,8 +481,8 @@ def _target(epsilon: float, delta: float) -> PureDP | ApproximateDP:
 def _promise(
     epsilon: float, delta: float, law: NoiseLaw | Gaussian | None = None, **about: Any
 ) -> PureDP | ApproximateDP | None:
-    """What was computed, as a guarantee, with the arithmetic of its noise if that is known; None
-    where it guarantees nothing.
+    """The computed guarantee, with the arithmetic of its noise if known; None if it guarantees
+    nothing.
     """
     from tacit.privacy import derived
 
@@ -493,14 +493,16 @@ def _promise(
 
 
 def _said(promise: Guarantee | None, as_json: bool) -> dict[str, Any] | str | None:
-    """As data, or as a sentence."""
+    """The guarantee as data or as a sentence."""
     if promise is None:
         return None
     return promise.to_dict() if as_json else str(promise)
 
 
 def _width(noise: NoiseKind, said: dict[str, float | None]) -> dict[str, float]:
-    """What says how wide this noise is; what says it of other noise is refused."""
+    """The parameter that determines the width of this noise; parameters of other noise are
+    rejected.
+    """
     own = WIDTHS[noise]
     vain = {f"--{name}": value for name, value in said.items() if name not in own}
     has = " or ".join(f"--{name}" for name in own)
@@ -546,7 +548,7 @@ def _whole(value: float) -> int | float:
 
 
 def _parameters(law: Any) -> dict[str, Any]:
-    """A law's own parameters, as plain numbers."""
+    """The parameters of a distribution as plain numbers."""
     names = {"scale": "scale", "sigma": "sigma", "n": "trials", "p": "probability"}
     return {
         shown: _plain(getattr(law, name)) for name, shown in names.items() if hasattr(law, name)
