@@ -138,8 +138,7 @@ class Seat:
         return commitment(verify_key(line, lines, identity), identity)
 
     def endorse(self, description: bytes) -> bytes:
-        """Sign the description of a round that complies with the terms and names the keys on
-        record.
+        """Sign a round description that complies with the terms and names the keys on record.
 
         A server signs one description per round, ever.
         """

@@ -315,8 +315,7 @@ def refused_by_both(pinned: Pinned, announcement: bytes, messages: Iterable[byte
 
 @dataclass(frozen=True)
 class Place:
-    """A slot in a round, as the coordinator assigns it: a number and a token that both servers
-    check.
+    """A slot in a round, as the coordinator assigns it: a number and a token for both servers.
 
     Each server accepts one report share per slot.
     """
