@@ -45,7 +45,7 @@ class Blame:
     """Malicious behaviour and the client responsible for it.
 
     `numbers` and `addresses` name one client, or the sender and receiver of encrypted shares. In
-    the second case the receiver claims that the sender or the server is at fault.
+    the second case the receiver accuses the sender: one of them, or the server, is at fault.
     """
 
     lie: Lie
