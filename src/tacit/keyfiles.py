@@ -1,8 +1,9 @@
 """Long-term private keys on disk, encrypted under a passphrase or a key file.
 
-A file is a header (kind of key, salt, nonce), then the private bytes under AES-256-GCM. scrypt (RFC
-7914) derives the encryption key from the passphrase or the key file's content. The header is
-authenticated, the file readable by its owner only, and every write replaces it atomically.
+A file is a header (kind of key, salt, nonce), then the private bytes under AES-256-GCM. The
+encryption key is derived with scrypt (RFC 7914) from the passphrase or the key file's content. The
+header is authenticated, the file readable by its owner only, and every write replaces it
+atomically.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Durable compare-and-swap records; each round's result is released at most once.
 
-A party keeps here state that must survive a crash but must not be rolled back: a round's key until
-its answer replaces it, and the one successor of the terms that it signed. `replace` returns the
-record that stands afterwards; only that may be sent. Exclude these records from backups and volume
-snapshots.
+A party keeps here state that must survive a crash but must not be rolled back. Examples are a
+round's key until its answer replaces it, and the one successor of the terms that it signed.
+`replace` returns the record that stands afterwards; only that may be sent. Exclude these records
+from backups and volume snapshots.
 """
 
 from __future__ import annotations
@@ -25,9 +25,21 @@ class Records(Protocol):
         """The record of this name; None if there is none."""
 
     def replace(self, name: bytes, old: bytes | None, new: bytes) -> bytes | None:
-        """Durably replace `old` (None for no record) by `new`; another record stays as it is.
+        """Durably replace a record, if it is still `old`.
 
-        Returns the record that stands afterwards.
+        Parameters
+        ----------
+        name : bytes
+            The name of the record.
+        old : bytes or None
+            The expected record, None for no record. If another record stands, it stays.
+        new : bytes
+            The record to write.
+
+        Returns
+        -------
+        bytes or None
+            The record that stands afterwards.
         """
 
 

@@ -1,8 +1,8 @@
 """Registry of the clients of a secure aggregation round, as the server knows them.
 
-From the clients' messages `ClientRegistry` derives which pairs mask, who dropped out, which secrets
-can be reconstructed and who is convicted of malicious shares. It is deterministic: the same
-messages give the same result. It neither decides when a stage ends nor sends anything.
+From the clients' messages `ClientRegistry` derives the masking pairs, the dropouts, the secrets
+that can be reconstructed and the clients convicted of malicious shares. It is deterministic: the
+same messages give the same result. It neither decides when a stage ends nor sends anything.
 """
 
 from __future__ import annotations

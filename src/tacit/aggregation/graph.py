@@ -172,7 +172,26 @@ def security(
     corrupt: int | None = None,
     claim: Claim = Claim.SEMI_HONEST,
 ) -> Security:
-    """The security of a neighbourhood in a round of `clients` with minimum batch size `minimum`."""
+    """The security of a neighbourhood in a round.
+
+    Parameters
+    ----------
+    among : Neighbourhood
+        Degree and threshold.
+    clients : int
+        The number of clients that the round is for.
+    minimum : int
+        The minimum batch size: the fewest survivors for a release.
+    corrupt : int, optional
+        The number of corrupted clients; default a tenth, and at least one from four clients on.
+    claim : Claim
+        The server to withstand.
+
+    Returns
+    -------
+    Security
+        With a bound on the probability that more than the sum is revealed.
+    """
     n = integer("clients", clients, at_least=2)
     fewest = integer("minimum", minimum, at_least=1)
     bad = _tenth(n) if corrupt is None else integer("corrupt", corrupt, at_least=0)
@@ -193,15 +212,40 @@ def neighbourhood(
 ) -> Neighbourhood:
     """The smallest neighbourhood that tolerates the given corruption and dropout.
 
-    floor(dropout·n) clients may drop out and floor(corrupt·n) be corrupted. Each defaults to a
-    tenth of the clients, and to at least one from four clients on.
+    Parameters
+    ----------
+    clients : int
+        The number n of clients.
+    minimum : int, optional
+        The minimum batch size; default n - floor(dropout·n).
+    dropout, corrupt : number, optional
+        The fractions that may drop out and be corrupted: floor(dropout·n) and floor(corrupt·n)
+        clients. Each defaults to a tenth, and to at least one client from four clients on.
+    security, completion : int
+        The bits of the two error probabilities below.
+    claim : Claim
+        The server to withstand.
 
+    Returns
+    -------
+    Neighbourhood
+        The smallest degree, and the threshold that goes with it.
+
+    Raises
+    ------
+    TacitError
+        If no neighbourhood suffices, or if all clients of a minimum batch may be corrupted.
+
+    Notes
+    -----
     Except with probability 2^-security over the graph, the claim holds for every client and the
     surviving honest clients are connected, so that only their sum is revealed. This covers as few
-    survivors as the round's `minimum` allows, if that is fewer than n - floor(dropout·n). Except
-    with probability 2^-completion, every client keeps t neighbours while at most floor(dropout·n)
-    drop out, send invalid shares or are excluded.
+    survivors as `minimum` allows, if that is fewer than n - floor(dropout·n). Except with
+    probability 2^-completion, every client keeps t neighbours while at most floor(dropout·n) drop
+    out, send invalid shares or are excluded.
 
+    Examples
+    --------
     >>> neighbourhood(1000)
     Neighbourhood(degree=53, threshold=29)
     >>> neighbourhood(1000, claim=Claim.TWO_FATES)

@@ -134,11 +134,11 @@ class MaskingClient:
         return self._once(Kind.SHARES, Kind.JOIN, (Kind.SETUP, setup), self._make_shares)
 
     def check(self, inbox: bytes) -> bytes:
-        """Decrypt the neighbours' shares from the server's INBOX; return whose are invalid."""
+        """Decrypt the neighbours' shares from the server's INBOX; return who sent invalid ones."""
         return self._once(Kind.CHECKED, Kind.SHARES, (Kind.INBOX, inbox), self._make_checked)
 
     def mask(self, pairs: bytes, values: Sequence[int]) -> bytes:
-        """Learn from the server's PAIRS with whom to mask; return the masked numbers.
+        """Learn the masking partners from the server's PAIRS; return the masked numbers.
 
         A repeated PAIRS gets the message made from the numbers of the first call.
         """

@@ -183,9 +183,26 @@ def wrap(
 ) -> bytes:
     """Make one client's report: messages encrypted to the analyzer, then all to the shuffler.
 
-    Both pinned parties must have signed the round, and it must comply with their terms. Each
-    message carries a fresh random id, so that the analyzer counts it once whatever the shuffler
-    does. `source` is for test vectors only.
+    Parameters
+    ----------
+    pinned : Pinned
+        The terms that the client agreed to, with the keys of their parties.
+    announcement : bytes
+        The round, signed by both parties; it must comply with the terms.
+    messages : sequence of bytes
+        As many messages as the round has per client, each of the round's size.
+    source : callable
+        For test vectors only.
+
+    Returns
+    -------
+    bytes
+        The message for the shuffler.
+
+    Notes
+    -----
+    Each message carries a fresh random id, so that the analyzer counts it once whatever the
+    shuffler does.
     """
     announced = accept(MixingRound, pinned, announcement)
     if len(messages) != announced.messages or any(

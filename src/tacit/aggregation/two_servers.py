@@ -347,10 +347,28 @@ def split(
 ) -> tuple[bytes, bytes]:
     """Make one client's report: the encrypted report shares for server 0 and server 1.
 
-    The pinned parties must have signed the round, and it must comply with their terms. Each share
-    carries a random word of its own and the digest of the other share's word. So no one without a
-    share's word, not even the other server, can replace that share. `source` is for test vectors
-    only.
+    Parameters
+    ----------
+    pinned : Pinned
+        The terms that the client agreed to, with the keys of their parties.
+    announcement : bytes
+        The round, signed by all parties; it must comply with the terms.
+    place : Place
+        The client's slot.
+    values : sequence of int
+        The numbers to report: 0..levels where servers add the noise, else any integers.
+    source : callable
+        For test vectors only.
+
+    Returns
+    -------
+    tuple of bytes
+        One message for each server.
+
+    Notes
+    -----
+    Each share carries a random word of its own and the digest of the other share's word. So no one
+    without a share's word, not even the other server, can replace that share.
     """
     announced = accept(TwoServerRound, pinned, announcement)
     numbers = _checked(announced, values)

@@ -62,7 +62,7 @@ def _times(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Interpolation nodes; the weight of each inverts the product of its differences from others."""
+    """Interpolation nodes; each weight inverts the product of the differences from the others."""
 
     points: tuple[int, ...]
     weights: tuple[int, ...]
