@@ -1,3 +1,1 @@
-"""Sum protocols P = (R, S, A): what a device sends, what the intermediary hands on, what the
-analyzer reads.
-"""
+"""Protocols P = (R, S, A): randomizer on the device, ideal aggregator, analyzer, per trust model."""
