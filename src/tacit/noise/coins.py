@@ -107,7 +107,9 @@ class Chance:
         return self.settle(u)
 
     def settle(self, digits: int) -> bool:
-        """Whether the uniform number with these first 64 binary digits lies below the probability."""
+        """Whether the uniform number that starts with these 64 binary digits lies below the
+        probability.
+        """
         bits = WORD
         while True:
             low, high = self.bounds(bits)

@@ -122,7 +122,9 @@ class DiscreteGaussian(NoiseLaw):
         return gaussian(square) if square <= LARGEST_INVERTED**2 else None
 
     def power(self, times: Number) -> NoiseLaw:
-        """The exact distribution of a sum of whole copies, as a table; fractions raise TacitError."""
+        """The exact distribution of a sum of whole copies, as a table; a fraction raises
+        TacitError.
+        """
         if Fraction(positive("share fraction", times)).denominator != 1:
             raise refuse_power(
                 self,

@@ -310,7 +310,9 @@ class PolyaDifference(NoiseLaw):
         object.__setattr__(self, "beta", half.beta)
 
     def __hash__(self) -> int:
-        """The cached hash of the parameters: hashing fractions is slow, and every round needs it."""
+        """The cached hash of the parameters: hashing fractions is slow, and every round needs
+        one.
+        """
         return self._hash
 
     @cached_property

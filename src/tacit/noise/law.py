@@ -320,7 +320,9 @@ class NoiseLaw(ABC):
         return min(1.0, float(terms.sum() - terms[0] / 2) + 0.01 / std**4 + 1e-15)
 
     def room(self, misread: float) -> int:
-        """A τ with P[|X - mean| > τ] <= misread; the least one, if the distribution can be summed."""
+        """A τ with P[|X - mean| > τ] <= misread; the least one if the distribution can be
+        summed.
+        """
         return self.bound(misread)
 
     def wrap_chance(self, top: int, modulus: int) -> float:

@@ -255,7 +255,7 @@ class SumProtocol(Protocol):
         """
 
     def combine_batch(self, messages: Any, rng: np.random.Generator) -> Opened:  # noqa: ARG002
-        """`combine` for messages of `randomize_batch`; servers that add noise draw it from `rng`."""
+        """`combine` for messages of `randomize_batch`; servers draw their noise from `rng`."""
         return self.combine(messages)
 
     @abstractmethod
@@ -276,7 +276,7 @@ class SumProtocol(Protocol):
 
     @abstractmethod
     def _open(self, total: int, reports: int, rng: np.random.Generator) -> Opened:
-        """A value with the distribution of `combine` for reports whose levels sum to `total`."""
+        """A value distributed as `combine` for reports whose levels sum to `total`."""
 
     def analyze(self, opened: Opened) -> Estimate:
         """The estimated sum of rewards."""

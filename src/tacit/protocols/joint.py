@@ -89,7 +89,7 @@ class JointSums(Protocol):
         return Opened(values, len(messages), wrapped)
 
     def error(self, reports: int) -> ErrorLaw:
-        """The error distribution of each metric's sum; errors of different metrics are independent."""
+        """The error distribution of one metric's sum; errors of the metrics are independent."""
         return self.part.error(reports)
 
     def analyze(self, opened: Opened) -> Estimate:
