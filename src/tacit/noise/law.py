@@ -366,17 +366,45 @@ class NoiseLaw(ABC):
     def tail(self, t: int) -> float:
         """P[X > t], by summation.
 
-        The relative error is small however far out `t` lies. The cost grows with the standard
-        deviation.
+        Parameters
+        ----------
+        t : int
+            Threshold.
+
+        Returns
+        -------
+        float
+            Accurate relative to itself, however far out `t` lies; the cost grows with the standard
+            deviation.
         """
         return self._beyond(t, 1) if t >= self.mean else max(0.0, 1.0 - self._beyond(-t - 1, -1))
 
     def cdf(self, t: int) -> float:
-        """P[X <= t], by summation."""
+        """P[X <= t], by summation.
+
+        Parameters
+        ----------
+        t : int
+            Threshold.
+
+        Returns
+        -------
+        float
+        """
         return self._beyond(-t - 1, -1) if t < self.mean else max(0.0, 1.0 - self._beyond(t, 1))
 
     def quantile(self, p: float) -> int:
-        """The least k with P[X <= k] >= p. For p beyond 1 - 1e-16 use `tail_quantile`."""
+        """The least k with P[X <= k] >= p.
+
+        Parameters
+        ----------
+        p : float
+            Probability in (0, 1); beyond 1 - 1e-16 use `tail_quantile`.
+
+        Returns
+        -------
+        int
+        """
         level = _level("quantile level", p)
         if level >= 0.5:
             return self.tail_quantile(1.0 - level)
@@ -389,7 +417,17 @@ class NoiseLaw(ABC):
         return self._least(lambda t: self._at_most(t, 1, level), round(self.mean))
 
     def bound(self, p: float) -> int:
-        """The least t with P[|X - mean| > t] <= p, the mean rounded to the nearest integer."""
+        """The least t with P[|X - mean| > t] <= p, the mean rounded to the nearest integer.
+
+        Parameters
+        ----------
+        p : float
+            Failure probability in (0, 1).
+
+        Returns
+        -------
+        int
+        """
         level = _level("failure probability", p)
         centre = round(self.mean)
         if self.symmetric and self.mean == centre:

@@ -47,19 +47,35 @@ from tacit.types import Arm, Design, Fit, Floats, Round
 class Mechanism(ABC):
     """How the rewards of an experiment are kept private.
 
-    `open(round)` is the protocol of a proposed round. `privacy` is the status of the whole run, for
-    a participant who takes part as often as stated.
+    Attributes
+    ----------
+    privacy : PrivacyStatus
+        Status of the whole run, for a participant who takes part as often as stated.
+
+    Notes
+    -----
+    `open(round)` is the protocol of a proposed round. Every release goes through it.
     """
 
     privacy: PrivacyStatus
 
     @abstractmethod
     def open(self, round_: Round) -> Protocol:
-        """The protocol of a round; repeated calls return the same one."""
+        """The protocol of a round; repeated calls return the same one.
+
+        Parameters
+        ----------
+        round_ : Round
+            A proposed round.
+
+        Returns
+        -------
+        Protocol
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The mechanism as plain data."""
+        """The mechanism as plain data, for `from_dict`."""
 
     @property
     def metrics(self) -> int:
@@ -81,9 +97,19 @@ class Mechanism(ABC):
         return None
 
     def printed(self, found: Guarantee | None = None) -> Guarantee | None:
-        """The guarantee as shown to readers: that of the whole run, or the one found round by
-        round.
+        """The guarantee as shown to readers.
 
+        Parameters
+        ----------
+        found : Guarantee, optional
+            The guarantee found round by round, if that of the whole run is not known beforehand.
+
+        Returns
+        -------
+        Guarantee or None
+
+        Notes
+        -----
         The declared guarantee of a protocol from outside tacit is checked first, once: recomputed
         from its stated distribution, and its randomizer sampled. It never counts as exact.
         """
@@ -267,7 +293,7 @@ class PerRound(Mechanism):
 
     def _check_small_round(self) -> None:
         """Reject a stored privacy status that a small round does not earn under the stored
-        assumptions; rounds of other sizes are checked when they are opened.
+        assumptions; other sizes are checked at `open`.
         """
         small = self.example()
         if small is None:
@@ -389,7 +415,9 @@ def earned_by(sums: PrefixSums, guarantee: Guarantee) -> bool:
 
 def _about(sums: PrefixSums, guarantee: ApproximateDP) -> bool:
     """Whether the guarantee states the neighbouring relation, view, participations, assumptions and
-    arithmetic of the sums; the headline of silos with individual budgets is what holds for all.
+    arithmetic of the sums.
+
+    If silos have individual budgets, the headline (ε, δ) must be the largest of each.
     """
     weakest = tuple(map(max, zip(*_pairs(guarantee), strict=True)))
     arithmetic = Arithmetic.EXACT if sums.integral else Arithmetic.IDEAL

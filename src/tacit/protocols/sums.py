@@ -276,8 +276,8 @@ class TwoServers(ServedSum):
 class Verified(TwoServers):
     """Two servers that also verify, by a zero-knowledge range proof, that every report is a level.
 
-    The aggregate and the privacy guarantee are those of `TwoServers`. The poisoning bound, at most
-    one level's range per report, needs both servers to be honest. A report carries its proof.
+    The aggregate and the privacy guarantee are those of `TwoServers`. A poisoned report moves the
+    sum by at most the full range of levels if both servers are honest. A report carries its proof.
 
     >>> protocol = Verified(100, 10, PureDP(1.0))
     >>> protocol.bits_per_participant, TwoServers(100, 10, PureDP(1.0)).bits_per_participant
