@@ -45,16 +45,14 @@ from tacit.types import Arm, Design, Fit, Floats, Round
 
 
 class Mechanism(ABC):
-    """How the rewards of an experiment are kept private.
+    """How the rewards of an experiment are kept private: `open(round)` is the protocol of a
+    proposed round.
 
     Attributes
     ----------
     privacy : PrivacyStatus
-        Status of the whole run, for a participant who takes part as often as stated.
-
-    Notes
-    -----
-    `open(round)` is the protocol of a proposed round. Every release goes through it.
+        Status of the whole run, for a participant who takes part as often as stated. Components
+        that release data consult it.
     """
 
     privacy: PrivacyStatus

@@ -61,8 +61,8 @@ class ModularSum(SumProtocol):
     def randomize(self, x: float) -> Any:
         """(level + share) mod m.
 
-        The noise is drawn before the reward is read, and a coin is flipped for every reward. The
-        running time therefore does not depend on the reward.
+        The noise is drawn before the reward is read, and a coin is flipped for every reward.
+        Neither takes longer for one reward than for another.
         """
         noise = self.share.draw()
         return (self.encode(x) + noise) % self.modulus
