@@ -75,7 +75,7 @@ class Recorded(Environment):
 
     @property
     def horizon(self) -> int:
-        """The horizon that suffices for any learner: the shortest column of always accepted rows."""
+        """The horizon that suffices for any learner: the fewest always accepted rows per option."""
         return min(int((self.acceptance(arm) == 1).sum()) for arm in range(self.arms))
 
     @property
