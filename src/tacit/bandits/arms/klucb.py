@@ -1,10 +1,11 @@
 """Batched private KL-UCB: the arm with the largest index gets the next batch.
 
 The index is the largest mean that an arm's batches together do not reject at level ln t, t the
-participants so far (`tacit.bandits.arms.chernoff`). Batch sizes and weights are data-independent.
-So for every arm, number of batches and fixed level L, the `chernoff` index is below the arm's mean
-with probability at most e^{-L}, for all rewards in [0, 1]. `variance` replaces that proof by a
-normal approximation of the noise. Neither has a proven regret bound.
+participants so far (`tacit.bandits.arms.chernoff`). An arm's batch sizes and weights follow a
+schedule that does not depend on rewards. So for every arm, number of its batches and fixed level L,
+the `chernoff` index is below the arm's mean with probability at most e^{-L}, for all rewards in
+[0, 1]. `variance` replaces that proof by a normal approximation of the noise. Neither has a proven
+regret bound.
 """
 
 from __future__ import annotations
