@@ -25,7 +25,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Assignment(ABC):
-    """What the participants of a round play and report; subclasses are frozen dataclasses."""
+    """The task of a round's participants: options to play, values to report.
+
+    Subclasses are frozen dataclasses of plain values.
+    """
 
     @property
     @abstractmethod

@@ -1,8 +1,8 @@
 """Guardrail metric: pauses options whose second metric is significantly worse than the control's.
 
 Its estimates are pooled like those of the first metric (`tacit.bandits.confidence_sequences`), so
-the test is anytime-valid. With probability at least 1 - level it never pauses an option that is
-not worse than the control by more than the margin, whatever the learner does.
+the test is anytime-valid. The probability that it ever pauses any option that is not worse by more
+than the margin is at most 1 - level, whatever the learner does.
 """
 
 from __future__ import annotations
