@@ -129,8 +129,8 @@ def seeded(draw: Callable[[], Any], generators: Iterable[Any] = ()) -> bool:
     """Whether draws repeat after pseudo-random generators are reset to the same state.
 
     Resets Python's and NumPy's global generators, and those given. Constant draws do not count.
-    Draws that are nearly always the same repeat by chance now and then, so they must repeat in every
-    one of `ATTEMPTS` attempts.
+    Draws that are nearly always the same repeat by chance now and then, so they must repeat in
+    every one of `ATTEMPTS` attempts.
     """
     own = [_state(generator) for generator in generators]
     varied = False
