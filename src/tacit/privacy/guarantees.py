@@ -370,7 +370,7 @@ class PureDP(Guarantee):
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """(e^ε₀ - e^ε) / (1 + e^ε₀) below ε₀, exact for randomized response, the worst mechanism."""
+        """(e^ε₀ - e^ε) / (1 + e^ε₀) below ε₀: exact for randomized response, the worst case."""
         if finite_epsilon(epsilon) >= self.epsilon:
             return 0.0
         return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))

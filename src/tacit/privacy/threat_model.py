@@ -55,7 +55,7 @@ class ThreatModel:
         return guaranteed_reports(participants, self.dropout)
 
     def honest(self, participants: int) -> int:
-        """The number of shares that are certain and unknown to the adversary, one's own included."""
+        """The number of shares, one's own included, certain and unknown to the adversary."""
         certain = guaranteed_reports(participants, self.dropout, self.corrupt)
         return min(certain, max(1, self.reports(participants) - self.curious))
 
