@@ -41,9 +41,10 @@ def privacy_of(
     TacitError
         If the noise has no finite ε at this δ.
 
-    Notes ----- Pure losses add up over participations. Otherwise `composition.returning_user`
-    chooses the least ε among its accounting methods, and the guarantee states the method as an
-    assumption.
+    Notes
+    -----
+    Pure losses add up over participations. Otherwise `composition.returning_user` chooses the least
+    ε among its accounting methods, and the guarantee states the method as an assumption.
 
     Examples
     --------

@@ -70,10 +70,11 @@ def audit(
     -------
     Audit
 
-    Notes ----- Half of the samples choose the event of the best ratio among {output >= t} and
-    {output <= t}, in both directions. The other half bound its two probabilities by
-    Clopper-Pearson, each with half of the error probability. Then P[E] <= e^ε P'[E] + δ gives ε >=
-    ln((P_low - δ) / P'_high).
+    Notes
+    -----
+    Half of the samples choose the event of the best ratio among {output >= t} and {output <= t}, in
+    both directions. The other half bound its two probabilities by Clopper-Pearson, each with half
+    of the error probability. Then P[E] <= e^ε P'[E] + δ gives ε >= ln((P_low - δ) / P'_high).
 
     Examples
     --------

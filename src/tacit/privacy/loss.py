@@ -149,10 +149,12 @@ def privacy_loss(law: NoiseLaw, sensitivity: int, *, log_floor: float = LOG_TINY
     -------
     PrivacyLoss
 
-    Notes ----- For log-concave distributions the largest shift is the worst. With f = ln P concave,
-    the loss at shift s, f(k) - f(k+s), grows with s at every k to the right of any point where it
-    is positive. The hockey-stick divergence is the P-mass of a half-line {k >= t} less e^ε times
-    that of {k >= t+s}: for fixed t it grows with s, and so does its maximum over t.
+    Notes
+    -----
+    For log-concave distributions the largest shift is the worst. With f = ln P concave, the loss at
+    shift s, f(k) - f(k+s), grows with s at every k to the right of any point where it is positive.
+    The hockey-stick divergence is the P-mass of a half-line {k >= t} less e^ε times that of {k >=
+    t+s}: for fixed t it grows with s, and so does its maximum over t.
 
     The same holds for a distribution that is symmetric and decreases away from its centre,
     log-concave or not (a Pólya difference with r < 1), and for one that decreases from 0 on
