@@ -100,7 +100,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class DishonestAtMost(Assumption):
-    """At most max(count, ⌊fraction·n⌋) of n others are curious, corrupted or invented (Sybils).
+    """At most max(count, ⌊fraction·n⌋) others of n are curious, corrupted or invented (Sybils).
 
     n counts the participants of a round or a group, or the silos. Noise of dishonest ones protects
     nobody.
@@ -136,7 +136,7 @@ class DishonestAtMost(Assumption):
         )
 
     def text(self) -> str:
-        """For instance: at most 1 participant of a round is curious, corrupted or invented."""
+        """Render as a clause: at most 1 participant of a round is curious, …."""
         if self.scope is Scope.SILOS:
             if not self.count and not self.fraction:
                 return "every silo adds its noise, and no silo is curious"
@@ -173,7 +173,7 @@ class ReleasedOnlyAbove(Assumption):
         return isinstance(other, ReleasedOnlyAbove) and self.fraction >= other.fraction
 
     def text(self) -> str:
-        """With the fraction as a percentage, rounded down."""
+        """Render as a clause, with the fraction as a percentage, rounded down."""
         if self.fraction == 1:
             return "a round is released only if all of its reports arrive"
         return (
@@ -188,7 +188,7 @@ class CompleteGroups(Assumption):
     identifier: ClassVar[str] = "complete-groups"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "a group is released only if all of its members report"
 
 
@@ -211,7 +211,7 @@ class HonestServers(Assumption):
         )
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if self.count == self.of:
             return f"all {self.of} servers are honest"
         return f"at least {self.count} of the {self.of} servers is honest, whichever"
@@ -224,7 +224,7 @@ class SemiHonestServer(Assumption):
     identifier: ClassVar[str] = "semi-honest-server"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the aggregator follows the protocol and releases nothing but the sum"
 
 
@@ -235,7 +235,7 @@ class TrustedServer(Assumption):
     identifier: ClassVar[str] = "trusted-server"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the server is trusted with every answer and adds the noise"
 
 
@@ -246,7 +246,7 @@ class TrustedSilo(Assumption):
     identifier: ClassVar[str] = "trusted-silo"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "a participant's silo is trusted with the participant's data"
 
 
@@ -257,7 +257,7 @@ class NonColludingShuffler(Assumption):
     identifier: ClassVar[str] = "non-colluding-shuffler"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the shuffler permutes the messages and does not collude with the analyzer"
 
 
@@ -268,7 +268,7 @@ class HonestDevice(Assumption):
     identifier: ClassVar[str] = "honest-device"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "no server is trusted, only the code on the participant's own device"
 
 
@@ -279,7 +279,7 @@ class PinnedKeys(Assumption):
     identifier: ClassVar[str] = "pinned-keys"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             "devices have both servers' keys pinned from a source that is neither server and run "
             "code (page included) served by neither; a server that supplies keys or code must be "
@@ -294,7 +294,7 @@ class BoundedAdversary(Assumption):
     identifier: ClassVar[str] = "bounded-adversary"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return "the adversary is computationally bounded"
 
 
@@ -310,7 +310,7 @@ class MetricsPerParticipation(Assumption):
         return isinstance(other, MetricsPerParticipation) and self.count <= other.count
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return f"a participation reports at most {self.count} metrics, all of them covered together"
 
 
@@ -353,7 +353,7 @@ class VisitsAtMost(Assumption):
         )
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if self.spread is Spread.ANYWHERE:
             return f"a participant comes up to {self.visits} times, to any silos in any batches"
         batches = "one batch" if self.batches == 1 else f"up to {self.batches} batches"
@@ -377,7 +377,7 @@ class Protects(Assumption):
     secret: Secret
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return {
             Secret.ONE_REWARD: "the protected secret is a participant's one reward",
             Secret.AVERAGE_REWARDS: "the protected secret is a participant's average reward for "
@@ -396,7 +396,7 @@ class PrivateMessages(Assumption):
     delta: float = 0.0
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return f"each message alone is ({self.epsilon!r}, {self.delta or 0!r})-DP to the same view"
 
 
@@ -421,7 +421,7 @@ class Accounting(Assumption):
     order: Fraction = Fraction(0)  # of a Rényi divergence
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         count = self.participations
         return {
             Method.GAUSSIAN: f"accounted for by {count} comparisons with Gaussian noise, composed "
@@ -443,7 +443,7 @@ class JointPrivacy(Assumption):
     identifier: ClassVar[str] = "joint-privacy"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             "joint privacy: it bounds what all other participants together learn; what a "
             "participant is given may depend on that participant's own features"
@@ -468,7 +468,7 @@ class DerivedBy(Remark):
     releases: int
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         how = {
             Derivation.EXACT_JOINT: "exact joint accounting of all releases",
             Derivation.STRICTEST: "exact joint accounting of all releases; noise is shared, so the "
@@ -495,7 +495,7 @@ class OwnRecords(Remark):
     delta: float
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             f"silos act on raw data within a batch, so a visit may move up to {self.records} "
             "recorded pairs (x, y): between streams that differ in the participant's own pairs "
@@ -511,7 +511,7 @@ class RangeProofs(Remark):
     identifier: ClassVar[str] = "range-proofs"
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return (
             "a report out of range is dropped, unseen, as long as both servers are honest: a "
             "malicious server can spoil the sum, but not the privacy"
@@ -527,7 +527,7 @@ class AskedFor(Remark):
     delta: float = 0.0
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return f"asked for: ({self.epsilon:g}, {self.delta:g})-DP"
 
 
@@ -542,7 +542,7 @@ class Declared(Remark):
     draws: int = 0
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if not self.draws:
             return "declared by its author, not checked"
         digits = {"0": "⁰", "1": "¹", "2": "²", "3": "³", "4": "⁴", "5": "⁵", "6": "⁶", "7": "⁷"}
@@ -563,7 +563,7 @@ class Poisoned(Remark):
     fraction: Fraction
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         part = f"{float(self.fraction):.4g}"
         return (
             f"{part} of all participants are corrupted here, more than is assumed: allow for them "
@@ -588,7 +588,7 @@ class ParticipantsFrom(Remark):
     occurrences: int = 1
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         if self.source is Source.RESAMPLED:
             return (
                 "recorded participants are drawn again and again, so nothing is guaranteed to any "

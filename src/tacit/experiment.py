@@ -206,7 +206,7 @@ class Experiment:
         self._opened.pop(round_.number, None)
 
     def served(self, option: str, count: int) -> None:
-        """Count participants who got an option without reporting."""
+        """Count participants who got an option without being asked to report."""
         self.learner.served(self._place(option), count)
 
     def _place(self, option: str) -> int:

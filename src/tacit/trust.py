@@ -20,7 +20,7 @@ class TrustModel(StrEnum):
     ``silo``                  the participant's silo
     ``shuffler``              a shuffler that does not collude with the analyzer
     ``secure-aggregation``    an aggregator that follows the protocol and releases nothing but sums
-    ``two-servers``           at least one of two servers
+    ``two-servers``           one of two servers, either one; both, where devices add the noise
     ========================  ======================================================================
 
     Examples

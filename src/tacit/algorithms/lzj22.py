@@ -103,7 +103,7 @@ def compose(problem: LinearProblem, trust: TrustModel) -> Experiment:
 def learner_for(
     problem: LinearProblem, trust: TrustModel
 ) -> DistributedElimination | SingleElimination:
-    """A fresh learner."""
+    """Build a fresh learner for the problem."""
     size = (problem.table, problem.horizon)
     common: dict[str, Any] = {
         "bound": problem.bound,

@@ -757,7 +757,7 @@ class SilosProblem(Problem):
         return Synthetic.draw(*size, rng, self.deviation)
 
     def fitted(self, world: World, seed: int) -> Self:  # noqa: ARG002
-        """A recorded world sets the number of silos and the dimension."""
+        """A recorded environment sets the number of silos and the dimension."""
         from tacit.environments.silos import Silos
 
         if not isinstance(world, Silos):

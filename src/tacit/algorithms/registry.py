@@ -169,7 +169,17 @@ def _load() -> None:
 
 
 def algorithms() -> dict[str, Algorithm]:
-    """Return all algorithms by name, tacit's own first."""
+    """Return all algorithms by name, tacit's own first.
+
+    Returns
+    -------
+    dict of str to Algorithm
+
+    Examples
+    --------
+    >>> "dist-dp-se" in algorithms()
+    True
+    """
     _load()
     return dict(_KNOWN)
 

@@ -58,7 +58,7 @@ def nodes(problem: SilosProblem) -> int:
 
 
 def size(problem: SilosProblem) -> int:
-    """Numbers per message."""
+    """How many numbers a message has."""
     return moments.size(problem.dimension)
 
 
@@ -375,9 +375,11 @@ def amplified(
     """Lemma F.2 for one node: the (ε, δ) of the silos' shuffled messages.
 
     Each silo's message is (ε₀, δ₀)-DP when one participant changes and (group, δ₀)-DP when all of
-    the silo's data change. None where the lemma does not apply. Its proof prints (ε - 1)/(ε + 1)
-    for (e^ε - 1)/(e^ε + 1) (CORRECTIONS 6), and takes ε₀ times the number of records for `group`,
-    which at the same δ₀ is less than the truth for the exact ε₀ of Gaussian noise (CORRECTIONS 25).
+    the silo's data change. None where the lemma does not apply.
+
+    Its proof prints (ε - 1)/(ε + 1) for (e^ε - 1)/(e^ε + 1) (CORRECTIONS 6). It takes ε₀ times the
+    number of records for `group`. For the exact ε₀ of Gaussian noise, that is less than the truth
+    at the same δ₀ (CORRECTIONS 25).
     """
     if not 0 < delta <= 1 or group > math.log(silos / (16 * math.log(2 / delta))):
         return None

@@ -54,7 +54,7 @@ LARGEST_RATIO = "exact: the largest ratio of probabilities"
 SUMMED = "exact: summed over the noise's probabilities, both directions"
 PACKAGE = __name__.partition(".")[0]
 DROPPED = 0.1  # fraction of δ spent on losses too large for any divergence or comparison
-SMOOTH = 3.0  # above this standard deviation Skellam noise is nearly as good as Gaussian noise
+SMOOTH = 3.0  # from this standard deviation on Skellam noise is nearly as good as Gaussian noise
 
 
 def promised(

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 GRID_FRACTION = 0.02  # grid step / spread of one loss: adds a fraction (0.02)² / 4 to the variance
 MOST_GRID_POINTS = 1 << 22
 TRUNCATION = 1e-15  # mass moved to infinite loss by each convolution
-# below this the Fourier transform's rounding shows, for up to a thousand uses; it grows with their
-# number
+# below this the Fourier transform's rounding error dominates, for up to a thousand uses; it grows
+# with their number
 LEAST_DELTA = 1e-12
 
 

@@ -163,7 +163,7 @@ class GaussianLoss:
             )
         )
         step = 1e-15
-        while self.delta(root) > level:  # the safe side
+        while self.delta(root) > level:  # round up: δ must not exceed the level
             root, step = root * (1 + step), 2 * step
         return root
 

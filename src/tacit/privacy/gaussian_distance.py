@@ -24,7 +24,7 @@ from tacit.privacy.search import least
 def distance_from_gaussian(law: NoiseLaw) -> float:
     """Bound the total variation distance between centred noise and rounded N(0, variance).
 
-    The result is cached on the distribution.
+    Results are cached.
 
     >>> from tacit.noise import DiscreteGaussian
     >>> distance_from_gaussian(DiscreteGaussian(1000.0)) < 2.1e-8

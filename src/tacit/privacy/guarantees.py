@@ -43,7 +43,7 @@ class Arithmetic(StrEnum):
         return order.index(self) >= order.index(other)
 
     def text(self) -> str:
-        """As a clause."""
+        """Render as a clause of a sentence."""
         return {
             Arithmetic.EXACT: "noise is drawn exactly, in integers",
             Arithmetic.IDEAL: "in ideal real arithmetic: floating-point noise is for simulation "
@@ -359,7 +359,7 @@ class PureDP(Guarantee):
 
     @property
     def approximated(self) -> PureDP:
-        """Itself."""
+        """The guarantee itself."""
         return self
 
     def _meaning(self) -> str:
@@ -463,7 +463,7 @@ class ApproximateDP(Guarantee):
 
     @property
     def approximated(self) -> ApproximateDP:
-        """Itself."""
+        """The guarantee itself."""
         return self
 
     @property
@@ -580,7 +580,7 @@ class RenyiDP(Guarantee):
 class ConcentratedDP(Guarantee):
     """Zero-concentrated differential privacy: D_α(M(D) || M(D')) <= ρ α for every α > 1.
 
-    >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # what "epsilon = 1" of Dist-RDP-SE means
+    >>> round(ConcentratedDP(0.5).epsilon_at(1e-5), 2)  # "epsilon = 1" of Dist-RDP-SE
     4.73
     """
 

@@ -362,7 +362,7 @@ class Terms:
 
     @cached_property
     def view(self) -> View:
-        """What the adversary of the guarantee observes."""
+        """The adversary's view in the guarantee."""
         return VIEWS[self.trust, self.noise.by]
 
     @property

@@ -184,8 +184,8 @@ class Pinned:
     ) -> Pinned:
         """Return successor terms as pinned terms; keys change in no other way.
 
-        They must be signed by their own parties (`signatures`), approved by both of these
-        (`approvals`), and no weaker.
+        They must be signed by their own parties (`signatures`), approved by all parties of these
+        terms (`approvals`), and no weaker.
         """
         check_successor(self.terms, terms)
         self._check_signed(Signed.SUCCESSOR, terms.encode(), approvals)
